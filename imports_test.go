@@ -51,7 +51,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/history agent/proc agent/profile cct"},
 	{"agent/top", "agent/profile agent/stored cct symbolize"},
-	{"agent/httpd", "agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
+	{"agent/httpd", "agent/audit agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},

@@ -132,6 +132,9 @@ func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Prof
 	// In flight at the beginning of the window there may be samples that were attempted before it.
 	p.Counts.Attempted -= min(p.Counts.Attempted, w.Filtered)
 	p.Counts.Filtered += w.Filtered
+	if !a.opt.NoTime {
+		p.Course = w.Course()
+	}
 	var parts []source.Part
 	for one := range implementing[source.Filler](&a.sources) {
 		a.attempt(p, func() { parts = append(parts, one.Fill(ctx, w, p)) })
@@ -195,8 +198,9 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 		p.AddVersions(threads, w.Began, out)
 		out.Contexts = a.owner.Contexts(p, threads, a.opt.Contexts, a.opt.CheckContexts)
 		a.owner.Do(func(s *fold.State) { s.Empty(threads) })
+		out.Course = w.CourseOf(p)
 		if a.opt.NoTime {
-			out.Threads = nil
+			out.Threads, out.Course = nil, nil
 		}
 		for _, part := range parts {
 			if part.Process != nil {

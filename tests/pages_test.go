@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
@@ -99,6 +101,25 @@ func TestPages(t *testing.T) {
 		tab.Eval(t, fmt.Sprintf(`atob(document.getElementById("file1").textContent).length === %d`, len(data)), &same)
 		if !same {
 			t.Error("the page has another profile inside than the file")
+		}
+	})
+	t.Run("brush", func(t *testing.T) {
+		tab := b.Open(t, "file://"+page, browser.View{})
+		tab.Wait(t, `document.querySelector(".u-over")`)
+		var all, half string
+		tab.Eval(t, `document.querySelector("header .dim").textContent`, &all)
+		tab.Drag(t, ".u-over", 0.5, 0.999, 0)
+		tab.Wait(t, `location.hash.includes("from=")`)
+		if tab.Eval(t, `document.querySelector("header .dim").textContent`, &half); half == all || !strings.Contains(half, "2 s") && !strings.Contains(half, "1.5 s") && !strings.Contains(half, "2.5 s") {
+			t.Errorf("half of %q is %q", all, half)
+		}
+		if share := shareOf(t, tab, heavy); share < least {
+			t.Errorf("in the second half, %s has %.1f %%", heavy, share)
+		}
+		tab.Drag(t, ".u-over", 0.001, 0.5, input.ModifierShift)
+		tab.Wait(t, `document.querySelector(".methods caption").textContent === "Methods by change"`)
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Error(finding)
 		}
 	})
 	t.Run("selected", func(t *testing.T) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, change, decode, interval, methods, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, during, interval, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -47,12 +47,24 @@ test("methods count recursion once", () => {
 
 test("around finds callers, callees and threads", () => {
 	const hot = around(decode(doc), "hot");
-	assert.deepEqual([hot.self, hot.total], [50, 50]);
+	assert.deepEqual([hot.own.value, hot.all.value], [50, 50]);
 	assert.deepEqual(hot.callers.map((c) => [c.name, c.value]), [["run", 50]]);
 	assert.deepEqual(hot.callees, []);
 	assert.deepEqual(hot.threads.map((c) => [c.name, c.value]), [["http-*", 50]]);
 	assert.deepEqual(around(decode(doc), "run").callers.map((c) => c.name), ["[none]"]);
-	assert.deepEqual(threadGroups(decode(doc)), [{name: "http-*", value: 80}, {name: "gc", value: 20}]);
+	assert.deepEqual(threadGroups(decode(doc)).map((g) => [g.name, g.value]), [["http-*", 80], ["gc", 20]]);
+});
+
+test("a baseline has sums of its own", () => {
+	const self = [0, 0, 0, 30, 0, 0, 0, 0, 0, 170];
+	const root = decode({...doc, base: {seconds: 1, self, count: self.map((v) => v / 10)}});
+	assert.deepEqual([root.value, root.base, root.baseCount], [100, 200, 20]);
+	const hot = around(regroup(root, {processes: true, threads: true}), "hot");
+	assert.deepEqual([hot.all.base, hot.all.baseCount, hot.own.base, hot.own.baseCount], [30, 3, 30, 3]);
+	assert.equal(change(hot.all, root).before, 0.15);
+	assert.deepEqual(threadGroups(root).map((g) => g.name), ["gc", "http-*"], "the larger of both shares first");
+	const mark = methods(root).find((m) => m.name === "mark");
+	assert.deepEqual([mark.baseSelf, mark.baseSelfN, mark.baseTotal], [170, 17, 170]);
 });
 
 test("call rates are by callee and by pair", () => {
@@ -61,6 +73,38 @@ test("call rates are by callee and by pair", () => {
 	assert.equal(rates.between("run", "hot"), 1000);
 	assert.equal(rates.of("run"), undefined);
 	assert.equal(callRates({}), null);
+});
+
+test("a time has its own values, and a baseline", () => {
+	const nodes = {parent: [-1, 0, 0], frame: [0, 1, 2], self: [0, 60, 40], count: [0, 6, 4], approx: [0, 0, 0], line: [0, 0, 0], tiers: [0, 0, 0]};
+	const parts = {start: [0, 1000, 2000], end: [1000, 2000, 3000], seconds: [1, 1, 1], node: [[1], [1, 1], [2]], count: [[4], [2, 1], [3]], each: 10};
+	const all = {...doc, nodes, timeline: {parts}, calls: {}};
+	assert.equal(during(all, {}), all);
+	const late = during(all, {from: 900, to: 3000});
+	assert.deepEqual([late.nodes.self, late.nodes.count, late.seconds, late.start, late.base, late.calls], [[0, 20, 40], [0, 2, 4], 2, 1000, undefined, undefined]);
+	assert.deepEqual(during(all, {from: 1100, to: 1200}).nodes.self, [0, 20, 10], "less than a part");
+	const both = during({...all, timeline: {parts: {...parts, each: undefined, self: [[44], [20, 10], [30]]}}}, {basefrom: 1, baseto: 1000});
+	assert.deepEqual([both.base.self, both.base.seconds, both.nodes.self, both.seconds], [[0, 44, 0], 1, [0, 20, 40], 2]);
+	assert.equal(decode(both).base, 44);
+	assert.equal(during(doc, {from: 1}), doc, "without parts");
+});
+
+test("targets of virtual calls are by place", () => {
+	const names = ["", "run", "A.get", "B.get", "log"];
+	const calls = {caller: [1, 1, 1, 1, 1, 1], callee: [2, 3, 2, 4, 4, 2], line: [5, 5, 5, 9, 0, 9], offset: [7, 7, 7, -1, -1, -1], perSecond: [10, 30, 1, 4, 9, 3]};
+	const sites = callTargets({names, calls}, "run");
+	assert.deepEqual(sites.map((s) => [s.line, s.isOne, s.rate]), [[5, true, 41], [9, false, 7]]);
+	assert.deepEqual(sites[0].targets, [{name: "B.get", rate: 30}, {name: "A.get", rate: 11}]);
+	assert.deepEqual(callTargets({names, calls}, "A.get"), []);
+	assert.deepEqual(callTargets({}, "run"), []);
+	assert.deepEqual(callTargets(doc, "run"), [], "of files without places");
+});
+
+test("leaves are what events are about", () => {
+	const node = (name, kind, value, ...children) => ({name, kind, value, n: 1, base: 0, baseCount: 0, children});
+	const root = node("all", "root", 10, node("make", "managed", 7, node("byte[]", "class", 4), node("copy", "managed", 3, node("byte[]", "class", 1), node("int[]", "class", 2))), node("int[]", "class", 3));
+	assert.deepEqual(leaves(root, "make").map((l) => [l.name, l.value]), [["byte[]", 5], ["int[]", 2]]);
+	assert.deepEqual(leaves(root, "int[]"), []);
 });
 
 test("intervals", () => {

@@ -80,7 +80,7 @@ func (p *plan) estimate(s *series, several bool, perSample float64) ratio {
 	r := ratio{value: s.all.Amount / p.all}
 	lack := 1.0
 	if !several {
-		if p.windows() < LeastWindows {
+		if p.windows() < p.least {
 			r.se = math.NaN()
 			return r
 		}

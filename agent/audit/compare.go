@@ -40,6 +40,9 @@ const (
 type Options struct {
 	Alpha float64 // probability of a false verdict, and of an interval without the truth; 0 stands for 0.01
 	Least float64 // minimum effect, as a part of A; 0 stands for 0.01
+	// Windows is how many windows a side needs if it is one run; 0 stands for LeastWindows. Fewer are for a larger minimum effect:
+	// TestFewWindows has how often verdicts are false then.
+	Windows int
 	// Looks says that the comparison is repeated while the recordings grow, until there is a verdict. Intervals are then
 	// always valid, and wider.
 	Looks bool
@@ -55,6 +58,9 @@ func (o *Options) defaults() Options {
 	}
 	if d.Least == 0 {
 		d.Least = 0.01
+	}
+	if d.Windows == 0 {
+		d.Windows = LeastWindows
 	}
 	return d
 }
@@ -98,7 +104,7 @@ type Result struct {
 // whole is one test of its own. Nil options are the zero value.
 func Compare[K comparable](a, b Side[K], keys []K, opts *Options) *Result {
 	o := opts.defaults()
-	plans := [2]*plan{newPlan(a), newPlan(b)}
+	plans := [2]*plan{newPlan(a, o.Windows), newPlan(b, o.Windows)}
 	c := &comparison{options: o, plans: plans, several: plans[0].runs() > 1 && plans[1].runs() > 1}
 	wholeA, eachA := seriesOf(a, keys)
 	wholeB, eachB := seriesOf(b, keys)
@@ -212,7 +218,7 @@ func (c *comparison) unstretch(df float64) float64 {
 	if !c.options.Looks {
 		return 1
 	}
-	first := LeastWindows
+	first := c.options.Windows
 	if c.several {
 		first = 2
 	}

@@ -42,6 +42,36 @@ func TestNoDifference(t *testing.T) {
 	}
 }
 
+// With ten windows a side, as pages compare them, a least effect of a tenth keeps false verdicts below alpha.
+func TestFewWindows(t *testing.T) {
+	const windows, experiments, alpha = 10, 400, 0.01
+	for _, load := range audittest.Loads() {
+		random := rand.New(rand.NewPCG(7, windows))
+		verdicts, found := 0, 0
+		for range experiments {
+			o := &audit.Options{Alpha: alpha, Least: 0.1, Windows: windows}
+			if v := audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1), nil, o).Whole.Verdict; v == audit.More || v == audit.Less {
+				verdicts++
+			}
+			if audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1.5), nil, o).Whole.Verdict == audit.More {
+				found++
+			}
+		}
+		t.Logf("%s: %d of %d verdicts are false, a difference of 50 %% is found %d times", load.Name, verdicts, experiments, found)
+		if verdicts > alpha*experiments {
+			t.Errorf("%s: %d of %d verdicts are false", load.Name, verdicts, experiments)
+		}
+		if load.Name == "steady" && found < experiments*9/10 {
+			t.Errorf("%s: a difference of 50 %% is found %d times", load.Name, found)
+		}
+	}
+	load := audittest.Loads()[0]
+	random := rand.New(rand.NewPCG(8, windows))
+	if d := audit.Compare(load.Side(random, 1, 9, 1), load.Side(random, 1, windows, 2), nil, &audit.Options{Windows: windows}).Whole; d.Reason != audit.TooFew {
+		t.Errorf("with nine windows: %v, %v", d.Verdict, d.Reason)
+	}
+}
+
 // Processes of one program differ by 3 % each. With several a side the interval has that; with one it has not, and says so.
 func TestRuns(t *testing.T) {
 	const alpha, experiments = 0.05, 400

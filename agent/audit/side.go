@@ -52,11 +52,12 @@ type plan struct {
 	start      []int     // of each run, and the end of the last
 	all        float64   // units of all windows
 	unitsError float64
+	least      int                // windows for an interval
 	weights    map[int]*resamples // by block length; 0 resamples runs
 }
 
-func newPlan[K comparable](s Side[K]) *plan {
-	p := &plan{unitsError: s.UnitsError, weights: make(map[int]*resamples)}
+func newPlan[K comparable](s Side[K], least int) *plan {
+	p := &plan{unitsError: s.UnitsError, least: max(least, leastBlocks), weights: make(map[int]*resamples)}
 	for _, run := range s.Runs {
 		before := len(p.units)
 		for _, w := range run.Windows {

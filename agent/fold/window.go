@@ -24,6 +24,7 @@ type Window struct {
 	Folded    uint64
 	Discarded map[string]uint64
 	contexts  int // in all trees of processes
+	courses   courses
 
 	// Of a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not ended
@@ -138,7 +139,7 @@ func (s *State) release(w *Window) (held []*Process) {
 		p.Holders--
 		held = append(held, p)
 	}
-	w.Processes, w.Calls, w.Events = nil, nil, nil
+	w.Processes, w.Calls, w.Events, w.courses = nil, nil, nil, courses{}
 	return held
 }
 
@@ -172,6 +173,7 @@ func (s *State) add(w *Window, p *Process, t Sample) (fresh int) {
 		threads[key] = thread
 	}
 	w.Folded++
+	w.courses.add(p, time.Duration(t.Time)-w.Began)
 	before := thread.Contexts()
 	fresh = thread.Fold(t, s.room())
 	grown := thread.Contexts() - before

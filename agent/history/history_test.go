@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -213,6 +214,39 @@ func have(t *testing.T, path string) (text string) {
 		text += level
 	}
 	return text
+}
+
+// Parts of a time add up to all of it, and there are not too many.
+func TestSplit(t *testing.T) {
+	r := newRig(t, Options{})
+	for range 7 {
+		r.add(t, sinktest.Shop())
+	}
+	reader := Read(r.path)
+	want := Selection{From: began, To: r.now}
+	all, err := reader.Query(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples uint64
+	var length time.Duration
+	parts := 0
+	err = reader.Split(t.Context(), want, 3, func(p *profile.Profile) error {
+		parts++
+		samples += totalsOf(p).samples
+		length += p.Duration
+		return nil
+	})
+	if err != nil || parts != 3 || samples != totalsOf(all).samples || length != all.Duration {
+		t.Errorf("%d parts of %d samples and %v, %v; want %d and %v", parts, samples, length, err, totalsOf(all).samples, all.Duration)
+	}
+	stop := errors.New("enough")
+	if err := reader.Split(t.Context(), want, 3, func(*profile.Profile) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("%v", err)
+	}
+	if err := reader.Split(t.Context(), Selection{From: began.Add(-2 * time.Hour), To: began.Add(-time.Hour)}, 3, nil); !errors.Is(err, ErrNone) {
+		t.Errorf("another time: %v", err)
+	}
 }
 
 // A profile of the history is the profile that was recorded, but for threads, addresses and versions.

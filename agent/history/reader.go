@@ -57,12 +57,8 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 			if !e.start.Before(to) || !e.end.After(from) {
 				continue
 			}
-			s := Slice{Start: e.start, End: e.end, Covered: e.covered}
-			s.Services = e.services(f.services)
-			if service != "" {
-				s.Services = slices.DeleteFunc(s.Services, func(s Sum) bool { return s.Service != service })
-			}
-			list = append(list, s)
+			s := Slice{Start: e.start, End: e.end, Covered: e.covered, Services: e.services(f.services)}
+			list = append(list, s.Of(service))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Slice) int { return a.Start.Compare(b.Start) })
@@ -92,6 +88,35 @@ func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, e
 		}
 	}
 	return nil, fmt.Errorf("%w (%s)", ErrNone, extent(files))
+}
+
+// Split is Query in parts: it calls yield with profiles of one or more neighbouring windows each, about as many in each and at most so many
+// profiles, in order, until yield fails.
+func (r *Reader) Split(ctx context.Context, want Selection, most int, yield func(*profile.Profile) error) error {
+	files, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
+	windows := 0
+	for _, f := range files {
+		for i := range f.entries {
+			if e := &f.entries[i]; want.overlap(e) > 0 && half(e) {
+				windows++
+			}
+		}
+	}
+	if windows == 0 {
+		return fmt.Errorf("%w (%s)", ErrNone, extent(files))
+	}
+	q := query{sum: newMerger(newNames(), new(spare)), each: (windows + most - 1) / max(most, 1), yield: yield}
+	for _, f := range files {
+		if err := q.add(ctx, f, &want, half); err != nil {
+			return err
+		}
+	}
+	return q.part()
 }
 
 // damaged counts segments of which a part in the selection cannot be found, as a header is damaged: from the last window before it to the
@@ -149,6 +174,21 @@ type query struct {
 	windows          int
 	shortest, finest time.Duration // windows
 	damaged          int           // segments that were not read to the end
+
+	// Of a profile in parts: windows in each, and what takes them.
+	each  int
+	yield func(*profile.Profile) error
+}
+
+// part hands out the windows that were added since the last part.
+func (q *query) part() error {
+	if q.windows == 0 {
+		return nil
+	}
+	p := q.sum.names.profile(q.sum.finish(4*maxContexts, new(arena)))
+	q.sum.release()
+	q.windows = 0
+	return q.yield(p)
 }
 
 // add adds the windows of a segment.
@@ -182,6 +222,11 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 		q.shortest, q.finest = max(q.shortest, length), min(q.finest, length)
 		if q.windows == 1 {
 			q.finest = length
+		}
+		if q.windows == q.each {
+			if err := q.part(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -16,6 +16,24 @@ type Sum struct {
 	Events [profile.EventKinds]float64
 }
 
+// SliceOf is what a timeline has of a window, as the history would return it.
+func SliceOf(p *profile.Profile) Slice {
+	return Slice{Start: p.Start, End: p.Start.Add(p.Duration), Covered: p.Duration, Services: sumsOf(p)}
+}
+
+// Of is the slice with the sums of one service only, or of all if service is "". It shares them with s.
+func (s Slice) Of(service string) Slice {
+	if service == "" {
+		return s
+	}
+	all := s.Services
+	s.Services = nil
+	if at := slices.IndexFunc(all, func(sum Sum) bool { return sum.Service == service }); at >= 0 {
+		s.Services = all[at : at+1 : at+1]
+	}
+	return s
+}
+
 // maxSums bounds the services of a window with sums of their own. The sums of all others are under "".
 const maxSums = 500
 

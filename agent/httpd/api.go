@@ -31,23 +31,29 @@ const (
 // An api answers with the data of the page; docs/reference/http.md describes it.
 type api struct {
 	recordings Recordings
-	timelines  timelines // nil without a history
+	timelines  timelines // of the history, or of the windows that are kept
+	history    bool
+	kept       *kept
 	kinds      func() []*kind
 	busy       chan struct{}
 	sender     *sender
 }
 
-func newAPI(r Recordings, kinds func() []*kind, s *sender) *api {
-	return &api{recordings: r, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
+func newAPI(k *kept, kinds func() []*kind, s *sender) *api {
+	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
 }
 
 // A selection is what a request asks for.
 type selection struct {
-	kind     *kind
-	service  string
-	pid      int64
-	from, to time.Time
+	kind             *kind
+	service          string
+	pid              int64
+	from, to         time.Time
+	baseFrom, baseTo time.Time // the baseline; both are zero if there is none
 }
+
+// compares reports whether there is a baseline.
+func (s *selection) compares() bool { return !s.baseFrom.IsZero() || !s.baseTo.IsZero() }
 
 // selectionOf reads the parameters of a request.
 func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) {
@@ -73,7 +79,7 @@ func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) 
 	for _, t := range []struct {
 		name string
 		to   *time.Time
-	}{{"from", &s.from}, {"to", &s.to}} {
+	}{{"from", &s.from}, {"to", &s.to}, {"basefrom", &s.baseFrom}, {"baseto", &s.baseTo}} {
 		text := q.Get(t.name)
 		if text == "" {
 			continue
@@ -83,6 +89,9 @@ func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) 
 			return s, http.StatusBadRequest, fmt.Errorf("bad %s=%.20q: want milliseconds since 1970", t.name, text)
 		}
 		*t.to = time.UnixMilli(ms)
+	}
+	if s.from.IsZero() {
+		s.from = s.baseTo // what follows the baseline
 	}
 	return s, 0, nil
 }
@@ -103,6 +112,8 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 		case r.Context().Err() != nil:
 		case errors.Is(err, errBusy):
 			tooBusy(w)
+		case errors.As(err, new(badRequest)):
+			http.Error(w, err.Error(), http.StatusBadRequest)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
@@ -152,9 +163,9 @@ func tooBusy(w http.ResponseWriter) {
 	http.Error(w, errBusy.Error(), http.StatusTooManyRequests)
 }
 
-// find returns what was recorded, maybe nothing.
-func (a *api) find(r *http.Request, s selection, service string) (*report.Flame, error) {
-	f, err := a.recordings.Flame(r.Context(), s.kind.Name, service, s.from, s.to)
+// find returns what was recorded in a time, maybe nothing.
+func (a *api) find(r *http.Request, s selection, service string, from, to time.Time) (*report.Flame, error) {
+	f, err := a.recordings.Flame(r.Context(), s.kind.Name, service, from, to)
 	if f == nil && err == nil {
 		f = report.EmptyFlame(s.kind.Name, s.kind.Title, time.Time{}, 0)
 	}
@@ -163,12 +174,22 @@ func (a *api) find(r *http.Request, s selection, service string) (*report.Flame,
 
 // flame is the answer of /api/v1/flame.
 func (a *api) flame(r *http.Request, s selection) (any, error) {
-	f, err := a.find(r, s, s.service)
+	f, err := a.find(r, s, s.service, s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
 	if s.pid != 0 {
 		f = f.Of(s.service, s.pid)
+	}
+	if s.compares() {
+		base, err := a.find(r, s, s.service, s.baseFrom, s.baseTo)
+		if err != nil {
+			return nil, err
+		}
+		if s.pid != 0 {
+			base = base.Of(s.service, s.pid)
+		}
+		f = f.Against(base)
 	}
 	return f.Cut(maxFlameNodes), nil
 }
@@ -185,6 +206,8 @@ type servicesJSON struct {
 	Unit     string        `json:"unit"`
 	Start    *int64        `json:"start,omitempty"`
 	Seconds  float64       `json:"seconds"`
+	Compared timesJSON     `json:"compared"`
+	Rates    []rateJSON    `json:"rates"` // of all services
 	Services []serviceJSON `json:"services"`
 }
 
@@ -192,11 +215,12 @@ type serviceJSON struct {
 	Service   string                `json:"service"`
 	Value     float64               `json:"value"`
 	Processes []report.FlameProcess `json:"processes"`
+	Rates     []rateJSON            `json:"rates,omitempty"` // of the busiest
 }
 
 // services is the answer of /api/v1/services.
 func (a *api) services(r *http.Request, s selection) (any, error) {
-	f, err := a.find(r, s, "")
+	f, err := a.find(r, s, "", s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
@@ -223,5 +247,5 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 	}
 	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
 	out.Services = out.Services[:min(len(out.Services), maxServices)]
-	return out, nil
+	return out, a.rate(r, s, &out)
 }

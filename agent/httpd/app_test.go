@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,9 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
@@ -40,11 +46,16 @@ func askJSON(t *testing.T, address string, to any) {
 
 // A flameAnswer is what these tests need of an answer.
 type flameAnswer struct {
-	Kind     string
-	Seconds  float64
-	Names    []string
-	Nodes    struct{ Self []float64 }
-	Calls    *struct{ PerSecond []float64 }
+	Kind    string
+	Seconds float64
+	Names   []string
+	Nodes   struct{ Self []float64 }
+	Calls   *struct{ PerSecond []float64 }
+	Base    *struct {
+		Start   int64
+		Seconds float64
+		Self    []float64
+	}
 	Timeline *struct{ Start []int64 }
 }
 
@@ -99,6 +110,184 @@ func TestAPI(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("%s: %d, want %d", query, resp.StatusCode, want)
+		}
+	}
+}
+
+// With a baseline, the flame graph has the values of both times by context. Without a selection, that is what follows the baseline.
+func TestAPIBaseline(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(20) {
+		s.Observe(shop(n))
+	}
+	var before, after, both flameAnswer
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d&to=%d", hs.URL, at(2), at(8)), &before)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d", hs.URL, at(8)), &after)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?basefrom=%d&baseto=%d", hs.URL, at(2), at(8)), &both)
+	if both.Base == nil || both.Base.Seconds != 60 || both.Base.Start != at(2) || both.Seconds != 120 {
+		t.Fatalf("%+v", both)
+	}
+	base := 0.0
+	for _, v := range both.Base.Self {
+		base += v
+	}
+	if both.total() != after.total() || base != before.total() || len(both.Base.Self) != len(both.Nodes.Self) {
+		t.Errorf("selected %v, want %v; baseline %v, want %v", both.total(), after.total(), base, before.total())
+	}
+	var one flameAnswer
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?pid=2000&from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(8), at(9), at(2), at(3)), &one)
+	if one.Seconds != 10 || one.Base.Seconds != 10 || one.total() <= 0 || one.total() >= both.total()/12 {
+		t.Errorf("one process: %+v", one)
+	}
+}
+
+// With enough windows, the answer says what differs; else that it is undecided. Without times it compares the last windows.
+func TestAPIWhy(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	var why whyJSON
+	if askJSON(t, hs.URL+"/api/v1/why", &why); len(why.Findings) != 0 || !strings.Contains(fmt.Sprint(why.Notes), "Undecided") {
+		t.Errorf("before the first window: %+v", why.Why)
+	}
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 {
+			w.Processes[1].Threads[0].Tree = w.Processes[0].Threads[4].Tree // marks instead of scanning
+		}
+		s.Observe(w)
+	}
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	if askJSON(t, hs.URL+"/api/v1/why?service=postgresql.service", &why); len(why.Findings) != 1 || why.From != at(20) || why.To != at(30) || why.BaseTo != at(20) || why.BaseFrom != at(0) {
+		t.Fatalf("%+v, %+v", why, why.Why)
+	}
+	if f := why.Findings[0]; f.Method != "start_thread" || f.Verdict != "more" || f.Before != 0 || f.Now != 1 || !strings.Contains(f.Text, "0 → 100 % ± ") {
+		t.Errorf("%+v", f)
+	}
+	if w := why.Whole[0]; w.Verdict != "less" || !strings.HasPrefix(w.Text, "CPU time fell: 0.13 → 0.071 CPUs ± ") {
+		t.Errorf("%+v", w)
+	}
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(10), at(20)), &why); len(why.Findings) != 0 || len(why.Whole) != 1 || why.BaseFrom != at(10)-200e3 || why.Windows != [2]int{10, 10} {
+		t.Errorf("where nothing differs: %+v, %+v", why, why.Why)
+	}
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(20), at(23)), &why); len(why.Findings)+len(why.Whole) != 0 || len(why.Notes) != 1 {
+		t.Errorf("three windows: %+v", why.Why)
+	}
+	for query, want := range map[string]int{fmt.Sprintf("from=%d&basefrom=%d", at(10), at(5)): 400, "kind=calls": 404} {
+		if resp, body := get(t, hs.URL+"/api/v1/why?"+query); resp.StatusCode != want {
+			t.Errorf("%s: %d %s", query, resp.StatusCode, body)
+		}
+	}
+	// Older times come from the history, both of them.
+	h := &remembered{window: shop(0)}
+	s.Keep(h)
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?service=shop.service&from=%d&to=%d", hs.URL, at(10), at(20)), &why); h.want.Service != "shop.service" || h.want.Content != sink.Time || why.Windows != [2]int{12, 12} {
+		t.Errorf("asked the history for %+v: %+v", h.want, why.Why)
+	}
+}
+
+// Each service has what it uses, its course, and a change if that is more than chance and large enough.
+func TestAPIRates(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 { // twice as much
+			w.Processes[0].Threads = append(w.Processes[0].Threads, shop(n).Processes[0].Threads...)
+		}
+		s.Observe(w)
+	}
+	var answer servicesJSON
+	askJSON(t, hs.URL+"/api/v1/services", &answer)
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	if c := answer.Compared; c.From != at(20) || c.To != at(30) || c.BaseFrom != at(0) || c.BaseTo != at(20) {
+		t.Errorf("%+v", c)
+	}
+	for _, service := range answer.Services {
+		r := service.Rates[0]
+		if len(service.Rates) != 1 || r.Kind != "cpu" || len(r.Points) != 30 || r.Value <= 0 {
+			t.Fatalf("%s: %+v", service.Service, r)
+		}
+		if service.Service != "shop.service" {
+			if r.Change != nil {
+				t.Errorf("%s: a false alarm, %+v", service.Service, r.Change)
+			}
+			continue
+		}
+		if r.Change == nil || r.Change.Verdict != "more" || r.Change.Percent == nil || math.Abs(*r.Change.Percent-100) > *r.Change.Within || r.Points[29] < 1.8*r.Points[0] {
+			t.Errorf("%s: %+v", service.Service, r.Change)
+		}
+	}
+	if all := answer.Rates[0]; all.Change == nil || all.Value < answer.Services[0].Rates[0].Value {
+		t.Errorf("all: %+v", all)
+	}
+	// Of two times without a difference nothing changed, and the first one is not the last.
+	var past servicesJSON
+	if askJSON(t, fmt.Sprintf("%s/api/v1/services?from=%d&to=%d", hs.URL, at(10), at(20)), &past); past.Services[0].Rates[0].Change != nil || len(past.Services[0].Rates[0].Points) != 20 {
+		t.Errorf("%+v", past.Services[0].Rates[0])
+	}
+}
+
+// Services whose use varies have no change by chance.
+func TestRatesNoFalseAlarm(t *testing.T) {
+	const services, rounds = 40, 25
+	random := rand.New(rand.NewPCG(5, 1))
+	cpu := []ratedKind{{kinds[0], "nanoseconds", 2e7, nil}}
+	alarms := 0
+	for range rounds {
+		var list []history.Slice
+		values := make([][]float64, services)
+		for n := range 30 {
+			at := time.Unix(int64(10*n), 0)
+			list = append(list, history.Slice{Start: at, End: at.Add(10 * time.Second), Covered: 10 * time.Second})
+			for i := range values {
+				values[i] = append(values[i], 1e7*math.Round(float64(20+30*i)*math.Exp(0.2*random.NormFloat64())))
+			}
+		}
+		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)}, {time.Unix(200, 0), time.Time{}}}, cpu, values) {
+			if c != nil {
+				alarms++
+			}
+		}
+	}
+	if alarms > 1 {
+		t.Errorf("%d false alarms in %d rounds of %d services", alarms, rounds, services)
+	}
+}
+
+// Samples of less than a minute have their times to 20 ms, of all processes and of one; other times have none.
+func TestAPICourse(t *testing.T) {
+	s, hs := start(t, new(fake))
+	for n := range uint64(6) {
+		w := shop(n)
+		if n != 3 {
+			w.Course, w.Processes[0].Course = make([]uint16, 500), make([]uint16, 500)
+			w.Course[0], w.Course[499], w.Processes[0].Course[499] = 1, 7, 5
+		}
+		s.Observe(w)
+	}
+	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
+	ask := func(query string) (c courseJSON) {
+		t.Helper()
+		askJSON(t, hs.URL+"/api/v1/course?"+query, &c)
+		return c
+	}
+	c := ask(fmt.Sprintf("from=%d&to=%d", at(1)-20, at(4)))
+	if len(c.Counts) != 1501 || c.Start != at(1)-20 || c.Step != 20 || c.Counts[0] != 7 || c.Counts[1] != 1 || c.Counts[2] != 0 || c.Counts[500] != 7 || c.Counts[1002] != -1 {
+		t.Errorf("%d counts from %d: %v…", len(c.Counts), c.Start, c.Counts[:3])
+	}
+	for query, want := range map[string]int{"&service=shop.service": 5, "&pid=1000": 5, "&service=shop.service&pid=1000": 5, "&service=shop.service&pid=7": 0, "&service=other": 0} {
+		if c := ask(fmt.Sprintf("from=%d&to=%d%s", at(1), at(2), query)); c.Counts[499] != want || c.Counts[0] != 0 {
+			t.Errorf("%s: %d, want %d", query, c.Counts[499], want)
+		}
+	}
+	if c := ask("from=1000&to=2000"); len(c.Counts) != 0 || c.Note == "" {
+		t.Errorf("a time that is not kept: %+v", c)
+	}
+	for _, query := range []string{"", "from=1", "from=5&to=5", "from=1&to=70000"} {
+		if resp, _ := get(t, hs.URL+"/api/v1/course?"+query); resp.StatusCode != 400 {
+			t.Errorf("%q: %d", query, resp.StatusCode)
 		}
 	}
 }
@@ -198,20 +387,40 @@ func TestAssets(t *testing.T) {
 func TestLivePage(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
 	get(t, hs.URL+"/api/v1/flame")
-	for n := range uint64(20) {
-		s.Observe(shop(n))
+	for n := range uint64(30) {
+		w := shop(n)
+		if n >= 20 { // twice as much
+			w.Processes[1].Threads = append(w.Processes[1].Threads, w.Processes[1].Threads...)
+		}
+		if n == 8 {
+			w.Counts.Dropped = map[string]uint64{"ring_full": 160}
+		}
+		if n >= 14 {
+			w.Processes[0].PID = 1001
+		}
+		if n%3 == 0 {
+			w.Processes[0].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{Collector: "G1"}, Values: [3]float64{2, 3e6}}}}}
+		}
+		s.Observe(w)
 	}
 	b := browser.Start(t)
 	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, hs.URL+"/#sel=com.acme.shop.Cart.total", v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
 		var cards, elements int
-		tab.Eval(t, `document.querySelectorAll(".services .cards li").length`, &cards)
+		tab.Eval(t, `document.querySelectorAll(".services .cards > li").length`, &cards)
 		tab.Eval(t, `document.querySelectorAll("script, img, iframe").length`, &elements)
 		if cards != 4 || elements != 1 {
 			t.Errorf("%s: %d services, %d scripts and the like", name, cards, elements)
 		}
 		var text string
+		if tab.Eval(t, `[...document.querySelectorAll(".badge")].map((b) => b.textContent).join()`, &text); !strings.Contains(text, "changed +100 %") || strings.Contains(text, ",") {
+			t.Errorf("%s: badges %q", name, text)
+		}
+		tab.Eval(t, `document.querySelector(".marks").open = true`, nil)
+		if tab.Eval(t, `document.querySelector(".marks").textContent`, &text); !strings.HasPrefix(text, "Marks (12)") || !strings.Contains(text, "shop.service started again (pid 1001)") {
+			t.Errorf("%s: %q", name, text)
+		}
 		tab.Eval(t, `document.querySelector(".services").textContent`, &text)
 		if !strings.Contains(text, "<script>alert(1)") {
 			t.Errorf("%s: the hostile name is not shown: %q", name, text)
@@ -225,6 +434,144 @@ func TestLivePage(t *testing.T) {
 		// A service, then the time of some windows.
 		tab.Eval(t, `[...document.querySelectorAll(".services button")].find((b) => b.textContent.includes("postgres")).click()`, nil)
 		tab.Wait(t, `location.hash.includes("service=postgresql") && document.querySelector(".methods").textContent.includes("ExecScan") && !document.querySelector(".methods").textContent.includes("Cart")`)
+	}
+}
+
+// Dragging over the timeline selects a time, with Shift it sets the baseline, and the keyboard does both. With a baseline the flame graph,
+// the table and the panel have both sides.
+func TestBaselinePage(t *testing.T) {
+	s, hs := start(t, new(fake))
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(20) {
+		w := shop(n)
+		w.Course = make([]uint16, 500)
+		for i := range w.Course {
+			w.Course[i] = uint16(i % 13)
+		}
+		if n >= 10 { // something new
+			w.Processes[0].Threads = append(w.Processes[0].Threads, w.Processes[1].Threads[0])
+		}
+		s.Observe(w)
+	}
+	b := browser.Start(t)
+	tab := b.Open(t, hs.URL+"/", browser.View{})
+	tab.Wait(t, `document.querySelector(".u-over")`)
+	tab.Drag(t, ".u-over", 0.001, 0.5, input.ModifierShift)
+	tab.Wait(t, `location.hash.includes("basefrom=") && !/[#&]from=/.test(location.hash)`)
+	tab.Drag(t, ".u-over", 0.5, 0.999, 0)
+	tab.Wait(t, `/[#&]from=/.test(location.hash) && document.querySelector(".methods caption").textContent === "Methods by change"`)
+	var first int64
+	tab.Eval(t, `Number(new URLSearchParams(location.hash.slice(1)).get("basefrom"))`, &first)
+	if at := shop(0).Start.UnixMilli(); first < at-1000 || first > at+1000 {
+		t.Errorf("the baseline begins at %d, want %d", first, at)
+	}
+	// By keyboard, from the last bar: the last three are the selection, the four before them the baseline.
+	tab.Eval(t, `document.querySelector("[role=slider]").focus()`, nil)
+	for _, key := range []string{kb.Enter, kb.ArrowLeft, kb.ArrowLeft, kb.Enter} {
+		tab.Keys(t, key)
+	}
+	tab.Wait(t, fmt.Sprintf(`location.hash.includes("&from=%d")`, shop(17).Start.UnixMilli()))
+	tab.Eval(t, `document.querySelector("[role=slider]").focus()`, nil)
+	for range 2 {
+		tab.Keys(t, kb.ArrowLeft)
+	}
+	tab.Keys(t, kb.Enter)
+	for range 3 {
+		tab.Keys(t, kb.ArrowLeft)
+	}
+	tab.Eval(t, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", shiftKey: true, bubbles: true}))`, nil)
+	tab.Wait(t, fmt.Sprintf(`location.hash.includes("basefrom=%d")`, shop(12).Start.UnixMilli()))
+
+	// What changed is said when somebody asks, and leads to the frames.
+	tab = b.Open(t, hs.URL+"/", browser.View{})
+	tab.Wait(t, `document.querySelector(".why button")`)
+	tab.Eval(t, `document.querySelector(".why button").click()`, nil)
+	tab.Wait(t, `document.querySelector(".why li button.name")`)
+	var sentence string
+	if tab.Eval(t, `document.querySelector(".why li").textContent`, &sentence); !strings.Contains(sentence, "main: ") && !strings.Contains(sentence, "PostgresMain: ") || !strings.Contains(sentence, " % ± ") {
+		t.Errorf("the first sentence is %q", sentence)
+	}
+	tab.Eval(t, `document.querySelector(".why li button.name").click()`, nil)
+	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") && document.querySelector(".side .shares")`)
+
+	// Less than a minute has a heat map, which the keyboard can read.
+	tab = b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{})
+	tab.Wait(t, `document.querySelector(".heat canvas")`)
+	tab.Eval(t, `document.querySelector(".heat canvas").focus()`, nil)
+	tab.Keys(t, kb.ArrowRight)
+	tab.Keys(t, kb.ArrowDown)
+	var cell string
+	if tab.Eval(t, `document.querySelector(".heat [role=status]").textContent`, &cell); !strings.Contains(cell, "12 samples") { // 1.020 s
+		t.Errorf("the heat map says %q", cell)
+	}
+	for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+		t.Error(finding)
+	}
+	if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+		tab.Screenshot(t, filepath.Join(dir, "heat.png"))
+	}
+	narrow := b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{Width: 360, Height: 740, Dark: true})
+	narrow.Wait(t, `document.querySelector(".heat canvas")`)
+	for _, finding := range append(narrow.Accessibility(t), narrow.Problems()...) {
+		t.Error(finding)
+	}
+	if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+		narrow.Screenshot(t, filepath.Join(dir, "heat-narrow-dark.png"))
+	}
+
+	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(), shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
+	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+		tab := b.Open(t, address, v)
+		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
+		tab.Wait(t, `document.querySelector(".why li")`)
+		var panel, row string
+		tab.Eval(t, `document.querySelector(".side .shares tbody").textContent`, &panel)
+		if !strings.Contains(panel, "more") || !strings.Contains(panel, "±") {
+			t.Errorf("%s: the panel says %q", name, panel)
+		}
+		if tab.Eval(t, `document.querySelector(".methods tbody tr").textContent`, &row); !strings.Contains(row, "ExecScan") {
+			t.Errorf("%s: the largest change is %q", name, row)
+		}
+		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+			tab.Screenshot(t, filepath.Join(dir, "baseline-"+name+".png"))
+		}
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Errorf("%s: %s", name, finding)
+		}
+	}
+}
+
+// The panel of a method has what it allocates, the locks that it waits for, and the targets of its virtual calls.
+func TestPanel(t *testing.T) {
+	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
+	get(t, hs.URL+"/api/v1/flame")
+	for n := range uint64(3) {
+		w := busyShop(n)
+		frame := func(name string) symbolize.Symbol {
+			return symbolize.Intern(symbolize.Frame{Function: name, SystemName: name, Kind: symbolize.KindJIT})
+		}
+		for callee, calls := range map[string]float64{"com.acme.Flat.price": 600, "com.acme.Tiered.price": 200} {
+			w.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: frame("com.acme.shop.Cart.total"), Callee: frame(callee), Site: profile.Site{Line: 44, Offset: 12}}, calls)
+		}
+		s.Observe(w)
+	}
+	b := browser.Start(t)
+	for name, v := range map[string]browser.View{"wide": {}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+		tab := b.Open(t, hs.URL+"/#kind=cpu&sel=com.acme.shop.Cart.total", v)
+		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) => [...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
+		var text string
+		tab.Eval(t, `document.querySelector(".side").textContent`, &text)
+		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price", "25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "250 ms/sblock java.util.Hashtable"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the panel lacks %q: %q", name, want, text)
+			}
+		}
+		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
+			tab.Screenshot(t, filepath.Join(dir, "panel-"+name+".png"))
+		}
+		for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
+			t.Errorf("%s: %s", name, finding)
+		}
 	}
 }
 
@@ -242,7 +589,8 @@ func (h *sliced) Timeline(_ context.Context, from, to time.Time, service string)
 func TestPageOfPast(t *testing.T) {
 	s, hs := start(t, new(fake))
 	var none, day timelineJSON
-	if askJSON(t, hs.URL+"/api/v1/timeline", &none); len(none.Start) != 0 {
+	s.Observe(shop(99))
+	if askJSON(t, hs.URL+"/api/v1/timeline?from=1&to=4102444800000", &none); len(none.Start) != 1 || none.Start[0] != shop(99).Start.UnixMilli() || none.Seconds[0] != 10 || none.History {
 		t.Errorf("without a history: %+v", none)
 	}
 	h := &sliced{remembered: remembered{window: shop(0)}}
@@ -263,7 +611,7 @@ func TestPageOfPast(t *testing.T) {
 	}
 	h.want = history.Selection{}
 	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d", hs.URL, shop(100).Start.UnixMilli()), &now)
-	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 10 {
+	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 20 {
 		t.Errorf("the last minutes come from the history: %+v, %v s", h.want, now.Seconds)
 	}
 	askJSON(t, hs.URL+"/api/v1/timeline", &day)

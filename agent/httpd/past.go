@@ -15,6 +15,9 @@ import (
 type History interface {
 	// Query returns the profile of a time in the past, or history.ErrNone.
 	Query(ctx context.Context, want history.Selection) (*profile.Profile, error)
+	// Split calls yield with at most so many profiles of the parts of that time, in order. It returns history.ErrNone if there is nothing.
+	Split(ctx context.Context, want history.Selection, most int, yield func(*profile.Profile) error) error
+	timelines
 }
 
 // maxPastQueries bounds the answers from the history that are made at once: each reads and merges many windows.
@@ -30,7 +33,7 @@ type past struct {
 func (s *Server) Keep(h History) {
 	s.past.history, s.past.queries = h, make(chan struct{}, maxPastQueries)
 	s.data.recordings = &withHistory{s.kept, h}
-	s.data.timelines, _ = h.(timelines)
+	s.data.timelines, s.data.history = h, true
 }
 
 // ofPast reports whether a request is about the past.

@@ -36,6 +36,25 @@ func (h *remembered) Query(_ context.Context, want history.Selection) (*profile.
 	return h.window, h.err
 }
 
+func (h *remembered) Split(_ context.Context, want history.Selection, _ int, yield func(*profile.Profile) error) error {
+	h.mu.Lock()
+	h.want = want
+	h.mu.Unlock()
+	if h.err != nil {
+		return h.err
+	}
+	for range 12 {
+		if err := yield(h.window); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *remembered) Timeline(context.Context, time.Time, time.Time, string) ([]history.Slice, error) {
+	return nil, h.err
+}
+
 func TestPast(t *testing.T) {
 	s, hs := start(t, new(fake))
 	pull := func(path string) (*http.Response, string) { t.Helper(); return get(t, hs.URL+path) }

@@ -20,6 +20,9 @@ type Recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
 	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error)
+	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
+	// than the named one. Nobody may change what yield gets.
+	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *report.Flame)) error
 }
 
 const (
@@ -42,6 +45,9 @@ type kept struct {
 
 	mu      sync.Mutex
 	asked   time.Time
+	slices  []history.Slice            // sums of the last windows, which are kept although nobody looks
+	courses []course                   // of the same windows
+	marks   marks                      // what happened in windows, also longer ago
 	fresh   []*profile.Profile         // not converted yet, oldest first
 	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
 }
@@ -52,8 +58,16 @@ func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
 
 // observe keeps a window.
 func (k *kept) observe(p *profile.Profile) {
+	slice := history.SliceOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.marks.observe(p)
+	if k.courses = append(k.courses, courseOf(p)); len(k.courses) > maxKept {
+		k.courses = append([]course(nil), k.courses[len(k.courses)-maxKept:]...)
+	}
+	if k.slices = append(k.slices, slice); len(k.slices) > maxKept {
+		k.slices = append([]history.Slice(nil), k.slices[len(k.slices)-maxKept:]...)
+	}
 	k.fresh = append(k.fresh, p)
 	if k.now().Sub(k.asked) < lookedAt {
 		k.convert()
@@ -115,14 +129,9 @@ func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, err
 
 // Flame implements Recordings.
 func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
-	k.mu.Lock()
-	k.asked = k.now()
-	k.convert()
-	windows := k.windows[kind]
-	k.mu.Unlock()
 	var sum *report.Flame
-	for _, w := range windows {
-		if w.Start.Before(from) || !to.IsZero() && !w.Start.Before(to) {
+	for _, w := range k.look(kind) {
+		if !(TimeRange{from, to}).has(w.Start) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -135,6 +144,27 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 		}
 	}
 	return sum, nil
+}
+
+// look returns the windows of a kind, for somebody who looks.
+func (k *kept) look(kind string) []*report.Flame {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked = k.now()
+	k.convert()
+	return k.windows[kind]
+}
+
+// Timeline returns the sums of windows that touch a time, as a history does.
+func (k *kept) Timeline(_ context.Context, from, to time.Time, service string) (list []history.Slice, _ error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.slices {
+		if s.Start.Before(to) && s.End.After(from) {
+			list = append(list, s.Of(service))
+		}
+	}
+	return list, nil
 }
 
 // oldest is when the first window begins that is kept; zero if there is none.

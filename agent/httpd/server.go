@@ -83,6 +83,8 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	s.data = newAPI(s.kept, s.pages.kinds, sender)
 	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
 	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
+	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))
+	mux.HandleFunc("GET /api/v1/why", s.data.answer(s.data.why))
 	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),

@@ -18,7 +18,7 @@ const (
 	maxBars      = 300
 )
 
-// timelines is a history that knows what services used when. The history on disk is one.
+// timelines knows what services used when: the history on disk, or the windows that the page keeps.
 type timelines interface {
 	Timeline(ctx context.Context, from, to time.Time, service string) ([]history.Slice, error)
 }
@@ -27,37 +27,41 @@ type timelineJSON struct {
 	Format  int         `json:"format"`
 	Kind    string      `json:"kind"`
 	Title   string      `json:"title"`
+	History bool        `json:"history"` // on disk
 	Unit    string      `json:"unit"`
 	Classes []string    `json:"classes"`
 	Start   []int64     `json:"start"` // ms since 1970
 	Seconds []float64   `json:"seconds"`
 	Values  [][]float64 `json:"values"` // by class, then by bar
+	Marks   []markJSON  `json:"marks"`
 }
 
-// timeline is the answer of /api/v1/timeline: what a service, or all, used in the last 24 hours. It has no bars without a history.
+// timeline is the answer of /api/v1/timeline: what a service, or all, used in the last 24 hours. Without a history it has the
+// windows that are kept.
 func (a *api) timeline(r *http.Request, s selection) (any, error) {
-	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}}
+	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history, Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}, Marks: []markJSON{}}
 	event, ofEvents := s.kind.content.Events()
 	if ofEvents {
 		out.Unit = event.Values()[event.Main()].Unit
 	}
-	if a.timelines == nil || !ofEvents && s.kind.content != sink.Time {
-		return out, nil // the history has no sums of calls
+	if !ofEvents && s.kind.content != sink.Time {
+		return out, nil // there are no sums of calls
 	}
 	from, to := s.from, s.to
 	if to.IsZero() {
 		to = time.Now()
 	}
-	if from.IsZero() {
+	if from.IsZero() && a.history {
 		from = to.Add(-timelineSpan)
 	}
 	slices, err := a.timelines.Timeline(r.Context(), from, to, s.service)
 	if err != nil {
-		return nil, fmt.Errorf("read the history: %w", err)
+		return nil, fmt.Errorf("read the timeline: %w", err)
 	}
 	if len(slices) == 0 {
 		return out, nil
 	}
+	out.Marks = a.kept.marksOf(s.service, slices[0].Start, to, gaps(slices))
 	classes := 1
 	if ofEvents {
 		out.Classes = []string{s.kind.Title}

@@ -18,7 +18,13 @@ type Profile struct {
 	Counts      Counts        // of this window's samples
 	EventCounts EventCounts   // of this window's events, all kinds together
 	Comments    []string      // version, kernel, and what a reader must know
+	// Course is how many samples were taken in each CourseStep since Start, up to the last one, but no longer than a minute. Files and
+	// the history do not have it.
+	Course []uint16
 }
+
+// CourseStep is the length of a step in Profile.Course.
+const CourseStep = 20 * time.Millisecond
 
 // A Unit is what the trees of threads count.
 type Unit uint8
@@ -45,6 +51,8 @@ type Process struct {
 	Versions []Version
 	// Events are the recorded events, one entry for each kind that was requested.
 	Events []*Events
+	// Course is Profile.Course of this process; nil if the window had many other processes before.
+	Course []uint16
 }
 
 // A Thread is one thread in a Process, with its calling context tree in the profile's Unit. A thread has several entries if

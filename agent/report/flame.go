@@ -37,7 +37,10 @@ type Flame struct {
 }
 
 // A flameBase is what a baseline adds: its nodes' values are in the second column.
-type flameBase struct{ duration time.Duration }
+type flameBase struct {
+	start    time.Time
+	duration time.Duration
+}
 
 // A FlameProcess is one process in a Flame.
 type FlameProcess struct {
@@ -97,10 +100,16 @@ type flameNode struct {
 
 type flameChild struct{ parent, frame int32 }
 
-// A flameCall is a pair of methods of one process.
+// A flameCall is a call from one place in a method of a process to another method.
 type flameCall struct {
 	process        int32 // its frame
 	caller, callee int32
+	site           profile.Site
+}
+
+// compare orders calls of equal numbers.
+func (c flameCall) compare(o flameCall) int {
+	return cmp.Or(cmp.Compare(c.caller, o.caller), cmp.Compare(c.callee, o.callee), cmp.Compare(c.site.Line, o.site.Line), cmp.Compare(c.site.Offset, o.site.Offset))
 }
 
 // A flameBar is the values of one window by process and by what ran.
@@ -108,6 +117,8 @@ type flameBar struct {
 	start    time.Time
 	duration time.Duration
 	of       map[int32]*[classes]float64 // by the process's frame
+	// cells are the values by node, if the Flame is of one profile with several windows. Merged ones have none.
+	cells map[int32]flameCell
 }
 
 // Classes of what a thread did when it was sampled: those of profile.CodeKind, and one more.
@@ -144,13 +155,13 @@ const (
 	KindCalls = "calls"
 )
 
-// cutCalls keeps the n pairs with most calls.
+// cutCalls keeps the n places with most calls.
 func (f *Flame) cutCalls(n int) {
 	if len(f.calls) <= n {
 		return
 	}
 	for _, of := range slices.SortedFunc(maps.Keys(f.calls), func(a, b flameCall) int {
-		return cmp.Or(cmp.Compare(f.calls[b], f.calls[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
+		return cmp.Or(cmp.Compare(f.calls[b], f.calls[a]), a.compare(b))
 	})[n:] {
 		delete(f.calls, of)
 	}
@@ -246,7 +257,7 @@ func (f *Flame) Of(service string, pid int64) *Flame {
 func (f *Flame) Against(base *Flame) *Flame {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, max(f.effect, base.effect)
-	out.base = &flameBase{duration: base.Duration}
+	out.base = &flameBase{base.Start, base.Duration}
 	all := func(int32) bool { return true }
 	out.takeRenamed(f, 0, all)
 	out.takeRenamed(base, 1, all)
@@ -300,12 +311,12 @@ func (f *Flame) takeAs(o *Flame, column int, keep func(process int32) bool, rena
 	}
 	for of, n := range o.calls {
 		if column == 0 && keep(of.process) {
-			f.calls[flameCall{frame(of.process), frame(of.caller), frame(of.callee)}] += n
+			f.calls[flameCall{frame(of.process), frame(of.caller), frame(of.callee), of.site}] += n
 		}
 	}
 	f.cutCalls(maxFlameCalls)
 	for _, bar := range o.bars {
-		to := flameBar{bar.start, bar.duration, make(map[int32]*[classes]float64)}
+		to := flameBar{start: bar.start, duration: bar.duration, of: make(map[int32]*[classes]float64)}
 		for process, sums := range bar.of {
 			if keep(process) {
 				to.of[frame(process)] = sums
@@ -405,6 +416,7 @@ func (f *Flame) Cut(limit int) *Flame {
 		}
 		to.approx += n.approx
 	}
+	out.bars = placeCells(f.bars, place)
 	return &out
 }
 

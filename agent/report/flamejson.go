@@ -12,7 +12,7 @@ import (
 // flameFormat is the version of the JSON form of a Flame. It changes when readers would misunderstand what they do not know.
 const flameFormat = 1
 
-// maxShownCalls is how many pairs of methods the JSON form has.
+// maxShownCalls is how many places of calls the JSON form has.
 const maxShownCalls = 5000
 
 // The JSON form of a Flame: tables in columns, to be small. docs/reference/http.md describes it.
@@ -53,6 +53,7 @@ type flameNodes struct {
 }
 
 type flameBaseNodes struct {
+	Start   *int64    `json:"start,omitempty"` // ms since 1970
 	Seconds float64   `json:"seconds"`
 	Self    []float64 `json:"self"`
 	Count   []float64 `json:"count"`
@@ -61,6 +62,8 @@ type flameBaseNodes struct {
 type flameCalls struct {
 	Caller    []int     `json:"caller"` // place in names
 	Callee    []int     `json:"callee"`
+	Line      []int32   `json:"line"`   // of the call, 0 if unknown
+	Offset    []int32   `json:"offset"` // of the call in the caller, -1 if unknown
 	PerSecond []float64 `json:"perSecond"`
 }
 
@@ -69,16 +72,14 @@ type flameTimeline struct {
 	Start   []int64     `json:"start"` // ms since 1970
 	Seconds []float64   `json:"seconds"`
 	Values  [][]float64 `json:"values"` // by class, then by window
+	Parts   *flameParts `json:"parts,omitempty"`
 }
 
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
 func (f *Flame) MarshalJSON() ([]byte, error) {
 	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""}}
-	if !f.Start.IsZero() {
-		ms := f.Start.UnixMilli()
-		d.Start = &ms
-	}
+	d.Start = millis(f.Start)
 	places := map[string]int{"": 0}
 	place := func(name string) int {
 		at, known := places[name]
@@ -106,7 +107,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	}
 	n := &d.Nodes
 	if f.base != nil {
-		d.Base = &flameBaseNodes{Seconds: f.base.duration.Seconds()}
+		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds()}
 	}
 	for at, node := range f.nodes {
 		if at == 0 {
@@ -127,6 +128,15 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	d.Calls = f.shownCalls(place)
 	d.Timeline = f.timeline()
 	return json.Marshal(d)
+}
+
+// millis is a time in ms since 1970; nil for the zero time.
+func millis(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	ms := t.UnixMilli()
+	return &ms
 }
 
 func wholePercent(part, all float64) int {
@@ -159,17 +169,16 @@ func (f *Flame) shownCalls(place func(string) int) *flameCalls {
 	if len(f.calls) == 0 || seconds <= 0 {
 		return nil
 	}
-	type pair struct{ caller, callee int32 }
-	sums := make(map[pair]float64)
+	sums := make(map[flameCall]float64) // of all processes
 	for of, n := range f.calls {
-		sums[pair{of.caller, of.callee}] += n
+		of.process = 0
+		sums[of] += n
 	}
-	pairs := slices.SortedFunc(maps.Keys(sums), func(a, b pair) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a.caller, b.caller), cmp.Compare(a.callee, b.callee))
-	})
+	places := slices.SortedFunc(maps.Keys(sums), func(a, b flameCall) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), a.compare(b)) })
 	c := new(flameCalls)
-	for _, p := range pairs[:min(len(pairs), maxShownCalls)] {
+	for _, p := range places[:min(len(places), maxShownCalls)] {
 		c.Caller, c.Callee = append(c.Caller, place(f.frames[p.caller].name)), append(c.Callee, place(f.frames[p.callee].name))
+		c.Line, c.Offset = append(c.Line, p.site.Line), append(c.Offset, p.site.Offset)
 		c.PerSecond = append(c.PerSecond, math.Round(1000*sums[p]/seconds)/1000)
 	}
 	return c
@@ -180,7 +189,7 @@ func (f *Flame) timeline() *flameTimeline {
 	if len(f.bars) < 2 {
 		return nil
 	}
-	t := &flameTimeline{Values: make([][]float64, classes)}
+	t := &flameTimeline{Values: make([][]float64, classes), Parts: f.parts()}
 	for class := range classes {
 		t.Classes = append(t.Classes, ClassName(class))
 	}

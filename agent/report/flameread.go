@@ -181,11 +181,11 @@ func (r *flameReader) windows(p *pprof.Profile) map[int64]int {
 	about := windowsOf(p)
 	for _, n := range slices.Sorted(maps.Keys(about)) {
 		at[n] = len(r.bars)
-		r.bars = append(r.bars, flameBar{about[n].Start, about[n].Duration, make(map[int32]*[classes]float64)})
+		r.bars = append(r.bars, flameBar{start: about[n].Start, duration: about[n].Duration, of: make(map[int32]*[classes]float64)})
 	}
 	if len(at) == 0 && r.Duration > 0 && !r.Start.IsZero() {
 		at[0] = 0
-		r.bars = []flameBar{{r.Start, r.Duration, make(map[int32]*[classes]float64)}}
+		r.bars = []flameBar{{start: r.Start, duration: r.Duration, of: make(map[int32]*[classes]float64)}}
 	}
 	return at
 }
@@ -252,6 +252,12 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 		window = slices.Collect(maps.Keys(bars))[0]
 	}
 	if i, ok := bars[window]; ok {
+		if len(bars) > 1 {
+			if r.bars[i].cells == nil {
+				r.bars[i].cells = make(map[int32]flameCell)
+			}
+			r.bars[i].cells[at] = r.bars[i].cells[at].plus(flameCell{value, count})
+		}
 		sums := r.bars[i].of[process]
 		if sums == nil {
 			sums = new([classes]float64)
@@ -368,7 +374,7 @@ func (r *flameReader) addCalls(p *pprof.Profile) error {
 	s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == engine }
 	for sample, value := range s.all() {
 		edge := s.edge(sample)
-		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged})}
+		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged}), edge.Site}
 		r.calls[of] += float64(value)
 	}
 	r.cutCalls(maxFlameCalls)

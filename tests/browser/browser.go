@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -150,6 +151,17 @@ func (tab *Tab) Wait(t testing.TB, expression string) {
 			t.Fatalf("never true: %s\n%s", expression, strings.Join(tab.Problems(), "\n"))
 		}
 	}
+}
+
+// Drag drags the mouse over an element, from one part of its width to another, with modifiers such as input.ModifierShift or 0.
+func (tab *Tab) Drag(t testing.TB, selector string, from, to float64, modifiers input.Modifier) {
+	t.Helper()
+	var box struct{ Left, Top, Width float64 }
+	tab.Eval(t, fmt.Sprintf(`(() => { const b = document.querySelector(%q).getBoundingClientRect(); return {Left: b.left, Top: b.top, Width: b.width} })()`, selector), &box)
+	at := func(kind input.MouseType, part float64) chromedp.Action {
+		return input.DispatchMouseEvent(kind, box.Left+part*box.Width, box.Top+20).WithButton(input.Left).WithClickCount(1).WithModifiers(modifiers)
+	}
+	tab.run(t, at(input.MouseMoved, from), at(input.MousePressed, from), at(input.MouseMoved, (from+to)/2), at(input.MouseMoved, to), at(input.MouseReleased, to))
 }
 
 // Keys sends keys to what has the focus: see package kb.

@@ -1,14 +1,18 @@
 // The page: in a file that record, report or compare wrote, or of a running agent (serve).
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import {PROCESS, THREAD, callRates, decode, percent, perSecond, regroup, searcher, walk} from "./model.js";
-import {Flame, legend} from "./flame.js";
-import {Timeline} from "./timeline.js";
+import {PROCESS, THREAD, callRates, decode, during, percent, perSecond, regroup, searcher, walk} from "./model.js";
+import {Flame, differences, legend} from "./flame.js";
+import {Timeline, clock} from "./timeline.js";
+import {heatMap} from "./heat.js";
 import {methodTable, sidePanel} from "./tables.js";
+import {serviceCards} from "./services.js";
 import {State} from "./state.js";
 import {el, fill} from "./dom.js";
 
 const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
+
+const selectedTimes = (state) => Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, Number(state.get(k))]));
 
 // A source has what a page shows: kinds(), load(state) for a Flame, services(state), files, commands(state).
 class FileSource {
@@ -22,16 +26,22 @@ class FileSource {
 		return this.data.kinds.map((k) => ({name: k.kind, title: k.title}));
 	}
 
-	async load(state) {
+	#whole(state) {
 		return this.data.kinds.find((k) => k.kind === state.get("kind")) ?? this.data.kinds[0];
+	}
+
+	async load(state) {
+		return during(this.#whole(state), selectedTimes(state));
 	}
 
 	async services() {
 		return null;
 	}
 
-	async timeline() {
-		return null;
+	// timeline is that of the whole recording. A time can be selected if the file has values by time.
+	async timeline(state) {
+		const doc = this.#whole(state);
+		return doc.timeline ? {...doc, timeline: {...doc.timeline, selectable: Boolean(doc.timeline.parts)}} : null;
 	}
 
 	commands() {
@@ -66,7 +76,7 @@ class AgentSource {
 	}
 
 	#selection(state) {
-		return {kind: state.get("kind"), service: state.get("service"), pid: state.get("pid"), from: state.get("from"), to: state.get("to")};
+		return Object.fromEntries(["kind", "service", "pid", "from", "to", "basefrom", "baseto"].map((k) => [k, state.get(k)]));
 	}
 
 	async kinds() {
@@ -78,14 +88,26 @@ class AgentSource {
 	}
 
 	services(state) {
-		const {kind, from, to} = this.#selection(state);
-		return this.#get("services", {kind, from, to});
+		const {kind, from, to, basefrom, baseto} = this.#selection(state);
+		return this.#get("services", {kind, from, to, basefrom, baseto});
 	}
 
-	// timeline is what the history has of the last day; null without one.
+	// course is when the samples of the selected time were taken.
+	course(state) {
+		return this.#get("course", this.#selection(state));
+	}
+
+	// why is how the selected time differs from the baseline, or the last windows from those before.
+	why(state) {
+		return this.#get("why", this.#selection(state));
+	}
+
+	// timeline is what was used in the last minutes, or hours if there is a history; null if that is not known.
 	async timeline(state) {
-		const {kind, service} = this.#selection(state);
-		const answer = await this.#get("timeline", {kind, service});
+		const {kind, service, from, basefrom} = this.#selection(state);
+		const span = Number(state.get("span"));
+		const begin = span > 0 ? Math.min(...[Date.now() - 1000 * span, from, basefrom].filter(Boolean)) : "";
+		const answer = await this.#get("timeline", {kind, service, from: Math.floor(begin)});
 		return answer.start.length > 1 ? {...answer, timeline: answer} : null;
 	}
 
@@ -125,6 +147,9 @@ class Page {
 		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
+		this.heat = el("section", {class: "heat", "aria-label": "Samples by 20 ms", hidden: true});
+		this.marks = el("details", {class: "marks", hidden: true});
+		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
 		this.graph = el("div", {class: "graph", id: "flamegraph"});
 		this.table = el("section", {class: "methods", "aria-label": "Methods"});
@@ -132,25 +157,20 @@ class Page {
 		this.notes = el("details", {class: "notes", hidden: true});
 		this.verdict = el("details", {class: "notes verdict", hidden: true});
 		const check = (input, text) => el("label", {class: "check"}, input, " " + text);
-		const swatches = legend.map(([, text, colour]) => {
-			const swatch = el("span", {class: "swatch"});
-			swatch.style.background = colour;
-			return el("span", {}, swatch, text);
-		});
-		const hatch = el("span", {class: "swatch hatch"});
-		this.legend = el("p", {class: "legend"}, ...swatches, el("span", {}, hatch, "approximate"));
+		this.legend = el("p", {class: "legend"});
+		this.spans = el("div", {class: "tabs spans", role: "group", "aria-label": "Length of the timeline", hidden: true});
 		fill(main,
 			el("header", {}, el("div", {class: "titles"}, this.title, this.about), this.links()),
 			this.kindTabs,
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.timelineBox, this.range, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
 		});
-		this.timeline = new Timeline(this.timelineBox, this.source.live ? (from, to) => this.state.set({from, to}, true) : null);
+		this.timeline = new Timeline(this.timelineBox, (from, to, isBaseline) => this.state.set(isBaseline ? {basefrom: from, baseto: to} : {from, to}, true));
 		let typing;
 		this.search.addEventListener("input", () => {
 			clearTimeout(typing);
@@ -187,7 +207,7 @@ class Page {
 
 	async refresh() {
 		const state = this.state;
-		const key = ["kind", "service", "pid", "from", "to"].map((k) => state.get(k)).join("\n");
+		const key = ["kind", "service", "pid", "from", "to", "basefrom", "baseto", "span"].map((k) => state.get(k)).join("\n");
 		try {
 			if (!this.kinds) this.kinds = await this.source.kinds();
 			if (key !== this.loaded) {
@@ -200,6 +220,7 @@ class Page {
 				this.root = decode(doc);
 				this.rates = callRates(doc);
 				this.views = new Map();
+				this.events = new Map();
 				this.all = false;
 			}
 			this.message.hidden = true;
@@ -219,7 +240,7 @@ class Page {
 		this.kindTabs.hidden = this.kinds.length < 2;
 		const start = doc.start ? new Date(doc.start) : null;
 		const when = start ? `${start.toLocaleString("sv")}, ` : "";
-		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s before` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
+		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
 		if (document.activeElement !== this.search) this.search.value = state.get("q");
 		const several = this.root.children.length > 1;
 		const processes = state.get("processes") ? state.get("processes") === "1" : several;
@@ -231,8 +252,13 @@ class Page {
 		const viewKey = JSON.stringify(grouping);
 		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
 		const {drawn, full} = this.views.get(viewKey);
-		this.timeline.show(this.past ?? doc);
-		this.showRange();
+		const marked = selectedTimes(state);
+		this.timeline.show(this.past ?? doc, marked);
+		this.showSpans();
+		this.showMarks();
+		this.showRange(marked);
+		this.showHeat(marked);
+		this.showWhy(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));
 		const drawKey = drawn;
@@ -247,6 +273,10 @@ class Page {
 			const share = this.flame.search(test);
 			fill(this.searched, test ? `found in ${percent(share)}` : "");
 		}
+		if (doc.base && !(drawn.base > 0) && drawn.value > 0) {
+			this.message.hidden = false;
+			fill(this.message, "The baseline has no samples: nothing was recorded then, or its stacks were not kept.");
+		}
 		if (!(drawn.value > 0 || drawn.base > 0)) {
 			this.message.hidden = false;
 			fill(this.message, this.source.live ? "Nothing was recorded in this time. The first samples appear about ten seconds after the agent has started." : "The recording has no samples of this kind.");
@@ -257,7 +287,8 @@ class Page {
 			this.show();
 		}});
 		sidePanel(this.side, doc, full, this.rates, {selected: state.get("sel"), thread: only, onSelect,
-			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc)});
+			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc),
+			events: state.get("sel") ? this.eventsOf() : []});
 		fill(this.downloads, ...this.source.downloads(state, doc));
 		this.notes.hidden = !doc.notes?.length;
 		if (doc.notes?.length) fill(this.notes, el("summary", {}, `Notes (${doc.notes.length})`), el("ul", {}, ...doc.notes.map((n) => el("li", {}, n))));
@@ -267,42 +298,126 @@ class Page {
 			if (!this.verdict.firstChild) this.verdict.open = true;
 			fill(this.verdict, el("summary", {}, "Comparison"), el("pre", {tabindex: "0"}, text));
 		}
-		let hatched = false;
-		for (const n of walk(drawn)) hatched ||= n.approx >= 50;
-		this.legend.lastChild.hidden = !hatched;
-		if (doc.base) fill(this.legend, el("span", {}, "Width: mean of both shares. Red: more than before. Blue: less. Grey: within chance."));
+		this.showLegend(drawn);
 		document.body.dataset.ready = "yes"; // for tests
 	}
 
-	showRange() {
-		const from = +this.state.get("from"), to = +this.state.get("to");
-		this.range.hidden = !from && !to;
+	// eventsOf returns the allocations and waits of what is shown, as far as they are loaded. Others are loaded and shown later.
+	eventsOf() {
+		return ["alloc", "lock"].filter((kind) => this.kinds.some((k) => k.name === kind)).map((kind) => {
+			if (kind === this.doc.kind) return {doc: this.doc, root: this.root};
+			const {events} = this;
+			if (!events.has(kind)) {
+				events.set(kind, null);
+				this.source.load(this.state.with({kind})).then((doc) => {
+					events.set(kind, doc.kind === kind ? {doc, root: decode(doc)} : null);
+					if (events === this.events) this.show();
+				}, () => {}); // the rest of the panel does not need it
+			}
+			return events.get(kind);
+		}).filter(Boolean);
+	}
+
+	showLegend(drawn) {
+		const entry = (text, colour) => {
+			const swatch = el("span", {class: colour ? "swatch" : "swatch hatch"});
+			if (colour) swatch.style.background = colour;
+			return el("span", {}, swatch, text);
+		};
+		let hatched = false;
+		for (const n of walk(drawn)) hatched ||= n.approx >= 50;
+		fill(this.legend, ...(this.doc.base ? differences : legend).map(([, text, colour]) => entry(text, colour)), hatched && entry("approximate"),
+			this.doc.base && el("span", {}, "Width: mean of both shares."));
+	}
+
+	// showSpans offers lengths of the timeline, if there is a history.
+	showSpans() {
+		this.spans.hidden = !this.past?.history;
+		if (this.spans.hidden) return;
+		const now = this.state.get("span");
+		fill(this.spans, ...[["300", "5 min"], ["3600", "1 h"], ["21600", "6 h"], ["", "24 h"]].map(([span, text]) =>
+			el("button", {"aria-pressed": String(span === now), onclick: () => this.state.set({span}, true)}, text)));
+	}
+
+	// showMarks lists what the timeline marks, the last first.
+	showMarks() {
+		const marks = this.past?.marks ?? [];
+		this.marks.hidden = marks.length === 0;
+		const most = 50;
+		const symbols = {start: "\u250a", gc: "\u25ac", lost: "\u25a8", gap: "\u25a8"};
+		fill(this.marks, el("summary", {}, `Marks (${marks.length})`), el("ul", {}, ...marks.slice(-most).reverse().map((m) => el("li", {}, el("span", {class: `mark ${m.kind}`, "aria-hidden": "true"}, symbols[m.kind] ?? ""),
+			el("button", {class: "more", title: "Select what follows", onclick: () => this.state.set({from: m.from, to: ""}, true)}, clock(m.from)), ` ${m.text}`))),
+			marks.length > most ? el("p", {class: "dim"}, `and ${marks.length - most} before`) : null);
+	}
+
+	// showRange says which times are shown, and offers what can be done with them.
+	showRange({from, to, basefrom, baseto}) {
+		this.range.hidden = this.timelineBox.hidden || this.past?.timeline.selectable === false;
 		if (this.range.hidden) return;
-		const time = (ms) => new Date(ms).toLocaleTimeString("sv");
-		fill(this.range, `Only ${from ? time(from) : "the beginning"} to ${to ? time(to) : "now"}. `, el("button", {class: "more", onclick: () => this.state.set({from: "", to: ""}, true)}, "Show all"));
+		const set = (text, changes) => el("button", {class: "more", onclick: () => this.state.set(changes, true)}, text);
+		const span = (a, b) => `${a ? clock(a) : "the beginning"} to ${b ? clock(b) : this.source.live ? "now" : "the end"}`;
+		const baseline = basefrom || baseto;
+		fill(this.range,
+			from || to || baseline ? el("span", {}, `Selected: ${span(from || baseto, to)}.`) : el("span", {class: "dim"}, "Drag over the timeline to select a time. Hold Shift to set a baseline."),
+			baseline ? el("span", {}, `Baseline: ${span(basefrom, baseto)}.`) : null,
+			from && to && !baseline ? set("Compare with the time before", {basefrom: Math.max(2 * from - to, 1), baseto: from}) : null,
+			(from || to) && !baseline ? set("Make it the baseline", {basefrom: from || 1, baseto: to || Date.now(), from: "", to: ""}) : null,
+			baseline ? set("Remove the baseline", {basefrom: "", baseto: ""}) : null,
+			from || to ? set("Show all", {from: "", to: "", basefrom: "", baseto: "", why: ""}) : null);
+	}
+
+	// showHeat shows single samples of less than a minute.
+	showHeat({from, to}) {
+		const {state} = this;
+		this.heat.hidden = !this.source.live || this.doc.kind !== "cpu" || !(from && to && to - from <= 60_000);
+		const key = this.heat.hidden ? "" : ["service", "pid", "from", "to"].map((k) => state.get(k)).join("\n");
+		if (this.heatOf === key) return;
+		this.heatOf = key;
+		fill(this.heat);
+		if (key) this.source.course(state).then((answer) => this.heatOf === key && heatMap(this.heat, answer), (error) => this.heatOf === key && fill(this.heat, el("p", {}, error.message)));
+	}
+
+	// showWhy says what changed. It is asked for: the statistics take the agent about as long as a flame graph.
+	showWhy({from, to, basefrom, baseto}) {
+		const {state} = this;
+		this.why.hidden = !this.source.live || this.range.hidden || this.doc.kind === "calls";
+		if (this.why.hidden) return;
+		const wanted = from || to || basefrom || baseto || state.get("why");
+		if (!wanted) {
+			this.explained = null;
+			fill(this.why, el("button", {class: "more", onclick: () => state.set({why: "1"}, true)}, "What changed in the last minutes?"));
+			return;
+		}
+		const key = ["kind", "service", "pid", "from", "to", "basefrom", "baseto"].map((k) => state.get(k)).join("\n");
+		if (this.explained === key) return;
+		this.explained = key;
+		fill(this.why, el("h2", {}, "What changed"), el("p", {class: "dim", role: "status"}, "Comparing\u2026"));
+		this.source.why(state).then((answer) => this.explained === key && this.drawWhy(answer), (error) => {
+			if (this.explained === key) fill(this.why, el("h2", {}, "What changed"), el("p", {}, `This cannot be compared: ${error.message}`));
+		});
+	}
+
+	drawWhy(answer) {
+		const times = Object.fromEntries(["from", "to", "basefrom", "baseto"].map((k) => [k, answer[k]]));
+		const select = (changes) => this.state.set({...times, ...changes}, true);
+		const sign = (verdict) => el("span", {class: `sign ${{more: "up", less: "down"}[verdict] ?? ""}`, "aria-hidden": "true"}, {more: "\u25b2", less: "\u25bc", same: "=", undecided: "?"}[verdict]);
+		const code = (text) => el("code", {}, text);
+		const title = (k) => this.kinds.find((other) => other.name === k)?.title ?? k;
+		fill(this.why, el("h2", {}, "What changed"),
+			answer.to ? el("p", {class: "dim"}, `${clock(answer.from)} to ${clock(answer.to)}, compared with ${clock(answer.basefrom)} to ${clock(answer.baseto)}`) : null,
+			el("ul", {},
+				...answer.findings.map((f) => el("li", {}, sign(f.verdict), el("span", {},
+					el("button", {class: "name", title: "Show in the flame graph", onclick: () => select({sel: f.method, kind: f.kind})}, code(f.method)),
+					f.caller ? " under " : null, f.caller ? code(f.caller) : null, `: ${f.text}`))),
+				...answer.whole.map((f) => el("li", {}, sign(f.verdict), el("span", {}, f.text, " ",
+					f.kind !== this.doc.kind ? el("button", {class: "more", "aria-label": `Show ${title(f.kind)}`, onclick: () => select({kind: f.kind, sel: ""})}, "Show") : null)))),
+			...answer.notes.map((n) => el("p", {class: "dim"}, `${n}.`)));
 	}
 
 	showServices() {
-		const list = this.servicesNow;
-		this.services.hidden = !list;
-		if (!list) return;
-		const {state} = this;
-		const service = state.get("service"), pid = state.get("pid");
-		const total = Math.max(list.services.reduce((sum, s) => sum + s.value, 0), 1e-9);
-		const card = (text, value, isCurrent, changes, extra) => el("li", {class: extra ?? null}, el("button", {"aria-current": isCurrent ? "true" : null, onclick: () => state.set({sel: "", thread: "", ...changes}, true)},
-			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list))), meter(value / total));
-		const meter = (share) => {
-			const inner = el("span");
-			inner.style.width = `${100 * share}%`;
-			return el("span", {class: "bar", "aria-hidden": "true"}, inner);
-		};
-		const most = 40;
-		fill(this.services, el("h2", {}, "Services"), el("ul", {class: "cards"}, card("whole machine", total, !service && !pid, {service: "", pid: ""}),
-			...list.services.slice(0, most).flatMap((s) => [
-				card(s.service, s.value, s.service === service && !pid, {service: s.service, pid: ""}),
-				...(s.service === service && s.processes.length > 1 ? s.processes.slice(0, most).map((p) =>
-					card(`${p.comm} (${p.pid})`, p.value, String(p.pid) === pid, {service: s.service, pid: p.pid}, "process")) : []),
-			])), list.services.length > most ? el("p", {class: "dim"}, `and ${list.services.length - most} more`) : null);
+		this.services.hidden = !this.servicesNow;
+		if (this.servicesNow) serviceCards(this.services, this.servicesNow, {service: this.state.get("service"), pid: this.state.get("pid"),
+			onSelect: (changes) => this.state.set({sel: "", thread: "", ...changes}, true)});
 	}
 }
 

@@ -15,3 +15,13 @@ export function fill(element, ...children) {
 	element.replaceChildren(...children.filter((c) => c !== null && c !== undefined && c !== false));
 	return element;
 }
+
+const svgNS = "http://www.w3.org/2000/svg";
+
+// svg makes an element of a drawing.
+export function svg(tag, attributes = {}, ...children) {
+	const element = document.createElementNS(svgNS, tag);
+	for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+	element.append(...children);
+	return element;
+}

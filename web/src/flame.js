@@ -1,7 +1,7 @@
 // The flame graph: d3-flame-graph with colours by kind of code, hatching, a tooltip and the keyboard.
 import flamegraph from "d3-flame-graph";
 import {select} from "d3-selection";
-import {THREAD, PROCESS, amount, change, interval, isCode, percent, perSecond} from "./model.js";
+import {THREAD, PROCESS, amount, change, interval, isCode, percent, perSecond, points} from "./model.js";
 import {el, fill} from "./dom.js";
 
 // Colours have a contrast of at least 7 with the text on them, which is dark in both schemes.
@@ -12,7 +12,11 @@ const colours = {
 const tierColours = ["#d9e26a", "#b4e3a1", "#7bcf86", "#8fd694"]; // interpreted, C1, C2, compiled
 const found = "#ff8ad8";
 
-// What the legend shows.
+// What the legend shows: of a profile, and of a comparison.
+export const differences = [
+	["more", "more than before", deltaColour({sure: true, delta: 0.1})], ["less", "less than before", deltaColour({sure: true, delta: -0.1})],
+	["same", "within chance", deltaColour({sure: false})],
+];
 export const legend = [
 	["managed", "compiled (C2, other)", tierColours[2]], ["c1", "compiled (C1)", tierColours[1]], ["interpreted", "interpreted", tierColours[0]],
 	["stub", "VM stub", colours.stub], ["vm", "VM", colours.vm], ["native", "native", colours.native], ["kernel", "kernel", colours.kernel],
@@ -303,7 +307,7 @@ export class Flame {
 		if (doc.base) {
 			const c = this.#changeOf(node);
 			row("share", `${percent(c.before)} \u2192 ${percent(c.now)}`);
-			row("change", `${c.delta > 0 ? "+" : "\u2212"}${(100 * Math.abs(c.delta)).toFixed(2)} \u00b1 ${(100 * c.noise).toFixed(2)} points${c.sure ? "" : ", within chance"}`);
+			row("change", `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)} points${c.sure ? "" : ", within chance"}`);
 			row("value", `${amount(node.base, doc.unit)} \u2192 ${amount(node.value, doc.unit)}`);
 		} else {
 			row("share", percent(share) + (half === null ? "" : ` \u00b1 ${(100 * half).toFixed(half >= 0.1 ? 0 : 2)}`) + (node.value > 0 && isCode(node) ? `, itself ${percent(total > 0 ? node.self / total : 0)}` : ""));

@@ -9,7 +9,7 @@ export const THREAD = "thread";
 export function decode(doc) {
 	if (doc.format !== 1) throw new Error(`unknown format ${doc.format} of the profile`);
 	const {frames, nodes, names} = doc;
-	const root = {name: "all", kind: "root", file: "", line: 0, approx: 0, tiers: 0, self: 0, count: 0, value: 0, n: 0, base: 0, baseCount: 0, children: []};
+	const root = {name: "all", kind: "root", file: "", line: 0, approx: 0, tiers: 0, self: 0, count: 0, value: 0, n: 0, base: 0, baseCount: 0, baseSelf: 0, baseSelfCount: 0, children: []};
 	const all = nodes.parent.map((parent, i) => {
 		const frame = nodes.frame[i];
 		return {
@@ -17,6 +17,7 @@ export function decode(doc) {
 			line: nodes.line[i], approx: nodes.approx[i], tiers: nodes.tiers[i],
 			self: nodes.self[i], count: nodes.count[i], value: nodes.self[i], n: nodes.count[i],
 			base: doc.base ? doc.base.self[i] : 0, baseCount: doc.base ? doc.base.count[i] : 0, baseSelf: doc.base ? doc.base.self[i] : 0,
+			baseSelfCount: doc.base ? doc.base.count[i] : 0,
 			children: [],
 		};
 	});
@@ -34,6 +35,9 @@ export function decode(doc) {
 
 // A code node runs code; others are processes, threads, classes and marks.
 export const isCode = (n) => n.kind !== PROCESS && n.kind !== THREAD && n.kind !== "root";
+
+// sums are the numbers of a node that are added when nodes are merged.
+const sums = ["self", "count", "value", "n", "base", "baseCount", "baseSelf", "baseSelfCount"];
 
 // regroup returns a tree without levels that are not wanted: processes, thread groups. Nodes that become equal are merged. With
 // only, it keeps the stacks of one thread group.
@@ -53,11 +57,11 @@ export function regroup(root, {processes, threads, only}) {
 			let node = to.byKey.get(key);
 			if (!node) {
 				node = {...child, parent: to, children: [], byKey: new Map(), line: 0, lineValue: -1, approxValue: 0, tierValues: null};
-				for (const k of ["self", "count", "value", "n", "base", "baseCount", "baseSelf"]) node[k] = 0;
+				for (const k of sums) node[k] = 0;
 				to.byKey.set(key, node);
 				to.children.push(node);
 			}
-			for (const k of ["self", "count", "value", "n", "base", "baseCount", "baseSelf"]) node[k] += child[k];
+			for (const k of sums) node[k] += child[k];
 			node.approxValue += child.approx * child.value;
 			node.approx = node.value > 0 ? Math.round(node.approxValue / node.value) : 0;
 			if (child.value > node.lineValue) {
@@ -99,10 +103,11 @@ export function methods(root) {
 		}
 		if (isCode(node)) {
 			let m = byName.get(node.name);
-			if (!m) byName.set(node.name, (m = {name: node.name, kind: node.kind, file: node.file, self: 0, total: 0, n: 0, selfN: 0, baseSelf: 0, baseTotal: 0}));
+			if (!m) byName.set(node.name, (m = {name: node.name, kind: node.kind, file: node.file, self: 0, total: 0, n: 0, selfN: 0, baseSelf: 0, baseSelfN: 0, baseTotal: 0}));
 			m.self += node.self;
 			m.selfN += node.count;
-			m.baseSelf += node.baseSelf ?? 0;
+			m.baseSelf += node.baseSelf;
+			m.baseSelfN += node.baseSelfCount;
 			const depth = onPath.get(node.name) ?? 0;
 			if (depth === 0) {
 				m.total += node.value;
@@ -118,13 +123,17 @@ export function methods(root) {
 }
 
 // around is what surrounds a method: its callers and callees by value, and the thread groups that ran it. Recursion is left out.
+// all and own are what the method has with and without its callees, as numbers that change takes.
 export function around(root, name) {
 	const callers = new Map(), callees = new Map(), threads = new Map();
-	let self = 0, total = 0;
-	const add = (map, key, node, value) => {
-		const known = map.get(key);
-		if (known) known.value += value;
-		else map.set(key, {name: key, kind: node.kind, value});
+	const nothing = () => ({value: 0, n: 0, base: 0, baseCount: 0});
+	const all = nothing(), own = nothing();
+	const plus = (to, node) => {
+		for (const k of ["value", "n", "base", "baseCount"]) to[k] += node[k];
+	};
+	const add = (map, key, kind, node) => {
+		if (!map.has(key)) map.set(key, {name: key, kind, ...nothing()});
+		plus(map.get(key), node);
 	};
 	const pending = [[root, false, ""]];
 	while (pending.length > 0) {
@@ -132,27 +141,36 @@ export function around(root, name) {
 		const group = node.kind === THREAD ? node.name : thread;
 		const is = node.name === name && isCode(node);
 		if (is) {
-			self += node.self;
+			plus(own, {value: node.self, n: node.count, base: node.baseSelf, baseCount: node.baseSelfCount});
 			if (!below) {
-				total += node.value;
-				add(callers, node.parent && isCode(node.parent) ? node.parent.name : "[none]", node.parent ?? node, node.value);
-				if (group) add(threads, group, {kind: THREAD}, node.value);
+				plus(all, node);
+				const called = node.parent && isCode(node.parent);
+				add(callers, called ? node.parent.name : "[none]", called ? node.parent.kind : "", node);
+				if (group) add(threads, group, THREAD, node);
 			}
-			for (const child of node.children) if (child.name !== name) add(callees, child.name, child, child.value);
+			for (const child of node.children) if (child.name !== name) add(callees, child.name, child.kind, child);
 		}
 		for (const child of node.children) pending.push([child, below || is, group]);
 	}
-	const sorted = (map) => [...map.values()].sort((a, b) => b.value - a.value || (a.name < b.name ? -1 : 1));
-	return {self, total, callers: sorted(callers), callees: sorted(callees), threads: sorted(threads)};
+	return {all, own, callers: byWeight(callers, root), callees: byWeight(callees, root), threads: byWeight(threads, root)};
+}
+
+// byWeight sorts things by value, or by the larger of both shares if there is a baseline.
+function byWeight(map, root) {
+	const weight = (m) => (root.base > 0 ? Math.max(m.value / Math.max(root.value, 1e-9), m.base / root.base) : m.value);
+	return [...map.values()].sort((a, b) => weight(b) - weight(a) || (a.name < b.name ? -1 : 1));
 }
 
 // threadGroups are the values of all thread groups.
 export function threadGroups(root) {
 	const groups = new Map();
 	for (const node of walk(root)) {
-		if (node.kind === THREAD) groups.set(node.name, (groups.get(node.name) ?? 0) + node.value);
+		if (node.kind !== THREAD) continue;
+		const known = groups.get(node.name) ?? {name: node.name, kind: THREAD, value: 0, n: 0, base: 0, baseCount: 0};
+		for (const k of ["value", "n", "base", "baseCount"]) known[k] += node[k];
+		groups.set(node.name, known);
 	}
-	return [...groups].map(([name, value]) => ({name, value})).sort((a, b) => b.value - a.value);
+	return byWeight(groups, root);
 }
 
 // callRates indexes counted calls: by callee, and by caller and callee.
@@ -167,6 +185,69 @@ export function callRates(doc) {
 		between.set(key, (between.get(key) ?? 0) + calls.perSecond[i]);
 	});
 	return {of: (name) => of.get(name), between: (caller, callee) => between.get(caller + "\n" + callee)};
+}
+
+// during returns a document with the values of a time only, and with those of another as its baseline, if it has values by time (parts). What
+// else is known of frames, such as their lines, remains that of the whole. Calls are left out.
+export function during(doc, {from, to, basefrom, baseto}) {
+	const parts = doc.timeline?.parts;
+	if (!parts || !(from || to || basefrom || baseto)) return doc;
+	const sum = (begin, end) => {
+		const self = doc.nodes.self.map(() => 0), count = doc.nodes.self.map(() => 0);
+		let seconds = 0, start = null;
+		const middle = (i) => (parts.start[i] + parts.end[i]) / 2;
+		let chosen = parts.start.map((_, i) => i).filter((i) => middle(i) >= (begin || -Infinity) && middle(i) < (end || Infinity));
+		if (chosen.length === 0) chosen = parts.start.map((_, i) => i).filter((i) => parts.start[i] < (end || Infinity) && parts.end[i] > begin).slice(0, 1);
+		chosen.forEach((i) => {
+			start ??= parts.start[i];
+			seconds += parts.seconds[i];
+			let node = 0;
+			parts.node[i].forEach((step, j) => {
+				node += step;
+				count[node] += parts.count[i][j];
+				self[node] += parts.self ? parts.self[i][j] : parts.each * parts.count[i][j];
+			});
+		});
+		return {self, count, seconds, start};
+	};
+	const {self, count, seconds, start} = sum(from || baseto, to);
+	return {...doc, start: start ?? doc.start, seconds, nodes: {...doc.nodes, self, count}, calls: undefined, base: basefrom || baseto ? sum(basefrom, baseto) : undefined};
+}
+
+// callTargets are the places in a method that call several methods, with the calls per second of each: the most frequent place first. A place
+// whose offset is known is one virtual call; else it is a line, which may have several calls.
+export function callTargets(doc, name) {
+	const sites = new Map();
+	const calls = doc.calls;
+	calls?.caller.forEach((caller, i) => {
+		if (doc.names[caller] !== name || !calls.line) return;
+		const line = calls.line[i], offset = calls.offset[i];
+		if (line <= 0 && offset < 0) return;
+		const key = `${line} ${offset}`;
+		if (!sites.has(key)) sites.set(key, {line, isOne: offset >= 0, rate: 0, of: new Map()});
+		const site = sites.get(key), callee = doc.names[calls.callee[i]];
+		site.rate += calls.perSecond[i];
+		site.of.set(callee, (site.of.get(callee) ?? 0) + calls.perSecond[i]);
+	});
+	return [...sites.values()].filter((s) => s.of.size > 1).sort((a, b) => b.rate - a.rate)
+		.map(({of, ...site}) => ({...site, targets: [...of].map(([name, rate]) => ({name, rate})).sort((a, b) => b.rate - a.rate || (a.name < b.name ? -1 : 1))}));
+}
+
+// leaves are what events in a method and what it calls are about: classes of allocated objects, or locks. Other kinds have none.
+export function leaves(root, name) {
+	const found = new Map();
+	const pending = [[root, false]];
+	while (pending.length > 0) {
+		const [node, below] = pending.pop();
+		if (below && node.kind === "class") {
+			const known = found.get(node.name) ?? {name: node.name, kind: node.kind, value: 0, n: 0, base: 0, baseCount: 0};
+			for (const k of ["value", "n", "base", "baseCount"]) known[k] += node[k];
+			found.set(node.name, known);
+		}
+		const is = below || (node.name === name && isCode(node) && node.kind !== "class");
+		for (const child of node.children) pending.push([child, is]);
+	}
+	return byWeight(found, root);
 }
 
 // interval is half of the 95 % interval of a share, from the number of samples or events behind it; null if values are exact.
@@ -188,6 +269,11 @@ export function change(node, root, effect = 1) {
 	const before = root.base > 0 ? node.base / root.base : 0;
 	const noise = Math.hypot(spread(node.n, root.n, effect), spread(node.baseCount, root.baseCount, effect));
 	return {now, before, delta: now - before, noise, sure: Math.abs(now - before) > noise};
+}
+
+// points writes a difference of shares in percentage points.
+export function points(delta) {
+	return `${delta < 0 ? "\u2212" : "+"}${(100 * Math.abs(delta)).toFixed(2)}`;
 }
 
 const prefixes = ["", "k", "M", "G", "T", "P"];

@@ -18,6 +18,12 @@ export class State {
 		return this.values[key] ?? "";
 	}
 
+	// with is the state with other values, to read.
+	with(changes) {
+		const values = {...this.values, ...changes};
+		return {get: (key) => values[key] ?? ""};
+	}
+
 	// set changes some values; empty ones are left out. With remember it can be undone with the browser's Back.
 	set(changes, remember = false) {
 		const before = new URLSearchParams(this.values).toString();
