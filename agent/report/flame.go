@@ -349,8 +349,10 @@ func (n *flameNode) merge(o *flameNode, column int) {
 	}
 }
 
-// Cut returns a Flame of the heaviest nodes, about limit of them and at most twice as many with what follows. The others become
-// a frame [rare] of their caller, at most one each, so that totals stay true. It shares what it can with f, and neither must change afterwards.
+// Cut returns a Flame of the heaviest nodes, about limit of them and at most two and a half times as many with what follows. The others become
+// a frame [rare] of their caller, at most one each, so that totals stay true. Below these frames are the heaviest of the innermost methods
+// that were left out, at most limit/2, so that the values of methods themselves stay true as far as possible. It shares what it can with f,
+// and neither must change afterwards.
 func (f *Flame) Cut(limit int) *Flame {
 	if len(f.nodes)-1 <= limit {
 		return f
@@ -397,6 +399,7 @@ func (f *Flame) Cut(limit int) *Flame {
 	rare := out.frame(flameFrame{name: RareFrames})
 	place := make([]int32, len(f.nodes))
 	cut := make([]bool, len(f.nodes))
+	leaves := make(map[flameChild]*flameLeaf)
 	for at := 1; at < len(f.nodes); at++ {
 		n := f.nodes[at]
 		if cut[n.parent] {
@@ -409,15 +412,54 @@ func (f *Flame) Cut(limit int) *Flame {
 			out.nodes[place[at]] = n
 			continue
 		}
-		to := &out.nodes[place[at]]
-		for c := range n.value {
-			to.value[c] += n.value[c]
-			to.count[c] += n.count[c]
+		leaf := flameChild{place[at], n.frame}
+		if leaves[leaf] == nil {
+			leaves[leaf] = &flameLeaf{flameChild: leaf}
 		}
-		to.approx += n.approx
+		leaves[leaf].add(&n, int32(at))
 	}
+	out.placeLeaves(leaves, rare, limit/2, place)
 	out.bars = placeCells(f.bars, place)
 	return &out
+}
+
+// A flameLeaf is the values of nodes of one frame that Cut leaves out below one frame [rare].
+type flameLeaf struct {
+	flameChild
+	flameNode
+	of []int32 // the nodes
+}
+
+func (l *flameLeaf) add(n *flameNode, at int32) {
+	l.flameNode.add(n)
+	l.of = append(l.of, at)
+}
+
+func (n *flameNode) add(o *flameNode) {
+	for c := range o.value {
+		n.value[c] += o.value[c]
+		n.count[c] += o.count[c]
+	}
+	n.approx += o.approx
+}
+
+// placeLeaves makes nodes of the heaviest leaves, and adds the others to their frame [rare].
+func (f *Flame) placeLeaves(leaves map[flameChild]*flameLeaf, rare int32, most int, place []int32) {
+	weight := func(l *flameLeaf) float64 { return l.value[0] + l.value[1] }
+	sorted := slices.SortedFunc(maps.Values(leaves), func(a, b *flameLeaf) int {
+		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.flameChild.parent, b.flameChild.parent), cmp.Compare(a.flameChild.frame, b.flameChild.frame))
+	})
+	for _, l := range sorted {
+		to := l.flameChild.parent
+		if most > 0 && weight(l) > 0 && l.flameChild.frame != rare {
+			to = f.child(to, l.flameChild.frame)
+			most--
+		}
+		f.nodes[to].add(&l.flameNode)
+		for _, at := range l.of {
+			place[at] = to
+		}
+	}
 }
 
 // String is for tests and logs.

@@ -165,23 +165,33 @@ func TestFlameCut(t *testing.T) {
 		p.add(1, "shop", "main", []string{"j:run", fmt.Sprintf("j:a%d", i%70), fmt.Sprintf("j:b%d", i)}, 1, int64(10+i%7))
 	}
 	p.add(1, "shop", "main", []string{"j:run", "j:hot"}, 100, 1000)
+	const callers, each = 300, 5
+	for i := range callers {
+		p.add(1, "shop", "main", []string{"j:run", fmt.Sprintf("j:c%d", i), "j:leaf"}, 1, each)
+	}
 	f := flamesOf(t, &p.Profile)[0]
 	const limit = 100
 	cut := f.Cut(limit)
-	if len(cut.nodes) > 2*limit || cut.Total() != f.Total() {
+	if len(cut.nodes) > 5*limit/2+1 || cut.Total() != f.Total() {
 		t.Errorf("%v of %v, which is %v of %v", cut, f, cut.Total(), f.Total())
 	}
 	got := paths(t, cut)
-	rare := 0.0
+	rare, leaf := 0.0, 0.0
 	for path, value := range got {
 		if strings.HasSuffix(path, ";"+RareFrames) {
 			rare += value
 		}
+		if strings.HasSuffix(path, ";leaf") {
+			leaf += value
+		}
+	}
+	if leaf != callers*each {
+		t.Errorf("a method that rare stacks end in has %v, want %v", leaf, callers*each)
 	}
 	if got["shop (pid 1);main;run;hot"] != 1000 || rare == 0 {
 		t.Errorf("%v", got)
 	}
-	if again := cut.Frozen().Of("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 21 {
+	if again := cut.Frozen().Of("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 26 {
 		t.Errorf("cut twice: %v", again)
 	}
 
