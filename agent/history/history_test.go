@@ -427,8 +427,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// Windows pass one by one, and merged where there are too many. Together they are what Query has.
-func TestWindows(t *testing.T) {
+// A selection can be had window by window, and merged where there are too many. Together they are what Query has.
+func TestSplit(t *testing.T) {
 	r := newRig(t, Options{})
 	rng := rand.New(rand.NewPCG(7, 8))
 	for range 7 {
@@ -439,7 +439,7 @@ func TestWindows(t *testing.T) {
 		var sum totals
 		at := want.From
 		got := 0
-		if err := Read(r.path).Windows(t.Context(), want, most, func(p *profile.Profile) error {
+		if err := Read(r.path).Split(t.Context(), want, most, func(p *profile.Profile) error {
 			if length := time.Duration(lengths[got]) * 10 * time.Second; !p.Start.Equal(at) || p.Duration != length {
 				t.Errorf("at most %d: profile %d is %v from %v, want %v from %v", most, got, p.Duration, p.Start, length, at)
 			}
@@ -460,7 +460,7 @@ func TestWindows(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	calls := 0
-	if err := Read(r.path).Windows(t.Context(), want, 6, func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {
+	if err := Read(r.path).Split(t.Context(), want, 6, func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }

@@ -73,16 +73,16 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 // Query returns one profile of the windows in a selection. The first comments say which time it is of, and how fine the windows are. If there
 // is none, the error is ErrNone and says which time the history has.
 func (r *Reader) Query(ctx context.Context, want Selection) (all *profile.Profile, err error) {
-	err = r.Windows(ctx, want, 1, func(p *profile.Profile) error {
+	err = r.Split(ctx, want, 1, func(p *profile.Profile) error {
 		all = p
 		return nil
 	})
 	return all, err
 }
 
-// Windows passes the windows of a selection to each, in order, as profiles like that of Query. If there are more than most, neighbours are
+// Split passes the windows of a selection to each, in order, as profiles like that of Query. If there are more than most, neighbours are
 // merged, so that there are no more than that. It ends with the first error of each. If there is no window, the error is ErrNone.
-func (r *Reader) Windows(ctx context.Context, want Selection, most int, each func(*profile.Profile) error) error {
+func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(*profile.Profile) error) error {
 	files, err := r.open()
 	if err != nil {
 		return err

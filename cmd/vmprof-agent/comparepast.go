@@ -90,7 +90,7 @@ func (p *pastSides) read(ctx context.Context, s history.Selection) (report.Named
 	name := times(&s)
 	windows := sink.NewWindows(s.Content)
 	empty, have := true, s
-	err := history.Read(p.dir).Windows(ctx, s, maxPastWindows, func(w *profile.Profile) error {
+	err := history.Read(p.dir).Split(ctx, s, maxPastWindows, func(w *profile.Profile) error {
 		if windows.Full() {
 			return fmt.Errorf("%s has too many stacks: choose a shorter time, or one --service", name)
 		}
@@ -156,5 +156,5 @@ func (p *pastSides) changedServices(ctx context.Context, w io.Writer, rows int) 
 	if rows > 0 {
 		rows = min(rows, most)
 	}
-	return p.writeServices(w, times(&p.earlier), names, used, was, rows)
+	return p.writeServices(w, "from "+p.earlier.From.Format(time.DateTime), names, used, was, rows)
 }
