@@ -60,7 +60,7 @@ func TestComparePast(t *testing.T) {
 		want    []string
 	}{
 		{4, "", []string{"before: from %s", "0.29    0.21", "shop", "0.00    0.04", "gone", "A: %s", "Largest differences", "+27", "com.acme.Tax.add"}},
-		{4, "--service=shop", []string{"shop", "+27", "com.acme.Tax.add"}},
+		{4, "--service=shop", []string{"new: com.acme.Tax.add under com.acme.Main.run, 0 → 27.7 % of the samples", "shop", "+27", "com.acme.Tax.add"}},
 		{4, "-e alloc", []string{"alloc_space by method"}},
 		{30, "--service=shop", []string{"B uses ", "more CPU than A", "30 + 30 windows", "new: com.acme.Tax.add under com.acme.Main.run, 0 → 27"}},
 	} {
