@@ -15,7 +15,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
 ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
 
-.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench faults busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench journeys faults busy demo deps clean
 
 ##@ Build
 
@@ -103,6 +103,10 @@ jdks: ## every JDK in Debian unstable, in every setup (docs/reference/jdks.md): 
 bench: ## cost of the agent beside perf record
 	@scripts/deps test
 	go run ./tests/bench
+
+journeys: ## transcripts and pictures in docs/tasks, from real runs
+	@scripts/deps test
+	go test -count=1 $(AS_ROOT) ./tests/journeys -update
 
 faults: ## the fault matrix in its full form (docs/reliability.md): about an hour
 	@scripts/deps test

@@ -62,12 +62,12 @@ var layers = []struct{ packages, imports string }{
 	{"agent/fold", "agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	// How calls and locks are sampled.
-	{"agent/calls", "agent/profile bpf"},
+	{"agent/calls", "agent/profile agent/stored bpf"},
 	{"agent/calls/estimate", "agent/profile"},
 	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge symbolize"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
-	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/timing " +
+	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/stored agent/timing " +
 		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
 
 	// How invocations are timed.
@@ -76,11 +76,11 @@ var layers = []struct{ packages, imports string }{
 
 	// What is recorded: sources, which know an agent by its services.
 	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},
-	{"agent/calls/exact", "agent/attach agent/fold agent/proc agent/profile agent/source agent/target bpf cct elffile symbolize vmruntime"},
-	{"agent/calls/counters", "agent/calls/exact agent/fold agent/proc agent/profile agent/source agent/target cct symbolize vmruntime"},
+	{"agent/calls/exact", "agent/attach agent/fold agent/proc agent/profile agent/source agent/stored agent/target bpf cct elffile symbolize vmruntime"},
+	{"agent/calls/counters", "agent/calls/exact agent/fold agent/proc agent/profile agent/source agent/stored agent/target cct symbolize vmruntime"},
 	{"agent/calls/hotspot", "agent/budget agent/calls agent/calls/estimate agent/calls/listener agent/fold agent/proc agent/profile agent/retry agent/source agent/target " +
 		"agent/watch bpf symbolize vmruntime"},
-	{"agent/engines", "agent/budget agent/calls agent/calls/... agent/fold agent/proc agent/profile agent/retry agent/source agent/target agent/watch bpf vmruntime"},
+	{"agent/engines", "agent/budget agent/calls agent/calls/... agent/fold agent/proc agent/profile agent/retry agent/source agent/stored agent/target agent/watch bpf vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/fold agent/probesite agent/proc agent/profile agent/ring agent/source agent/target agent/watch bpf elffile vmruntime"},
 	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},

@@ -3,6 +3,8 @@ package calls
 import (
 	"fmt"
 	"strings"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // Watches counts watches of breakpoints by their outcome.
@@ -36,9 +38,9 @@ func (w *Watches) Losses() string {
 		n    uint64
 		what string
 	}{
-		{w.Void, "were void, because the watched code was replaced"},
-		{w.Refused, "were refused, because no thread could be watched"},
-		{w.Interrupted, "were interrupted"},
+		{w.Void, "void, because the watched code was replaced"},
+		{w.Refused, "refused, because no thread could be watched"},
+		{w.Interrupted, "interrupted"},
 		{w.Failed, "failed (see the agent's log)"},
 	} {
 		if p.n > 0 {
@@ -47,13 +49,13 @@ func (w *Watches) Losses() string {
 	}
 	text := ""
 	if len(parts) > 0 {
-		text = fmt.Sprintf("of %d watches of breakpoints, %s", w.All(), strings.Join(parts, ", "))
+		text = fmt.Sprintf("of %s of breakpoints, %s", stored.Plural(int(w.All()), "watch"), strings.Join(parts, ", "))
 	}
 	if w.BusyThreads > 0 {
 		if text != "" {
 			text += "; "
 		}
-		text += fmt.Sprintf("%d times a thread was left out of a watch, because somebody else uses its debug registers", w.BusyThreads)
+		text += stored.Plural(int(w.BusyThreads), "time") + " a thread was left out of a watch, because somebody else uses its debug registers"
 	}
 	return text
 }

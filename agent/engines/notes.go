@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
@@ -61,11 +62,19 @@ func (e *Engines) choiceNotes(s *fold.State, rates map[string]profile.Rate, jvms
 	return notes
 }
 
+// notBusy says that there are so many things, and none was busy.
+func notBusy(n int, thing, with string) string {
+	if n == 1 {
+		return "the only " + thing + with + " was not busy enough"
+	}
+	return "none of " + stored.Plural(n, thing) + with + " was busy enough"
+}
+
 // Why engines that run have no calls in a profile: see engineSpec.silence.
 
 func silenceOfPage(own *engine, _ *fold.State, _, _ int) string {
 	if n := len(own.connected); n > 0 {
-		return fmt.Sprintf("%d processes connected, but no burst sampled a call in them", n)
+		return stored.Plural(n, "process") + " connected, but no burst sampled a call there"
 	}
 	if connector, ok := own.Engine.(calls.Connector); ok && connector.EverConnected() {
 		return "no process is connected any more"
@@ -75,17 +84,17 @@ func silenceOfPage(own *engine, _ *fold.State, _, _ int) string {
 
 func silenceOfUSDT(own *engine, _ *fold.State, _, _ int) string {
 	if n := len(own.found); n > 0 {
-		return fmt.Sprintf("%d processes are sampled, but no burst sampled a call in them", n)
+		return stored.Plural(n, "sampled process") + ", but no burst sampled a call there"
 	}
 	return "no supported interpreter is running"
 }
 
 func silenceOfHotspot(_ *engine, _ *fold.State, jvms, failed int) string {
 	if failed > 0 {
-		return fmt.Sprintf("of %d JVMs, the estimate failed for %d", jvms, failed)
+		return fmt.Sprintf("the estimate failed for %d of %s", failed, stored.Plural(jvms, "JVM"))
 	}
 	if jvms > 0 {
-		return fmt.Sprintf("none of %d JVMs was busy enough", jvms)
+		return notBusy(jvms, "JVM", "")
 	}
 	return "no JVM was busy"
 }
@@ -99,7 +108,7 @@ func silenceOfListener(own *engine, s *fold.State, _, _ int) string {
 	}
 	switch {
 	case n > 0:
-		return fmt.Sprintf("none of %d processes with known compiled code was busy enough", n)
+		return notBusy(n, "process", " with known compiled code")
 	case own.engines.estimator == nil:
 		return "no JVM was busy, and no other VM that writes a map for perf"
 	}

@@ -87,27 +87,27 @@ func TestNotesOfSilence(t *testing.T) {
 	e.estimator = &hotspot.Engine{}
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}}
 	check("engine page: used: for some; no calls: no process has connected",
-		"engine hotspot: used: for some; no calls: none of 1 JVMs was busy enough",
+		"engine hotspot: used: for some; no calls: the only JVM was not busy enough",
 		"engine listener: used: for some; no calls: no VM that writes a map for perf was busy",
 		"engine usdt: used: for some; no calls: no supported interpreter is running",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
-	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), nil, 3, 2), "of 3 JVMs, the estimate failed for 2"; got != want {
+	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), nil, 3, 2), "the estimate failed for 2 of 3 JVMs"; got != want {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
 	}
 	p := fold.NewProcess(proc.Identity{PID: 9}, false)
 	p.Code.Store(&target.JITCode{})
 	e.state().Table[9] = p
-	if got := silenceOfListener(e.engine(calls.Listener), e.state(), 1, 0); got != "none of 1 processes with known compiled code was busy enough" {
+	if got := silenceOfListener(e.engine(calls.Listener), e.state(), 1, 0); got != "the only process with known compiled code was not busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.engine(calls.Page).connected = map[int]string{7: ""}
 	e.engine(calls.USDT).found[&target.Process{}] = true
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}, {}, {Calls: []*profile.Calls{{Engine: "listener"}}}}
-	check("engine page: used: for some; no calls: 1 processes connected, but no burst sampled a call in them",
-		"engine hotspot: used: for some; no calls: none of 1 JVMs was busy enough",
+	check("engine page: used: for some; no calls: 1 process connected, but no burst sampled a call there",
+		"engine hotspot: used: for some; no calls: the only JVM was not busy enough",
 		"engine listener: used: for some",
-		"engine usdt: used: for some; no calls: 1 processes are sampled, but no burst sampled a call in them",
+		"engine usdt: used: for some; no calls: 1 sampled process, but no burst sampled a call there",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
 }
@@ -132,7 +132,7 @@ func TestWatchesOfEngines(t *testing.T) {
 	} {
 		e.run(specOf(e.opt, name), started{engine: watchingEngine{fakeEngine{name: name}, w}})
 	}
-	want := []string{"engine listener, since the agent began: of 11 watches of breakpoints, 2 were void, because the watched code was replaced; " +
+	want := []string{"engine listener, since the agent began: of 11 watches of breakpoints, 2 void, because the watched code was replaced; " +
 		"7 times a thread was left out of a watch, because somebody else uses its debug registers"}
 	if got := e.notes(&profile.Profile{}, 0); !slices.Equal(got, want) {
 		t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

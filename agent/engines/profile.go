@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
@@ -46,8 +47,8 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 		if g, ok := guests[proc]; ok {
 			out.Calls = append(out.Calls, g.Calls...)
 			if len(g.Calls) > 0 {
-				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %d watches: %s",
-					proc.PID, g.Windows, g.Credibility.Why))
+				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %s: %s",
+					proc.PID, stored.Plural(int(g.Windows), "watch"), g.Credibility.Why))
 			}
 			if g.Note != "" {
 				p.Comments = append(p.Comments, g.Note)
@@ -57,8 +58,8 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 	p.Comments = append(p.Comments, e.account())
 	for _, engine := range e.running {
 		if c := engine.Cost(); c.Hits > 0 {
-			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %d hits of %v each, %v of the processes' CPU time in total since the agent started",
-				engine.Name(), c.Hits, c.HitTime, c.Time()))
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %s of %v each, %v of the processes' CPU time in total since the agent started",
+				engine.Name(), stored.Plural(int(c.Hits), "hit"), c.HitTime, c.Time()))
 		}
 	}
 	failed := 0

@@ -5,6 +5,7 @@
 //
 //	r := history.Read(dir)                                                               // any number of readers
 //	p, err := r.Query(ctx, history.Selection{From: from, To: to, Service: "shop", Content: sink.Time})
+//	err = r.Split(ctx, selection, 60, func(p *profile.Profile) error { … })             // window by window
 //	slices, err := r.Timeline(ctx, from, to, "")
 //
 // # What is kept

@@ -340,6 +340,44 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
+// A selection can be had window by window, and merged where there are too many. Together they are what Query has.
+func TestSplitLengths(t *testing.T) {
+	r := newRig(t, Options{})
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 7 {
+		r.add(t, varied(rng, 3, 5))
+	}
+	want := Selection{From: began.Add(10 * time.Second), To: began.Add(70 * time.Second)}
+	for most, lengths := range map[int][]int{6: {1, 1, 1, 1, 1, 1}, 9: {1, 1, 1, 1, 1, 1}, 4: {2, 2, 2}, 5: {2, 2, 2}, 2: {3, 3}, 1: {6}} {
+		var sum totals
+		at := want.From
+		got := 0
+		if err := Read(r.path).Split(t.Context(), want, most, func(p *profile.Profile) error {
+			if length := time.Duration(lengths[got]) * 10 * time.Second; !p.Start.Equal(at) || p.Duration != length {
+				t.Errorf("at most %d: profile %d is %v from %v, want %v from %v", most, got, p.Duration, p.Start, length, at)
+			}
+			at = at.Add(p.Duration)
+			got++
+			sum.add(p)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		all, err := Read(r.path).Query(t.Context(), want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != len(lengths) || sum != totalsOf(all) {
+			t.Errorf("at most %d: %d profiles of %+v, want %d of %+v", most, got, sum, len(lengths), totalsOf(all))
+		}
+	}
+	enough := errors.New("enough")
+	calls := 0
+	if err := Read(r.path).Split(t.Context(), want, 6, func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
 // BenchmarkAdd stores windows of 20 processes with 4,000 stacks in all, of which most differ from window to window.
 func BenchmarkAdd(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // A Reader reads a history, also one that is being written. Its methods may be called from any goroutine.
@@ -240,8 +241,8 @@ func (q *query) profile(want *Selection) *profile.Profile {
 	if longest := q.shortest.Round(time.Second); longest > q.finest.Round(time.Second) {
 		length += " to " + longest.String()
 	}
-	comments := []string{fmt.Sprintf("from the history: %s to %s, %d windows of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
-		q.windows, length)}
+	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
+		stored.Plural(q.windows, "window"), length)}
 	if missing := q.sum.end.Sub(p.Start) - p.Duration; missing > time.Second {
 		comments = append(comments, fmt.Sprintf("%v of that time were not recorded", missing.Round(time.Second)))
 	}

@@ -44,8 +44,12 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	}
 	o.Width, o.Lines = cmp.Or(o.Width, 80), cmp.Or(o.Lines, 24)
 	out := bufio.NewWriter(w)
+	who, err := o.holder(files)
+	if err != nil {
+		return err
+	}
 	const overhead = 2 // lines of a file: its status, and an empty one before that or before the next file
-	lines, shown := o.Lines-len(o.Next), 0
+	lines, shown := o.Lines-len(o.Next)-strings.Count(who, "\n"), 0
 	for _, p := range files {
 		if lines -= overhead; empty(p) {
 			lines--
@@ -66,10 +70,39 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 		}
 		out.WriteString(o.status(p) + "\n")
 	}
+	out.WriteString(who)
 	for _, line := range o.Next {
 		out.WriteString(o.paint(dim, line) + "\n")
 	}
 	return flush(out, "summary")
+}
+
+// holder is a paragraph on who holds the lock that threads wait for most, if there are files of CPU time and of locks; "" if nothing can be said.
+func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
+	var cpu, locks *pprof.Profile
+	for _, p := range files {
+		kind, ofEvents := EventKindOf(p)
+		switch {
+		case ofEvents && kind == profile.Locks:
+			locks = p
+		case !ofEvents && HasTime(p):
+			cpu = p
+		}
+	}
+	if cpu == nil || locks == nil || empty(locks) {
+		return "", nil
+	}
+	text, err := holder(cpu, locks)
+	if err != nil || text == "" {
+		return "", err
+	}
+	var b strings.Builder
+	out := bufio.NewWriter(&b)
+	writeFolded(out, text, o.Width)
+	if err := flush(out, "summary"); err != nil {
+		return "", err
+	}
+	return "\n" + b.String() + "\n", nil
 }
 
 // views writes the views of a file in at most so many lines.

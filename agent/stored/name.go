@@ -31,7 +31,7 @@ func Plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	if strings.HasSuffix(thing, "s") {
+	if strings.HasSuffix(thing, "s") || strings.HasSuffix(thing, "ch") {
 		thing += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)

@@ -20,6 +20,7 @@ import (
 const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
        vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
+       vmprof-agent compare [flags] --from TIME [--to TIME] [--against TIME]
 
 Says whether B costs more or less than A per unit of work, how sure that is,
 and which methods, calls, contexts, classes or services make the difference.
@@ -56,6 +57,13 @@ precision of the profile), or compares two of its windows by shares.
   vmprof-agent compare -n 0 --width=0 A B | less -S    # all differences
   vmprof-agent compare -o diff.html A.pb.gz B.pb.gz    # also as flame graph
 
+With --from, compares a time in the history of serve --history-dir with the same
+time yesterday, or with another one: what changed?
+
+  vmprof-agent compare --from=09:00 --to=10:00         # and yesterday
+  vmprof-agent compare --from=20m --against=1h --service=shop
+  vmprof-agent compare --from=03:10 --to=03:15 --against=20:00 -e alloc
+
 Flags:
 `
 
@@ -68,6 +76,7 @@ type compareOptions struct {
 	windows  []int         // two of the one file; none for all
 	duration time.Duration // of URLs
 	until    bool          // record URLs until there is a verdict
+	past     pastSides     // instead of files, if it has a --from
 }
 
 // files is how many arguments there are.
@@ -91,6 +100,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.IntSliceVar(&o.windows, "windows", nil, "compare windows `N,M` of one file (default: neighbours)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
+	o.past.add(fs)
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -101,6 +111,10 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	if o.opts.Per, err = report.ParsePer(*per); err != nil {
 		return nil, usageError(err.Error())
 	}
+	if err := o.past.parse(fs, time.Now()); err != nil {
+		return nil, err
+	}
+	inPast := o.past.from != ""
 	o.until = *until == "decided"
 	dash := fs.ArgsLenAtDash()
 	switch {
@@ -127,7 +141,9 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	switch {
 	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):
 		return nil, usageError("name recordings on both sides of --: A... -- B...")
-	case dash < 0 && o.files() != 1 && o.files() != 2:
+	case inPast && fs.Changed("windows"):
+		return nil, usageError("--windows is for one file: give a shorter time with --from and --to")
+	case dash < 0 && o.files() != 1 && o.files() != 2 && !inPast:
 		return nil, usageError("name two files, or one file with windows (record --window), or several a side: A... -- B...")
 	case fs.Changed("windows") && o.files() != 1:
 		return nil, usageError("--windows is for one file: remove the other file")
@@ -165,7 +181,7 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err != nil {
 		return err
 	}
-	if isURL(o.sides[0][0]) {
+	if o.past.from == "" && isURL(o.sides[0][0]) {
 		return o.compareURLs(ctx, stdout, stderr)
 	}
 	var (
@@ -191,6 +207,9 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		stdout = io.MultiWriter(stdout, &text)
 	}
 	switch {
+	case o.past.from != "":
+		a, b = make([]report.Named, 1), make([]report.Named, 1)
+		a[0], b[0], err = o.comparePast(ctx, stdout)
 	case len(o.windows) > 0:
 		if a, err = windowsOf(a[0], o.windows); err == nil {
 			a, b = a[:1], a[1:]
@@ -234,7 +253,11 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []report.
 		return errors.New("both sides have no kind of values in common, so there is no differential flame graph")
 	}
 	for _, n := range slices.Concat(a, b) {
-		if err := page.Attach(filepath.Base(n.Name), n.Profile); err != nil {
+		name := filepath.Base(n.Name)
+		if o.past.from != "" {
+			name += ".pb.gz"
+		}
+		if err := page.Attach(name, n.Profile); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -206,42 +207,62 @@ func (p *pastFlags) explain(err error) error {
 // before is how much of the time before it the selection is compared with, by default.
 const before = time.Hour
 
-// services writes what each service used, and what it used before.
+// services writes what each service used, and what it used in the hour before.
 func (p *pastFlags) services(ctx context.Context, w io.Writer, rows int) error {
-	r := history.Read(p.dir)
-	now, err := r.Timeline(ctx, p.selection.From, p.selection.To, p.service)
+	earlier := p.selection
+	earlier.From, earlier.To = p.selection.From.Add(-before), p.selection.From
+	used, was, err := p.rates(ctx, earlier)
 	if err != nil {
-		return p.explain(err)
+		return err
 	}
-	earlier, err := r.Timeline(ctx, p.selection.From.Add(-before), p.selection.From, p.service)
-	if err != nil {
-		return p.explain(err)
-	}
-	// The first and the last window may be mostly outside.
-	now = slices.DeleteFunc(now, func(s history.Slice) bool { return len(now) > 2 && p.outside(&s) })
-	used, was := rates(now), rates(earlier)
-	names := make([]string, 0, len(used))
-	for name := range used {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(used))
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(used[b].total(), used[a].total()), cmp.Compare(a, b))
 	})
+	return p.writeServices(w, "in the hour before", names, used, was, rows)
+}
+
+// leastCPUs is what a service must use to be listed.
+const leastCPUs = 0.0005
+
+// rates are what services used in the selection and earlier; the latter is nil if the history has nothing of that time.
+func (p *pastFlags) rates(ctx context.Context, earlier history.Selection) (used, was map[string]rate, err error) {
+	r := history.Read(p.dir)
+	for _, part := range []struct {
+		of history.Selection
+		to *map[string]rate
+	}{{p.selection, &used}, {earlier, &was}} {
+		windows, err := r.Timeline(ctx, part.of.From, part.of.To, p.service)
+		if err != nil {
+			return nil, nil, p.explain(err)
+		}
+		if windows = inside(windows, &part.of); len(windows) > 0 {
+			*part.to = rates(windows)
+		}
+	}
+	return used, was, nil
+}
+
+// writeServices writes a table of services, most notable first, of at most so many rows; 0 for all.
+func (p *pastFlags) writeServices(w io.Writer, when string, names []string, used, was map[string]rate, rows int) error {
 	if len(names) == 0 {
 		return nil // Query says why
 	}
 	var b strings.Builder
-	length := p.selection.To.Sub(p.selection.From).Round(time.Second)
-	fmt.Fprintf(&b, "Services from %s, for %v; before: in the hour before\n", p.selection.From.Format("2006-01-02 15:04:05 MST"), length)
+	length := p.selection.To.Sub(p.selection.From).Round(time.Second).String()
+	if minutes, whole := strings.CutSuffix(length, "m0s"); whole {
+		length = minutes + "m"
+	}
+	fmt.Fprintf(&b, "Services from %s, for %s; before: %s\n", p.selection.From.Format("2006-01-02 15:04:05 MST"), length, when)
 	fmt.Fprintf(&b, "%7s %7s  %5s %5s %5s %6s %6s  service\n", "CPUs", "before", "Java", "JIT", "GC", "kernel", "native")
 	for i, name := range names {
 		u := used[name]
-		if i == rows && rows > 0 || rows != 0 && u.total() < 0.0005 {
+		if i == rows && rows > 0 || rows != 0 && max(u.total(), was[name].total()) < leastCPUs {
 			fmt.Fprintf(&b, "%s\n", stored.Plural(len(names)-i, "more service"))
 			break
 		}
 		last := "-"
-		if len(earlier) > 0 {
+		if was != nil {
 			last = fmt.Sprintf("%.2f", was[name].total())
 		}
 		share := func(kinds ...profile.CodeKind) string {
@@ -258,20 +279,26 @@ func (p *pastFlags) services(ctx context.Context, w io.Writer, rows int) error {
 			share(profile.KernelCode), share(profile.NativeCode, profile.Housekeeping), stored.Printable(name))
 	}
 	b.WriteByte('\n')
-	_, err = io.WriteString(w, b.String())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// outside reports whether less than half of a window is in the selection.
-func (p *pastFlags) outside(s *history.Slice) bool {
-	from, to := s.Start, s.End
-	if p.selection.From.After(from) {
-		from = p.selection.From
+// inside are those of the windows that a query for the selection reads: the ones with at least half of their time in it, or else all.
+func inside(windows []history.Slice, of *history.Selection) []history.Slice {
+	within := slices.DeleteFunc(slices.Clone(windows), func(s history.Slice) bool {
+		from, to := s.Start, s.End
+		if of.From.After(from) {
+			from = of.From
+		}
+		if of.To.Before(to) {
+			to = of.To
+		}
+		return to.Sub(from) < s.End.Sub(s.Start)/2
+	})
+	if len(within) == 0 {
+		return windows
 	}
-	if p.selection.To.Before(to) {
-		to = p.selection.To
-	}
-	return to.Sub(from) < s.End.Sub(s.Start)/2
+	return within
 }
 
 // A rate is the CPUs that a service used, by kind of code.

@@ -194,6 +194,11 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
+	return inquireAll(ctx, root, pids), nil
+}
+
+// inquireAll returns those of the processes that are not the agent's own, with what they are called, by pid.
+func inquireAll(ctx context.Context, root proc.Root, pids []int) (all []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pool, host := proc.NewPool(proc.PoolOptions{Workers: inquirers}), proc.HostName()
@@ -208,7 +213,6 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	}()
 	var (
 		mu      sync.Mutex
-		all     []candidate
 		waiting sync.WaitGroup
 	)
 	for range inquirers {
@@ -224,7 +228,7 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	}
 	waiting.Wait()
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.pid, b.pid) })
-	return all, nil
+	return all
 }
 
 // inquire finds out what a process is called; ok is false if it has ended or is a thread of the kernel. One that does not answer has only the

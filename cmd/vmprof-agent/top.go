@@ -35,6 +35,8 @@ It keeps the last five minutes.
   vmprof-agent top                # the whole machine
   vmprof-agent top -p shop        # by pid, unit, jar or main class
 
+With a name, processes that start later and have it are shown as well.
+
 Keys: t threads, a allocations, l locks, c callers, d difference to five minutes
 ago, / search, w write a file, space pause, ? all keys, q quit. Allocations and
 locks are recorded only while their view is open.
@@ -48,7 +50,7 @@ const minInterval, maxInterval = time.Second, time.Minute
 // topOptions are the flags of top.
 type topOptions struct {
 	targets   targets
-	pids      []int // that targets select
+	follower  *follower
 	frequency int
 	interval  time.Duration // the length of windows
 	budget    string
@@ -90,7 +92,14 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	if err := checkTerminal(stdout); err != nil {
 		return err
 	}
-	if o.pids, err = o.targets.find(ctx); err != nil {
+	if o.follower, err = newFollower(o.targets, proc.DefaultRoot); err != nil {
+		return err
+	}
+	pids, err := o.targets.find(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.follower.choose(pids...); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal went away
@@ -99,6 +108,7 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	limitMemory(topLogger(&warnings))
 	defer warnings.print(stderr)
 	options := o.options(&warnings)
+	options.PIDs = pids
 	options.Settle = settle("top.html") // w writes to the working directory
 	// Pauses are few, and cheap to record.
 	options.Events = &events.Options{Budget: o.share}
@@ -114,7 +124,7 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 // options are those of the agents: of CPU time, and of each kind of events.
 func (o *topOptions) options(log io.Writer) agent.Options {
 	return agent.Options{
-		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: topLogger(log),
+		Frequency: o.frequency, Filter: len(o.targets.words) > 0, Version: version.String(), Log: topLogger(log),
 		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)) / 2, // the other half is for events
 	}
 }
@@ -135,8 +145,14 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer stop()
-	failed := make(chan error, 3)
+	leave, err := o.follower.join(a)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	failed := make(chan error, 4)
 	windows := make(chan topWindow)
+	news := make(chan string)
 	show := func(w topWindow) {
 		select {
 		case windows <- w:
@@ -151,12 +167,13 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			}
 		})
 	}
-	recorder := &eventRecorder{options: o.options(warnings), interval: o.interval, budget: o.share, wanted: make(chan int, 1), states: make(chan eventState), show: show}
+	recorder := &eventRecorder{options: o.options(warnings), follower: o.follower, interval: o.interval, budget: o.share, wanted: make(chan int, 1), states: make(chan eventState), show: show}
 	background(func() error { return a.Run(ctx) })
 	background(func() error {
 		return a.Follow(ctx, o.interval, func(p *profile.Profile) { show(topWindow{profile: p}) })
 	})
 	background(func() error { return recorder.run(ctx) })
+	background(func() error { return o.follow(ctx, news) })
 
 	t, err := openTerminal()
 	if err != nil {
@@ -179,6 +196,8 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			return err
 		case s := <-recorder.states:
 			screen.Recording(s.kind, s.text)
+		case text := <-news:
+			screen.Say(text)
 		case w := <-windows:
 			if w.events {
 				model.ObserveEvents(w.kind, w.profile)
@@ -210,6 +229,29 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			case command.Write != nil:
 				screen.Say(writeShown(command.Write))
 			}
+		}
+	}
+}
+
+// follow looks at the chosen processes once an interval, until ctx ends.
+func (o *topOptions) follow(ctx context.Context, news chan<- string) error {
+	for look := time.NewTicker(o.interval); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		text, err := o.follower.look(ctx)
+		if err != nil {
+			return fmt.Errorf("look for processes of -p: %w", err)
+		}
+		if text == "" {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case news <- text:
 		}
 	}
 }
@@ -263,6 +305,7 @@ type eventState struct {
 // detached when it closes.
 type eventRecorder struct {
 	options  agent.Options
+	follower *follower
 	interval time.Duration
 	budget   float64
 	wanted   chan int // the kind, or none
@@ -336,6 +379,7 @@ func (r *eventRecorder) say(ctx context.Context, kind profile.EventKind, text st
 // record records one kind until ctx ends.
 func (r *eventRecorder) record(ctx context.Context, kind profile.EventKind) error {
 	options := r.options
+	options.PIDs = r.follower.pids()
 	options.NoTime = true
 	options.Events = &events.Options{Budget: r.budget}
 	options.Events.Kinds[kind] = true
@@ -344,6 +388,11 @@ func (r *eventRecorder) record(ctx context.Context, kind profile.EventKind) erro
 		return err
 	}
 	defer a.Close()
+	leave, err := r.follower.join(a)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

@@ -180,6 +180,38 @@ func (tab *Tab) Screenshot(t testing.TB, path string) {
 	}
 }
 
+// Picture writes a picture of what is in the window.
+func (tab *Tab) Picture(t testing.TB, path string) {
+	t.Helper()
+	var picture []byte
+	tab.run(t, chromedp.CaptureScreenshot(&picture))
+	if err := os.WriteFile(path, picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visible is a function of the page: whether a text is in the window, and nothing lies over it. What is drawn below the text of a frame is
+// part of the frame.
+const visible = `((wanted) => {
+	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+	while (texts.nextNode()) {
+		const text = texts.currentNode, at = text.textContent.indexOf(wanted), range = document.createRange();
+		if (at < 0) continue;
+		range.setStart(text, at);
+		range.setEnd(text, at + wanted.length);
+		const r = range.getBoundingClientRect();
+		const hit = r.width > 0 && document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2);
+		if (hit && (text.parentElement.closest("g") ?? text.parentElement).contains(hit)) return true;
+	}
+	return false;
+})`
+
+// Sees waits until a user sees a text in the window.
+func (tab *Tab) Sees(t testing.TB, text string) {
+	t.Helper()
+	tab.Wait(t, fmt.Sprintf("%s(%q)", visible, text))
+}
+
 // Accessibility returns what axe-core finds that is serious or critical.
 func (tab *Tab) Accessibility(t testing.TB) (findings []string) {
 	t.Helper()

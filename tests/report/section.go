@@ -35,3 +35,17 @@ func replace(file, name, text string) (string, error) {
 	}
 	return before + begin + "\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
 }
+
+// Section returns the generated section of that name in the file, without blank lines around it.
+func Section(path, name string) (string, error) {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read documentation: %w", err)
+	}
+	_, rest, begins := strings.Cut(string(file), "<!-- begin "+name+" -->\n")
+	text, _, ends := strings.Cut(rest, "<!-- end "+name+" -->")
+	if !begins || !ends {
+		return "", fmt.Errorf("%s has no section %q", path, name)
+	}
+	return strings.TrimSpace(text), nil
+}

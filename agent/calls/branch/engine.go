@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -122,15 +123,15 @@ func notes(perCPU []bpf.BranchCost) (notes []string) {
 		sum.Untyped += p.Untyped
 	}
 	for _, lack := range []struct {
-		n      uint64
-		format string
+		n           uint64
+		thing, text string
 	}{
-		{sum.Skewed, "branch: %d calls are missing, because the CPU raised the event too late"},
-		{sum.Stubs, "branch: %d virtual and interface calls have no recorded callee: they are shown as calls of [vtable stub]"},
-		{sum.Untyped, "branch: %d records are missing, because the kernel did not report whether they are calls or jumps"},
+		{sum.Skewed, "call", "missing, because the CPU raised the event too late"},
+		{sum.Stubs, "virtual or interface call", "without a recorded callee: shown as calls of [vtable stub]"},
+		{sum.Untyped, "record", "missing, because the kernel did not report whether it was a call or a jump"},
 	} {
 		if lack.n > 0 {
-			notes = append(notes, fmt.Sprintf(lack.format, lack.n))
+			notes = append(notes, "branch: "+stored.Plural(int(lack.n), lack.thing)+" "+lack.text)
 		}
 	}
 	return notes

@@ -261,7 +261,7 @@ func TestBook(t *testing.T) {
 		t.Errorf("%d calls from elsewhere", n)
 	}
 	notes := strings.Join(b.Notes(d), "\n")
-	for _, part := range []string{"42 calls counted", "7 calls (17 %) have no known callee", "entered 8 times"} {
+	for _, part := range []string{"42 calls counted", "7 calls (17 %) without a known callee", "entered 8 times"} {
 		if !strings.Contains(notes, part) {
 			t.Errorf("no %q in %s", part, notes)
 		}
@@ -314,7 +314,7 @@ func TestNotes(t *testing.T) {
 	after := at(2, method(1, 10, 7, site(3, 4)), vmruntime.MethodCounts{Method: 3, Before: 5})
 	after.Epoch += 2
 	notes := (&Book{}).Notes(after.Since(before))
-	for _, part := range []string{"unloaded or changed 2 times", "1 counters decreased", "methods ran 5 times before", "20ms"} {
+	for _, part := range []string{"unloaded or changed 2 times", "1 counter decreased", "methods ran 5 times before", "20ms"} {
 		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, part) }) {
 			t.Errorf("no %q in %q", part, notes)
 		}

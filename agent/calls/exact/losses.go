@@ -3,6 +3,7 @@ package exact
 import (
 	"fmt"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -34,22 +35,22 @@ func newLosses(c *bpf.ExactCounts) Losses {
 func (l Losses) Notes() []string {
 	var notes []string
 	for _, loss := range []struct {
-		n      uint64
-		format string
+		n           uint64
+		thing, text string
 	}{
-		{l.NoThread, "%d calls are in no tree, because their threads are beyond the limit."},
-		{l.NoNode, "%d calls exceeded the limit of contexts; they count as [overflow] below their deepest known context."},
-		{l.TooDeep, fmt.Sprintf("%%d calls were deeper than %d frames; they count as [overflow] at that depth.", bpf.ExactDepth)},
-		{l.NoEdge, "%d calls are missing in the call graph, because it is full."},
-		{l.NoMethod, "%d methods have no names, because their announcements were lost."},
-		{l.NoRecord, "%d threads have no names."},
-		{l.Unplaced, "%d calls and returns came from code that cannot be decoded; their contexts may be wrong."},
-		{l.Unwound, "%d frames ended without a return, like those of virtual threads, and of methods that C1 inlined and an " +
-			"exception left; later calls may appear below them. For C1, start the JVM with " + NoC1Inlining + "."},
-		{l.Stray, "%d returns came from frames without a recorded entry."},
+		{l.NoThread, "call", "missing in the trees, because too many threads made calls."},
+		{l.NoNode, "call", "exceeded the limit of contexts: counted as [overflow] below the deepest known context."},
+		{l.TooDeep, "call", fmt.Sprintf("deeper than %d frames: counted as [overflow] at that depth.", bpf.ExactDepth)},
+		{l.NoEdge, "call", "missing in the call graph, because it is full."},
+		{l.NoMethod, "method", "without a name, because the announcement was lost."},
+		{l.NoRecord, "thread", "without a name."},
+		{l.Unplaced, "time", "a call or return came from code that cannot be decoded: contexts may be wrong."},
+		{l.Unwound, "frame", "ended without a return, like those of virtual threads, and of methods that C1 inlined and an " +
+			"exception left; later calls may appear below. For C1, start the JVM with " + NoC1Inlining + "."},
+		{l.Stray, "return", "from a frame without a recorded entry."},
 	} {
 		if loss.n > 0 {
-			notes = append(notes, fmt.Sprintf(loss.format, loss.n))
+			notes = append(notes, stored.Plural(int(loss.n), loss.thing)+" "+loss.text)
 		}
 	}
 	return notes

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// pastSides are the flags of compare for two times of the history: B from --from to --to, and A, the time before it.
+type pastSides struct {
+	pastFlags
+	against, againstTo, event string
+	earlier                   history.Selection
+}
+
+// defaultAgainst is how long before B side A is: the same time yesterday.
+const defaultAgainst = "24h"
+
+func (p *pastSides) add(fs *pflag.FlagSet) {
+	p.pastFlags.add(fs)
+	fs.StringVar(&p.against, "against", defaultAgainst, "with --from: compare with `TIME` before it")
+	fs.StringVar(&p.againstTo, "against-to", "", "until `TIME` (default: as long as --from to --to)")
+	fs.StringVarP(&p.event, "event", "e", "cpu", "with --from: compare `EVENT`: alloc, lock")
+}
+
+// parse reads the flags. Without --from there is nothing to read.
+func (p *pastSides) parse(fs *pflag.FlagSet, now time.Time) error {
+	if err := p.pastFlags.parse(fs, "", now); err != nil {
+		return err
+	}
+	if p.from == "" {
+		for _, flag := range []string{"against", "against-to", "event"} {
+			if fs.Changed(flag) {
+				return usageError("--" + flag + " needs --from, such as --from=03:10")
+			}
+		}
+		return nil
+	}
+	var what eventFlags
+	if !what.choose(p.event) {
+		return usageError(fmt.Sprintf("-e %s: choose one of %s", p.event, strings.Join(eventNames(), ", ")))
+	}
+	p.selection.Content = what.parts()[0].content
+	p.earlier = p.selection
+	var err error
+	if p.earlier.From, p.earlier.To, err = history.ParseRange(p.against, p.againstTo, p.selection.From); err != nil {
+		return usageError("--against: " + err.Error())
+	}
+	if p.againstTo == "" {
+		p.earlier.To = p.earlier.From.Add(p.selection.To.Sub(p.selection.From))
+		if p.earlier.From.Before(p.selection.From) && p.earlier.To.After(p.selection.From) {
+			p.earlier.To = p.selection.From
+		}
+	}
+	if p.earlier.From.Before(p.selection.To) && p.earlier.To.After(p.selection.From) {
+		return usageError("both times overlap: choose --against and --against-to before --from")
+	}
+	return nil
+}
+
+// times are a selection in words.
+func times(s *history.Selection) string {
+	last := time.TimeOnly
+	if s.From.Format(time.DateOnly) != s.To.Format(time.DateOnly) {
+		last = time.DateTime
+	}
+	return s.From.Format(time.DateTime) + " to " + s.To.Format(last)
+}
+
+// maxPastWindows is how many windows of a time are compared: enough for a verdict, and few enough for their stacks to fit in memory.
+const maxPastWindows = 60
+
+// read reads a side, and returns how many windows it has. Its name is the time of these windows, which may be more or less than was asked for.
+func (p *pastSides) read(ctx context.Context, s history.Selection) (report.Named, int, error) {
+	name := times(&s)
+	windows := sink.NewWindows(s.Content)
+	empty, have := true, s
+	err := history.Read(p.dir).Split(ctx, s, maxPastWindows, func(w *profile.Profile) error {
+		if windows.Full() {
+			return fmt.Errorf("%s has too many stacks: choose a shorter time, or one --service", name)
+		}
+		empty = empty && len(w.Processes) == 0
+		if windows.Len() == 0 {
+			have.From = w.Start
+		}
+		have.To = w.Start.Add(w.Duration)
+		return windows.Add(w)
+	})
+	if err != nil {
+		return report.Named{}, 0, p.explain(err)
+	}
+	if empty && p.service != "" {
+		return report.Named{}, 0, fmt.Errorf("the history has no service %s from %s; report --from lists the services", p.service, name)
+	}
+	stored, err := windows.Profile()
+	return report.Named{Name: times(&have), Profile: stored}, windows.Len(), err
+}
+
+// comparePast compares two times of the history.
+func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, b report.Named, err error) {
+	p := &o.past
+	var counts [2]int
+	if a, counts[0], err = p.read(ctx, p.earlier); errors.Is(err, history.ErrNone) {
+		return a, b, fmt.Errorf("%w; choose another time with --against, and keep more with serve --history=48h (default 24h)", err)
+	} else if err != nil {
+		return a, b, err
+	}
+	if b, counts[1], err = p.read(ctx, p.selection); err != nil {
+		return a, b, err
+	}
+	few := min(counts[0], counts[1]) < audit.LeastWindows
+	if few && o.verdict {
+		return a, b, fmt.Errorf("a verdict needs %d windows a side, and the history has %d of A and %d of B: choose longer times, or remove --per, --alpha, --least and --by",
+			audit.LeastWindows, counts[0], counts[1])
+	}
+	if p.selection.Content == sink.Time {
+		if err := p.changedServices(ctx, stdout, o.opts.N); err != nil {
+			return a, b, err
+		}
+	}
+	if few {
+		if err := report.Appeared(stdout, a, b, &o.opts.CompareOptions); err != nil {
+			return a, b, fmt.Errorf("compare profiles: %w", err)
+		}
+		err = report.Compare(stdout, a, b, &o.opts.CompareOptions)
+	} else {
+		_, err = report.Audit(stdout, []report.Named{a}, []report.Named{b}, &o.opts)
+	}
+	return a, b, err
+}
+
+// changedServices writes what services used now and before, those first that changed most.
+func (p *pastSides) changedServices(ctx context.Context, w io.Writer, rows int) error {
+	used, was, err := p.rates(ctx, p.earlier)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(used)
+	maps.Copy(all, was)
+	names := slices.Collect(maps.Keys(all))
+	change := func(name string) float64 { return math.Abs(used[name].total() - was[name].total()) }
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(change(b), change(a)), cmp.Compare(a, b)) })
+	const most = 5 // the table of methods is what was asked for
+	if rows > 0 {
+		rows = min(rows, most)
+	}
+	return p.writeServices(w, "from "+p.earlier.From.Format(time.DateTime), names, used, was, rows)
+}
