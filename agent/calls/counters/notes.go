@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Notes say how exact the calls of a Difference are, one sentence each.
+// Notes describe how exact the calls of a Difference are, one sentence each.
 func (b *Book) Notes(d *Difference) []string {
 	var all, open uint64
 	for c, n := range d.Calls {

@@ -35,7 +35,7 @@ func TestPlanKeepsToBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsTheRoot: where everything follows from a rarely called root, that is what to listen to, or what it calls.
+// TestPlanHearsTheRoot: if all rates follow from a rarely called root, Plan observes the root or its callee.
 func TestPlanHearsTheRoot(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
@@ -53,7 +53,7 @@ func TestPlanHearsTheRoot(t *testing.T) {
 	}
 }
 
-// TestPlanTriesNoMore: what ended full however short is not tried for ever.
+// TestPlanTriesNoMore: a code whose windows end full, however short they are, is not tried forever.
 func TestPlanTriesNoMore(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
@@ -87,7 +87,7 @@ func TestNoPlanWithoutBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsOneOfMany: of codes whose rates follow from each other one is listened to, not all.
+// TestPlanHearsOneOfMany: from codes whose rates follow from each other, Plan observes one, not all.
 func TestPlanHearsOneOfMany(t *testing.T) {
 	s := newSimulation(simulated{seed: 5, codes: 200, seconds: 5})
 	p := newPlanner(s.in, Estimate(s.in, Options{}), budget())
