@@ -58,7 +58,7 @@ func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 		return false
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
-		// This sample was walked without regard to its link: so its context is as predictable as those of samples with links.
+		// This walk was drawn at random among samples with a known link: so its context is as predictable as those of links.
 		changed = c.WalkRate.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
 	}
 	c.Chain.Proof = c.WalkRate.Proof
