@@ -139,7 +139,7 @@ const (
 	maxAhead = 8
 
 	// maxLandmark bounds the length of functions that are searched for in a file without symbols, in bytes: Unsafe_Park of JDK 25 has
-	// has 1,756.
+	// 1,756.
 	maxLandmark = 16 << 10
 	// maxTexts is how many native methods are compared with the requested one: libjvm has some 500.
 	maxTexts = 64 << 10
