@@ -115,8 +115,8 @@ func TestSettle(t *testing.T) {
 		t.Fatalf("the kernel side received %v, but it has all of them", a.known)
 	}
 	walk(a, other, true)
-	if steady, told := a.known[tag]; steady || !told {
-		t.Fatalf("after two contexts: steady %v, told %v", steady, told)
+	if steady, sent := a.known[tag]; steady || !sent {
+		t.Fatalf("after two contexts: steady %v, sent %v", steady, sent)
 	}
 	clear(a.known)
 	walk(a, other, false)
@@ -125,8 +125,8 @@ func TestSettle(t *testing.T) {
 		t.Errorf("the kernel side received them again: %v", a.known)
 	}
 	walk(a, one, true) // forgotten there: another link took the slot
-	if steady, told := a.known[tag]; steady || !told {
-		t.Errorf("the kernel side was not told again: steady %v, told %v", steady, told)
+	if steady, sent := a.known[tag]; steady || !sent {
+		t.Errorf("the kernel side did not receive it again: steady %v, sent %v", steady, sent)
 	}
 	clear(a.known)
 	for range 100 {
@@ -163,17 +163,17 @@ func TestDrawsSetTheRate(t *testing.T) {
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
 	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
-		t.Errorf("told %v, want %v", a.rates[slot], want)
+		t.Errorf("sent %v, want %v", a.rates[slot], want)
 	}
 	a.drawn("a:1@16 b:2@32 c:3@48", 1)
 	for i := range drawsToJudge { // each is predicted to be the one before
 		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
-		t.Errorf("told %v, want %v", a.rates[slot], want)
+		t.Errorf("sent %v, want %v", a.rates[slot], want)
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
-		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
+		t.Errorf("processes without a VM: sent %v, want %v", a.rates[bpf.MaxAttached], want)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestRateIsGiven(t *testing.T) {
 	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
 	want := []bpf.ChainRate{{Every: 33}}
 	if !slices.Equal(a.rates[p.Slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
-		t.Errorf("told %v, want %v of each", a.rates, want)
+		t.Errorf("sent %v, want %v of each", a.rates, want)
 	}
 }
 
-// A chain that is full forgets everything, and the kernel side is told that nothing is known any more.
+// A chain that is full forgets everything, and the kernel side receives a new generation.
 func TestFullChainAsksAgain(t *testing.T) {
 	for _, attached := range []uint32{7, 0} {
 		a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
@@ -209,7 +209,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 		}
 		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
 		if !slices.Equal(a.rates[slot], want) {
-			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
+			t.Errorf("attached %d: sent %v, want %v", attached, a.rates[slot], want)
 		}
 		// Links fill it as well.
 		p.Chaining.Chain.LinkLimit = 10
@@ -217,7 +217,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
 		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
-			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
 		}
 		// So do observed calls.
 		before := p.Chaining.Chain.Generation()
@@ -225,7 +225,7 @@ func TestFullChainAsksAgain(t *testing.T) {
 			a.state().Joiner().LearnCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 		}
 		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
-			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
 		}
 		a.placed(w)
 	}
@@ -274,13 +274,13 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	var every []uint32
 	for _, r := range a.rates[bpf.MaxAttached] {
 		if r.Generation != 0 {
-			t.Errorf("told %v: nobody has forgotten anything", r)
+			t.Errorf("sent %v: nobody has forgotten anything", r)
 		}
 		every = append(every, r.Every)
 	}
 	// Of the first 50 draws 48 are right, of the next 50 all are.
 	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
-		t.Errorf("told %v, want %v", every, want)
+		t.Errorf("sent %v, want %v", every, want)
 	}
 	// If one of them forgets, the kernel side forgets the links of all. Processes with a VM are not affected.
 	p := a.state().Table[1]
@@ -290,10 +290,10 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	p.Chaining.Chain.Purge()
 	draw(2, user, 1)
 	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * firstEvery, Generation: 2}) {
-		t.Errorf("told %v", got)
+		t.Errorf("sent %v", got)
 	}
 	if len(a.rates) != 1 {
-		t.Errorf("told %v", a.rates)
+		t.Errorf("sent %v", a.rates)
 	}
 }
 
@@ -327,7 +327,7 @@ func TestAttachedAnew(t *testing.T) {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
 	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
-		t.Errorf("told %v", got)
+		t.Errorf("sent %v", got)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 3)
@@ -337,7 +337,7 @@ func TestAttachedAnew(t *testing.T) {
 	a.walked("d:1@16 b:2@32 c:3@48", 1) // where the other VM had a
 	a.linked("b:2@32 c:4@48", 1)
 	if p.Chaining.Attachment != 8 || len(a.rates[8]) != 1 {
-		t.Errorf("attachment %d, told %v", p.Chaining.Attachment, a.rates[8])
+		t.Errorf("attachment %d, sent %v", p.Chaining.Attachment, a.rates[8])
 	}
 	want := map[string]uint64{
 		"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 2, "unplaced: [known from before] 1:2 2:4": 1,

@@ -35,8 +35,8 @@ func TestPlanKeepsToBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsTheRoot: if all rates follow from a rarely called root, Plan observes the root or its callee.
-func TestPlanHearsTheRoot(t *testing.T) {
+// TestPlanObservesTheRoot: if all rates follow from a rarely called root, Plan observes the root or its callee.
+func TestPlanObservesTheRoot(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
 	in.CPU, in.Duration = 300, 300
@@ -87,8 +87,8 @@ func TestNoPlanWithoutBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsOneOfMany: from codes whose rates follow from each other, Plan observes one, not all.
-func TestPlanHearsOneOfMany(t *testing.T) {
+// TestPlanObservesOneOfMany: from codes whose rates follow from each other, Plan observes one, not all.
+func TestPlanObservesOneOfMany(t *testing.T) {
 	s := newSimulation(simulated{seed: 5, codes: 200, seconds: 5})
 	p := newPlanner(s.in, Estimate(s.in, Options{}), budget())
 	speak := p.spokesmen()

@@ -70,8 +70,8 @@ func (y *tally) ratio() (ratio, standardError float64) {
 	return ratio, math.Sqrt(standardError * (n - 1) / n)
 }
 
-// hear opens windows on all methods, three at a time, always including d, until every ratio is known well enough.
-func (k *known) hear(t *testing.T, entries map[string]Entry) map[string]*tally {
+// observe opens windows on all methods, three at a time, always including d, until every ratio is known well enough.
+func (k *known) observe(t *testing.T, entries map[string]Entry) map[string]*tally {
 	t.Helper()
 	tallies := map[string]*tally{}
 	for name := range perStep {
@@ -105,8 +105,8 @@ func (k *known) hear(t *testing.T, entries map[string]Entry) map[string]*tally {
 	return tallies
 }
 
-// tolerance is how far the ratios may be off: four of the standard errors that hear waits for, plus half a step at either end of a window
-// of some twenty steps.
+// tolerance is how far the ratios may be off: four of the standard errors that observe waits for, plus half a step at either end of a
+// window of some twenty steps.
 const tolerance = 0.05
 
 func (k *known) known(tallies map[string]*tally) bool {
@@ -128,7 +128,7 @@ func TestLiveKnown(t *testing.T) {
 				k := b.startKnown(t, jdk, threads, "-XX:-TieredCompilation")
 				entries := k.compiled(t)
 				before := b.Cost()
-				tallies := k.hear(t, entries)
+				tallies := k.observe(t, entries)
 				for name, callers := range perStep {
 					k.compare(t, name, callers, tallies[name])
 				}

@@ -30,7 +30,7 @@ func soon(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("waited in vain for %s", what)
+	t.Fatalf("timed out waiting for %s", what)
 }
 
 // Calls of an unprivileged process with several threads arrive, with the right names, in the right proportions, and no state is left
@@ -75,11 +75,11 @@ func TestLiveGuest(t *testing.T) {
 	if st.Accepted != 1 || st.Resolved != uint64(len(got)) || st.Messages != 63 {
 		t.Errorf("stats %+v of %d calls", st, len(got))
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }
 
-// deserted checks that no state of any process is left.
-func (s *stage) deserted(t testing.TB) {
+// checkNothingLeft checks that no state of any process is left.
+func (s *stage) checkNothingLeft(t testing.TB) {
 	t.Helper()
 	soon(t, "guests to be removed", func() bool { return s.Stats().Guests == 0 })
 	soon(t, "probes to be detached", func() bool {
@@ -212,7 +212,7 @@ func TestLiveGarbage(t *testing.T) {
 	if st.Accepted != 1 || st.Refused["version"] != 1 || st.Refused["no_probes"] != 1 || st.Refused["often"] != 1 {
 		t.Errorf("stats %+v", st)
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }
 
 // Processes that are not wanted are refused.
@@ -283,5 +283,5 @@ func TestLiveKilledGuest(t *testing.T) {
 	if err := g.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }
