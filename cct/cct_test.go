@@ -18,7 +18,7 @@ func tree(contexts map[string]uint64) *cct.Tree[string] {
 	return t
 }
 
-// stack turns a path, outermost frame first, into the order in which stacks are sampled.
+// stack converts a path, outermost frame first, to the order in which stacks are sampled.
 func stack(path string) []string {
 	s := strings.Fields(path)
 	slices.Reverse(s)
@@ -32,7 +32,7 @@ func path(stack []string) string {
 	return strings.Join(s, " ")
 }
 
-// contexts returns what tree was made from: every context of its own weight.
+// contexts returns what the tree was built from: every context with its own weight.
 func contexts(t *cct.Tree[string]) map[string]uint64 {
 	m := make(map[string]uint64)
 	for id, n := range t.Nodes() {
@@ -43,7 +43,7 @@ func contexts(t *cct.Tree[string]) map[string]uint64 {
 	return m
 }
 
-// entered returns how often every context was, without those that were not.
+// entered returns how often every context was entered, without those at 0.
 func entered(t *cct.Tree[string]) map[string]uint64 {
 	m := make(map[string]uint64)
 	for id, n := range t.Nodes() {
@@ -56,8 +56,8 @@ func entered(t *cct.Tree[string]) map[string]uint64 {
 
 func identity(key string) string { return key }
 
-// figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009), built there from callers and
-// stack depths and here from whole stacks, with the number of samples of each edge as the weight of its callee.
+// figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009). The paper builds it from callers and stack depths,
+// these tests from whole stacks, with the number of samples of each edge as the weight of its callee.
 var figure6 = map[string]uint64{
 	"A B":     10,
 	"A C":     10,
@@ -67,7 +67,7 @@ var figure6 = map[string]uint64{
 	"A B D E": 80,
 }
 
-// figure7a is the tree of Figure 7(A), which depths alone cannot build: B and F have frames of the same size.
+// figure7a is the tree of Figure 7(A), which cannot be built from depths alone: B and F have frames of the same size.
 var figure7a = map[string]uint64{
 	"A B D":   10,
 	"A F D":   20,
@@ -75,7 +75,7 @@ var figure7a = map[string]uint64{
 	"A F D E": 40,
 }
 
-// recursive holds a method that calls itself, and two that call each other.
+// recursive has a method that calls itself, and two that call each other.
 var recursive = map[string]uint64{
 	"main":                  1,
 	"main fib":              2,
@@ -102,11 +102,11 @@ func randomTree(r *rand.Rand, adds int) (*cct.Tree[string], map[string]uint64) {
 	return t, want
 }
 
-// A guest calls and returns at random. It marks the frames that were sampled, as Whaley's profiler marks stacks.
+// A guest calls and returns at random. It marks the sampled frames, as Whaley's profiler marks stacks.
 type guest struct {
 	frames  []activation      // outermost first
 	entered map[string]uint64 // activations that were sampled, by context
-	tree    *cct.Tree[string] // what the samples went into
+	tree    *cct.Tree[string] // the tree of the samples
 }
 
 type activation struct {
@@ -114,7 +114,7 @@ type activation struct {
 	marked bool
 }
 
-// run makes some steps, each a call, a return or a sample. Returned activations leave no trace but in samples.
+// run makes some steps, each a call, a return or a sample. Returned activations are visible in samples only.
 func (g *guest) run(r *rand.Rand, steps int) {
 	for range steps {
 		switch n := r.IntN(5); {
@@ -144,7 +144,7 @@ func (g *guest) sample(weight uint64) {
 	g.tree.AddNew(methods, fresh, weight)
 }
 
-// randomGuest has run for some steps, sampled into tree.
+// randomGuest returns a guest that has run for some steps and was sampled into tree.
 func randomGuest(r *rand.Rand, tree *cct.Tree[string], steps int) *guest {
 	g := &guest{entered: make(map[string]uint64), tree: tree}
 	g.run(r, steps)

@@ -2,17 +2,16 @@ package cct
 
 import "math"
 
-// How much a Chain remembers by default: some tens of megabytes of contexts, and as much of links, where methods and
-// sites are of one word each. Either takes up to twice that while it grows.
+// How much a Chain stores by default: some tens of megabytes of contexts, and as much of links, if methods and sites have one word each.
+// Either takes up to twice that while it grows.
 const (
 	DefaultContexts = 1 << 18
 	DefaultLinks    = 1 << 18
 )
 
-// A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining of Inoue and
-// Nakatani ("How a Java VM Can Get More from a Hardware Performance Monitor", OOPSLA 2009, section 6): the depth of a
-// frame is a hint that distinguishes contexts with the same method in them. Walk and Call teach it; Place
-// maps a sample onto what it has learned.
+// A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining of Inoue and Nakatani ("How a Java VM
+// Can Get More from a Hardware Performance Monitor", OOPSLA 2009, section 6): the depth of a frame is a hint that distinguishes contexts
+// with the same method. Walk and Call teach it; Place maps a sample to a learned context.
 //
 //	var c cct.Chain[string, int]
 //	c.Walk(stack, 1)   // one sample in many, with its whole stack
@@ -21,32 +20,29 @@ const (
 //		fmt.Println(p.Fit, to.Share, c.Stack(nil, link, to))
 //	}
 //
-// The paper chains pairs of caller and callee alone. Of samples, such pairs only say who called a leaf, so the outer
-// frames, which never are leaves, remain without callers. Hence walks are the teachers here, and pairs fill in where
-// no walk was. Links also have the call site, and their first caller needs no finding: what is found is who called
-// the caller. That depends on the caller's method and depth and not on the site in it. So contexts are kept up to and
-// without the site of their last frame, one node for each, and several of the same method at the same depth are
+// The paper chains only pairs of caller and callee. Pairs from samples only show who called a leaf, so the outer frames, which are never
+// leaves, would have no callers. Hence walks are the main source here, and pairs fill in where there was no walk. Links also have the call
+// site, and the first caller is known: the search is for the caller's caller. That depends on the caller's method and depth, but not on the
+// site in it. So a context ends with its last frame without the site, one node for each. Several of the same method at the same depth are
 // several nodes, as in the paper's Figure 7.
 //
-// As in the paper, a method's frame has always the same size, or it is found at several depths. That holds for compiled
-// code and one version of it. Where the depth of a frame is not known its activation says so, and links do not find it.
+// As in the paper, a method's frame always has the same size, or it is found at several depths. That holds for one version of compiled
+// code. If the depth of a frame is unknown, its activation says so, and links do not find it.
 //
-// Memory is bounded by Limit and LinkLimit. A chain that is full purges itself: it forgets everything, and Generation
-// grows, so that its user can have the source of walks forget what was known.
+// Memory is bounded by Limit and LinkLimit. A full chain purges itself: it forgets everything, and Generation grows, so that its user can
+// tell the source of walks to forget what was known.
 //
-// The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any number may look up while
-// nobody teaches.
+// The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any number may look up while nobody teaches.
 type Chain[M, S comparable] struct {
 	// Limit bounds the contexts; 0 means DefaultContexts.
 	Limit int
-	// LinkLimit bounds the different links, those between the frames of walks included; 0 means DefaultLinks.
+	// LinkLimit bounds the different links, including those between the frames of walks; 0 means DefaultLinks.
 	LinkLimit int
-	// Marker, if it is not nil, reports the methods that stand for frames that a walk did not reach. Such an
-	// activation is the outermost of its stack. Contexts below it are never whole, and yield to those that agree with
-	// them and reach further.
+	// Marker, if not nil, reports the methods that stand for frames that a walk did not reach. Such an activation is the outermost of its
+	// stack. Contexts below it are never whole. They give way to those that agree with them and reach further.
 	Marker func(M) bool
-	// Proof is how many walks must show what the first one has shown until a link is Steady. It may change at any time, and
-	// is of the links that are first walked from then on.
+	// Proof is how many walks must agree with the first one until a link is Steady. It may change at any time, and applies to links that
+	// are first walked after that.
 	Proof uint8
 
 	contexts   Tree[frame[M, S]]
@@ -57,26 +53,26 @@ type Chain[M, S comparable] struct {
 	refused    uint64
 }
 
-// frame is an activation as a child of its caller's: with the site of the call that made it.
+// frame is an activation as a child of its caller: with the site of the call that made it.
 type frame[M, S comparable] struct {
-	site   S // in the caller; zero of an outermost frame
+	site   S // in the caller; zero for an outermost frame
 	method M
 	depth  uint32
 }
 
-// learned is what a Chain keeps of a context in addition to the tree, 24 bytes.
+// learned is the data of a context in addition to the tree, 24 bytes.
 type learned struct {
-	walked uint64 // weight of the walks through here: of this context and all below it
-	hop    hopID  // with which the context ends
+	walked uint64 // weight of the walks through this context, or any below it
+	hop    hopID  // last hop of the context
 	next   NodeID // the next context that ends with this hop; Root is the end
 	parent NodeID
 	cut    bool // the outermost frame is a marker
 }
 
-// Walk learns a whole context, innermost frame first, that was sampled weight times. The weight is evidence of how hot
-// the context is and may be 0. Each frame but the leaf has the site of its call, each has its depth unless it is 0.
+// Walk learns a whole context, innermost frame first, that was sampled weight times. The weight is evidence of how hot the context is and
+// may be 0. Each frame but the leaf has the site of its call. Each has its depth unless that is 0.
 //
-// A stack of no frames, or of more than the limits allow, is refused: Walk returns false and ChainStats.Refused counts.
+// A stack without frames, or with more than the limits allow, is refused: Walk returns false and ChainStats.Refused counts it.
 func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
 	if len(stack) == 0 || len(stack) > min(c.limit(), c.linkLimit()) {
 		c.refused++
@@ -97,7 +93,7 @@ func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
 	return true
 }
 
-// learn adds c.frames to the contexts. It returns false, with the job half done, if they do not fit.
+// learn adds c.frames to the contexts. It returns false, possibly with some of them added, if they do not fit.
 func (c *Chain[M, S]) learn(weight uint64) bool {
 	c.contexts.Limit = c.limit()
 	leaf := c.contexts.Add(c.frames, weight)
@@ -121,7 +117,7 @@ func (c *Chain[M, S]) learn(weight uint64) bool {
 	return true
 }
 
-// note files a new context under its hop, or returns false if there is no room for the hop.
+// note adds a new context to the list of its hop. It returns false if there is no room for the hop.
 func (c *Chain[M, S]) note(id NodeID) bool {
 	n := c.contexts.Node(id)
 	at := learned{parent: n.Parent}
@@ -144,12 +140,11 @@ func (c *Chain[M, S]) note(id NodeID) bool {
 	return true
 }
 
-// Call learns that the link's caller calls its leaf, and how often: from bursts, which know frequencies, or from
-// samples. Only the weights of calls of the same callee at the same depth are ever compared, as those of samples must
-// not be otherwise (section 6.1 of the paper). Links teach who may call whom, and they decide how ambiguous samples
-// are divided as far as walks have not yet: see Place.
+// Call learns that the link's caller calls its leaf, and how often: from bursts, which measure frequencies, or from samples. Only weights
+// of calls of the same callee at the same depth are compared, because weights of samples must not be compared otherwise (section 6.1 of the
+// paper). Links teach who may call whom. They also decide how ambiguous samples are divided where walks do not: see Place.
 //
-// A link without both depths teaches nothing and is refused: Call returns false and ChainStats.Refused counts.
+// A link without both depths is refused: Call returns false and ChainStats.Refused counts it.
 func (c *Chain[M, S]) Call(link Link[M, S], weight uint64) bool {
 	if link.Leaf.Depth == 0 || link.Caller.Depth == 0 {
 		c.refused++
@@ -170,12 +165,12 @@ func (c *Chain[M, S]) addLink(link Link[M, S]) hopID {
 	return c.links.addHop(callee, link.Caller.Site, caller, c.linkLimit())
 }
 
-// Room reports whether a stack of so many frames can be learned without forgetting what is known.
+// Room reports whether a stack with that many frames can be learned without forgetting anything.
 func (c *Chain[M, S]) Room(frames int) bool {
 	return c.contexts.Len()+frames <= c.limit() && c.links.len()+frames <= c.linkLimit()
 }
 
-// Purge forgets all contexts and links and keeps the memory. Candidates from before lose their contexts.
+// Purge forgets all contexts and links and keeps the memory. Older candidates lose their contexts.
 func (c *Chain[M, S]) Purge() {
 	c.contexts.Purge()
 	c.learned = c.learned[:0]
@@ -183,7 +178,7 @@ func (c *Chain[M, S]) Purge() {
 	c.generation++
 }
 
-// Generation returns how often the chain forgot everything, by Purge or because it was full.
+// Generation returns how many times the chain forgot everything, by Purge or because it was full.
 func (c *Chain[M, S]) Generation() uint64 { return c.generation }
 
 func (c *Chain[M, S]) limit() int { return bound(c.Limit, DefaultContexts) }
@@ -198,38 +193,37 @@ func bound(limit, byDefault int) int {
 	return min(limit, math.MaxInt32)
 }
 
-// An Activation is a frame of a stack as a Chain sees it: not only which method, but where on the stack. M identifies a
-// method (one version of its code, as each has frames of its own size), S a call site in it.
+// An Activation is a stack frame with its method and its position on the stack. M identifies a method (one version of its code, as each
+// version has its own frame size), S a call site in it.
 type Activation[M, S comparable] struct {
 	Method M
-	Site   S      // where in Method the call to the next inner frame stands; not used of a leaf
+	Site   S      // of the call to the next inner frame, in Method; not used for a leaf
 	Depth  uint32 // bytes from the base of the stack to the frame's canonical frame address; 0: unknown
 }
 
-// A Link is what is known of a sample without walking its stack: the quadruple of Inoue and Nakatani (OOPSLA 2009,
-// section 6.1), {callee, its depth, caller, its depth}, and the call site, which they do not have.
+// A Link is what a sample shows without a walk of its stack: the quadruple of Inoue and Nakatani (OOPSLA 2009, section 6.1), {callee, its
+// depth, caller, its depth}, and additionally the call site.
 type Link[M, S comparable] struct {
 	Leaf   Activation[M, S]
-	Caller Activation[M, S] // zero if it is not known
+	Caller Activation[M, S] // zero if unknown
 }
 
 func (l Link[M, S]) called() bool { return l.Caller != Activation[M, S]{} }
 
-// ChainStats are the columns of Table 1 of Inoue and Nakatani (OOPSLA 2009) that do not need samples, and what else is
-// to be known of a Chain.
+// ChainStats are the columns of Table 1 of Inoue and Nakatani (OOPSLA 2009) that do not need samples, and further statistics of a Chain.
 type ChainStats struct {
 	Contexts int // nodes of the tree
-	// Shared are the contexts whose last method stands, at the same depth, below several callers, which differ in method
-	// or depth, like D in the paper's Figure 7. Their callees cannot be placed by {method, depth}.
+	// Shared is the number of contexts whose last method has, at the same depth, several callers that differ in method or depth, like D in
+	// the paper's Figure 7. Their callees cannot be placed by {method, depth}.
 	Shared  int
-	Methods int // that the contexts have, markers included
+	Methods int // in the contexts, including markers
 	Links   int // different ones, learned by Walk or Call
 
-	Refused    uint64 // stacks and links from which nothing was learned, since the beginning
-	Generation uint64 // how often everything was forgotten
+	Refused    uint64 // stacks and links that were not learned, since the beginning
+	Generation uint64 // how many times everything was forgotten
 }
 
-// Stats counts what is learned, in one pass over the links.
+// Stats returns the statistics, in one pass over the links.
 func (c *Chain[M, S]) Stats() ChainStats {
 	stats := ChainStats{
 		Contexts:   c.contexts.Len(),
@@ -261,15 +255,15 @@ func (c *Chain[M, S]) Stats() ChainStats {
 }
 
 const (
-	// steadyLevels is how many callers of a leaf its link must determine: as many as the papers count.
+	// steadyLevels is how many callers of a leaf its link must determine: the same number that the papers count.
 	steadyLevels = 3
-	// doubtWalks is how many walks in a row must agree with what was expected until a link is trusted that was wrong.
+	// doubtWalks is how many walks in a row must agree with the expected context until a link is trusted again after a mismatch.
 	doubtWalks = 32
 )
 
-// Steady reports whether a link finds the first three callers: whether the latest walks with this link on top had those of
-// the context that most walks before them had. After one that had others it takes 32 in a row that have not; after the
-// first walk it takes Proof. A link that no walk had is steady, as nothing speaks against it.
+// Steady reports whether a link determines the first three callers: whether the latest walks with this link on top had the callers of its
+// most walked context. After a walk with other callers, 32 walks in a row must agree; after the first walk, Proof walks. A link that was
+// never walked is steady, as nothing contradicts it.
 func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
 	leaf := c.links.spot(link.Leaf.Method, link.Leaf.Depth)
 	caller := c.links.spot(link.Caller.Method, link.Caller.Depth)
@@ -277,7 +271,7 @@ func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
 	return hop == 0 || c.links.hops[hop].doubt == 0
 }
 
-// judge compares a walk that ended with this leaf with what was expected of its link.
+// judge compares a walk that ended with this leaf with the expected context of its link.
 func (c *Chain[M, S]) judge(leaf NodeID) {
 	hop := &c.links.hops[c.learned[leaf].hop]
 	switch {

@@ -17,8 +17,8 @@ type (
 	placement = cct.Placement[string, int]
 )
 
-// activations reads a stack as tests write it, outermost frame first: "A@10 B:7@50 D@90" is D at a depth of 90, called
-// by B from its site 7, called by A from its site 0. Without "@" the depth is not known.
+// activations parses a stack in the form of the tests, outermost frame first: "A@10 B:7@50 D@90" is D at a depth of 90, called by B from
+// its site 7, called by A from its site 0. Without "@" the depth is unknown.
 func activations(text string) []cct.Activation[string, int] {
 	var as []cct.Activation[string, int]
 	for _, word := range strings.Fields(text) {
@@ -34,7 +34,7 @@ func activations(text string) []cct.Activation[string, int] {
 	return as
 }
 
-// linkOf reads a link: "caller leaf", or "leaf" if the caller is not known.
+// linkOf parses a link: "caller leaf", or "leaf" if the caller is unknown.
 func linkOf(text string) chainLink {
 	as := activations(text)
 	l := chainLink{Leaf: as[0]}
@@ -44,7 +44,7 @@ func linkOf(text string) chainLink {
 	return l
 }
 
-// lines writes activations as they are read.
+// lines formats activations in the form in which they are parsed.
 func lines(as []cct.Activation[string, int]) string {
 	var words []string
 	for i, a := range as {
@@ -61,16 +61,16 @@ func lines(as []cct.Activation[string, int]) string {
 	return strings.Join(words, " ")
 }
 
-// walked has learned these walks with these weights.
+// walked returns a chain that has learned these walks with these weights.
 func walked(walks map[string]uint64) *chain {
 	c := new(chain)
-	for _, text := range slices.Sorted(maps.Keys(walks)) { // of contexts that are equally likely the order shows
+	for _, text := range slices.Sorted(maps.Keys(walks)) { // the order shows which of equally likely contexts comes first
 		c.Walk(activations(text), walks[text])
 	}
 	return c
 }
 
-// called has learned these links.
+// called returns a chain that has learned these links.
 func called(links map[string]uint64) *chain {
 	c := new(chain)
 	for _, text := range slices.Sorted(maps.Keys(links)) {
@@ -79,7 +79,7 @@ func called(links map[string]uint64) *chain {
 	return c
 }
 
-// chainFigure6 is the table of Figure 6 of Inoue and Nakatani (OOPSLA 2009), chainWalks6 the tree beside it.
+// chainFigure6 is the table of Figure 6 of Inoue and Nakatani (OOPSLA 2009), chainWalks6 the tree next to it.
 var (
 	chainFigure6 = map[string]uint64{
 		"A@10 B@50":  10,
@@ -111,7 +111,7 @@ var (
 	}
 )
 
-// Nothing at all is a chain, too.
+// The zero value is an empty chain.
 func TestZeroChain(t *testing.T) {
 	var c chain
 	for _, text := range []string{"A@1", "A", "A@1 B@2", "A B"} {
@@ -128,8 +128,8 @@ func TestZeroChain(t *testing.T) {
 	c.Purge()
 }
 
-// Table 1 of the paper, for its own figures. D is the node with several callers at one depth in Figure 7(A). In
-// Figure 7(B) it is, too, and B and C are not, as they stand at different depths.
+// Table 1 of the paper, for its own figures. In Figure 7(A), D has several callers at one depth. It has in Figure 7(B), too, but B and C
+// have not, as they are at different depths.
 func TestChainStats(t *testing.T) {
 	for name, test := range map[string]struct {
 		chain *chain
@@ -153,7 +153,7 @@ func TestChainStats(t *testing.T) {
 	}
 }
 
-// A chain that is full forgets everything and says so. What filled it is learned.
+// A full chain forgets everything and reports it. The stack that filled it is learned.
 func TestChainPurgesItself(t *testing.T) {
 	for name, c := range map[string]*chain{"contexts": {Limit: 4}, "links": {LinkLimit: 4}} {
 		c.Walk(activations("A@10 B@50 C@90"), 1)
@@ -215,7 +215,7 @@ func TestChainRefuses(t *testing.T) {
 	}
 }
 
-// Weights stay at their largest value: what is hottest does not become cold.
+// Weights saturate: the hottest context does not become cold.
 func TestChainWeightsDoNotWrap(t *testing.T) {
 	c := walked(map[string]uint64{"A@10 B@50 D@90": 1 << 63, "A@10 F@50 D@90": 1})
 	c.Walk(activations("A@10 B@50 D@90"), 1<<63)
@@ -230,7 +230,7 @@ func TestChainWeightsDoNotWrap(t *testing.T) {
 	}
 }
 
-// Steady state must not allocate: walks come on the goroutine that drains the kernel's ring.
+// Walk must not allocate in the steady state: walks arrive on the goroutine that drains the kernel's ring.
 func TestWalkDoesNotAllocate(t *testing.T) {
 	var c cct.Chain[int, int]
 	stacks := chainStacks(60, 4)
@@ -245,7 +245,7 @@ func TestWalkDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// chainStacks returns n stacks of so many frames that differ in their two innermost ones.
+// chainStacks returns n stacks with that many frames which differ in their two innermost ones.
 func chainStacks(frames, n int) [][]cct.Activation[int, int] {
 	stacks := make([][]cct.Activation[int, int], n)
 	for i := range stacks {
@@ -266,7 +266,7 @@ func BenchmarkChainWalk(b *testing.B) {
 			benchmarkWalks(b, chainStacks(60, distinct))
 		})
 	}
-	// Contexts that share nothing, as of threads of different pools.
+	// Contexts that share nothing, as from threads of different pools.
 	b.Run("frames=60/disjoint=16", func(b *testing.B) {
 		stacks := chainStacks(60, 16)
 		for i, s := range stacks {

@@ -15,7 +15,7 @@ type (
 	byteLink  = cct.Link[byte, byte]
 )
 
-// A chainModel knows what a chain has learned as plain lists, and finds contexts in them by comparing.
+// A chainModel stores what a chain has learned as plain lists, and finds contexts in them by comparison.
 type chainModel struct {
 	contexts []byteStack // each with those of its callers, the leaf without its site
 	calls    []byteLink
@@ -39,7 +39,7 @@ func addStack(stacks []byteStack, s byteStack) []byteStack {
 
 func sameSpot(a, b byteFrame) bool { return a.Method == b.Method && a.Depth == b.Depth && a.Depth != 0 }
 
-// chained says that links, which no walk went over, lead to a spot.
+// chained reports whether links without walks lead to a spot.
 func (m *chainModel) chained(to byteFrame) bool {
 	return slices.ContainsFunc(m.calls, func(l byteLink) bool {
 		return sameSpot(l.Leaf, to) && !slices.ContainsFunc(m.contexts, func(c byteStack) bool {
@@ -48,12 +48,12 @@ func (m *chainModel) chained(to byteFrame) bool {
 	})
 }
 
-// walked says that a walk went through a spot.
+// walked reports whether a walk went through a spot.
 func (m *chainModel) walked(at byteFrame) bool {
 	return slices.ContainsFunc(m.contexts, func(c byteStack) bool { return sameSpot(c[0], at) })
 }
 
-// place returns the basis that a link's contexts must have and, unless links must be chained for them, the stacks.
+// place returns the expected basis of a link's contexts and, unless links must be chained for them, the stacks.
 func (m *chainModel) place(l byteLink) (basis cct.Basis, stacks []byteStack, chained bool) {
 	var found []byteStack // the contexts whose callers the stacks have
 	collect := func(head byteStack, match func(byteStack) bool, skip int) bool {
@@ -114,7 +114,7 @@ func (m *chainModel) place(l byteLink) (basis cct.Basis, stacks []byteStack, cha
 	return cct.ByNothing, nil, false
 }
 
-// cut says that the outermost frame beyond the first known ones is a marker, and which callers there are before it.
+// cut reports whether the outermost frame beyond the first known ones is a marker, and returns the callers before it.
 func (m *chainModel) cut(s byteStack, known int) (callers byteStack, cut bool) {
 	callers = s[known:]
 	if m.marker == nil || !m.marker(s[len(s)-1].Method) {
@@ -126,7 +126,7 @@ func (m *chainModel) cut(s byteStack, known int) (callers byteStack, cut bool) {
 	return callers, true
 }
 
-// absorb leaves out what says nothing that another one does not say.
+// absorb removes the stacks that another one contains.
 func (m *chainModel) absorb(stacks []byteStack, known int) (kept []byteStack) {
 	for i, s := range stacks {
 		callers, cut := m.cut(s, known)
@@ -143,7 +143,7 @@ func (m *chainModel) absorb(stacks []byteStack, known int) (kept []byteStack) {
 	return kept
 }
 
-// agreement compares whole stacks, of which known frames are those of the link.
+// agreement compares whole stacks; the first known frames are those of the link.
 func (m *chainModel) agreement(stacks []byteStack, known int, same func(a, b byteFrame) bool) cct.Agreement {
 	first, cut := m.cut(stacks[0], known)
 	agreed := cct.Agreement{Levels: len(first), Whole: !cut}
@@ -166,9 +166,8 @@ const (
 	fuzzPlace = 0xc0 // leaf and caller follow
 )
 
-// FuzzChain teaches a chain from bytes and compares each placement with lists. A frame is a byte: two bits of method,
-// one of site, three of depth, so that depths are as often equal, unknown or the wrong way round as not. The first
-// byte is the limit and whether method 3 is a marker.
+// FuzzChain teaches a chain from bytes and compares each placement with lists. A frame is a byte: two bits of method, one of site, three of
+// depth, so that depths are often equal, unknown or in the wrong order. The first byte is the limit and whether method 3 is a marker.
 func FuzzChain(f *testing.F) {
 	f.Add([]byte{0, fuzzWalk | 3, 0x38, 0x10, 0x09, fuzzCall, 0x20, 0x18, fuzzPlace, 0x38, 0x10, fuzzPlace, 0x38, 0})
 	f.Add([]byte{4, fuzzWalk | 4, 0x3a, 0x33, 0x29, 0x0b, fuzzWalk | 4, 0x3a, 0x33, 0x21, 0x08, fuzzPlace, 0x3a, 0x33})
@@ -180,7 +179,7 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-// The same with what is random from the start, which gets deeper than a fuzzer does in seconds.
+// The same with random bytes, which gets deeper than a fuzzer does in seconds.
 func TestChainRandom(t *testing.T) {
 	placed := make(map[cct.Basis]int)
 	for seed := range uint64(5000) {
@@ -197,12 +196,12 @@ func TestChainRandom(t *testing.T) {
 	}
 	for basis := cct.ByNothing; basis <= cct.ByNeighbour; basis++ {
 		if placed[basis] < 100 && basis != cct.ByTooMany {
-			t.Errorf("%d placements by %v say nothing of it", placed[basis], basis)
+			t.Errorf("%d placements by %v are too few", placed[basis], basis)
 		}
 	}
 }
 
-// checkChain does what data says, and counts the bases of placements unless placed is nil.
+// checkChain executes data, and counts the bases of placements unless placed is nil.
 func checkChain(t *testing.T, data []byte, placed map[cct.Basis]int) {
 	t.Helper()
 	next := func() (b byte) {
@@ -268,7 +267,7 @@ func checkChain(t *testing.T, data []byte, placed map[cct.Basis]int) {
 	}
 }
 
-// checkPlacement compares what a link is placed by, and where, and returns the former.
+// checkPlacement compares the basis and the contexts of a link's placement with the model, and returns the basis.
 func checkPlacement(t *testing.T, c *cct.Chain[byte, byte], m *chainModel, l byteLink) cct.Basis {
 	t.Helper()
 	p := c.Place(l)
@@ -315,7 +314,7 @@ func checkPlacement(t *testing.T, c *cct.Chain[byte, byte], m *chainModel, l byt
 		t.Fatalf("Place(%v): %d stacks %v\nwant %d %v", l, len(stacks), stacks, len(want), want)
 	}
 	for _, s := range stacks {
-		// Of walks that say the same up to different markers, one is left.
+		// Of walks that are equal up to different markers, one remains.
 		callers, cut := m.cut(s, known)
 		if !slices.ContainsFunc(want, func(w byteStack) bool {
 			other, alsoCut := m.cut(w, known)

@@ -9,15 +9,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A program has contexts, each of which is on top of the stack with a known probability. Frames have the size of their
-// method, so that depths coincide as they do in compiled code.
+// A program has contexts, each with a known probability of being on top of the stack. A frame has the size of its method, so that depths
+// coincide as in compiled code.
 type program struct {
 	contexts [][]cct.Activation[string, int] // innermost frame first
 	weights  []float64                       // of each context as the leaf
 }
 
-// randomProgram calls few methods from few sites, so that methods stand at the same depth below several callers, recur,
-// and are called in different orders.
+// randomProgram calls few methods from few sites, so that methods occur at the same depth below several callers, recur, and are called in
+// different orders.
 func randomProgram(r *rand.Rand) *program {
 	const methods, sites, levels, contexts = 8, 2, 9, 400
 	var size [methods]uint32
@@ -52,7 +52,7 @@ func randomProgram(r *rand.Rand) *program {
 	return p
 }
 
-// sample returns contexts as a profiler meets them.
+// sample returns n random contexts as a profiler would sample them.
 func (p *program) sample(r *rand.Rand, n int) []int {
 	var total float64
 	for _, w := range p.weights {
@@ -68,15 +68,15 @@ func (p *program) sample(r *rand.Rand, n int) []int {
 	return samples
 }
 
-// off returns by how much a share of n samples may differ from its probability, but for once in a million: Bernstein's
-// inequality for a sum of n indicators.
+// off returns by how much a share of n samples may differ from its probability, except once in a million: Bernstein's inequality for a sum
+// of n indicators.
 func off(probability float64, n int) float64 {
 	l := math.Log(2e6) / float64(n)
 	return l/3 + math.Sqrt(l*l/9+2*l*probability*(1-probability))
 }
 
-// What a chain says of samples of a program whose contexts are known. Only a part of its contexts is ever walked, the
-// others are met as links only, as with links whose full walk got lost.
+// Placements for a program whose contexts are known. Only some of its contexts are ever walked. The others appear as links only, as if
+// their full walk had been lost.
 func TestPlaceRandomPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -109,7 +109,7 @@ func TestPlaceRandomPrograms(t *testing.T) {
 				known[lines(context[level:])] = true
 			}
 		}
-		// The contexts that are walked, and all that there are, which end with the same link or the same frame.
+		// The walked contexts, and all contexts, that end with the same link or the same frame.
 		var (
 			byLink, byFrame     = make(map[string][]int), make(map[string][]int)
 			knownLink, allKnown = make(map[string]int), make(map[string]bool)
@@ -155,7 +155,7 @@ func TestPlaceRandomPrograms(t *testing.T) {
 				if to.Fit != cct.Ambiguous || to.Basis != cct.ByLink || len(to.Candidates) != min(knownLink[text], cct.MaxCandidates) {
 					fail("want %d contexts by link", knownLink[text])
 				}
-				// Truth is what walks can know: contexts that are hidden never are on top in any.
+				// Walks can only know this: hidden contexts are never on top in any.
 				n := linked[text]
 				if n == 0 || knownLink[text] > cct.MaxCandidates {
 					break
@@ -169,7 +169,7 @@ func TestPlaceRandomPrograms(t *testing.T) {
 				if !hidden[lines(context)] {
 					own = p.weights[i] / total
 				}
-				// What is less special than a leaf on top counts as one sample.
+				// The less specific evidence counts as one sample.
 				if math.Abs(share-own) > off(own, n)+1/float64(n+1) {
 					fail("share %v, want %v after %d samples", share, own, n)
 				}
@@ -184,7 +184,7 @@ func TestPlaceRandomPrograms(t *testing.T) {
 					fail("of which %+v is known", to.Callers)
 				}
 			}
-			// If the chain has learned all contexts of a caller, what all candidates agree upon is true of whatever it calls.
+			// If the chain has learned all contexts of a caller, the agreement of all candidates holds for everything that it calls.
 			if allKnown[lines(caller[:1])] && to.Basis == cct.ByCaller {
 				first := c.Stack(nil, link, to.Candidates[0])
 				if lines(first[:to.Callers.Levels+1]) != lines(context[:to.Callers.Levels+1]) {
@@ -199,8 +199,8 @@ func TestPlaceRandomPrograms(t *testing.T) {
 	}
 }
 
-// Walks with the leaf on top are counted, so that shares of a known program come out right however the callers of the
-// leaf are heated by other leaves: one in two thousand walks would not show otherwise.
+// Walks with the leaf on top are counted separately, so that shares of a known program are right however hot other leaves make the leaf's
+// callers. One in two thousand walks would not show otherwise.
 func TestShareConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var c chain

@@ -14,9 +14,8 @@ type Edge[M, S comparable] struct {
 	Callee M
 }
 
-// A Graph is a dynamic call graph: a multigraph of the calls that were seen, each edge with a weight, which is a number
-// of calls or an estimate of it. The zero value is empty and ready to use. One goroutine may add while nobody reads;
-// any number may read while nobody adds.
+// A Graph is a dynamic call graph: a multigraph of the observed calls. The weight of an edge is a number of calls or an estimate of it. The
+// zero value is empty and ready to use. One goroutine may add while nobody reads; any number may read while nobody adds.
 type Graph[M, S comparable] struct {
 	// Limit bounds the edges; 0 means DefaultLimit.
 	Limit int
@@ -91,12 +90,12 @@ func (g *Graph[M, S]) Hottest(compare func(a, b Edge[M, S]) int) []WeightedEdge[
 	return edges
 }
 
-// Callees returns how often each method is called: the weight of all edges that end there.
+// Callees returns how often each method is called: the weight of all edges into it.
 func (g *Graph[M, S]) Callees() Weights[M] {
 	return g.weights(func(e Edge[M, S]) M { return e.Callee })
 }
 
-// Callers returns how many calls each method makes itself: the weight of all edges that begin there.
+// Callers returns how many calls each method makes itself: the weight of all edges out of it.
 func (g *Graph[M, S]) Callers() Weights[M] {
 	return g.weights(func(e Edge[M, S]) M { return e.Caller })
 }
@@ -109,17 +108,15 @@ func (g *Graph[M, S]) weights(of func(Edge[M, S]) M) Weights[M] {
 	return sums
 }
 
-// Merge adds every edge of other, which may be nil or g itself, with its weight. If there is not room for all, the
-// heaviest come in.
+// Merge adds every edge of other, which may be nil or g itself, with its weight. If there is not room for all, the heaviest are added.
 func (g *Graph[M, S]) Merge(other *Graph[M, S]) {
 	if other != nil {
 		copyEdges(g, other, func(e Edge[M, S]) Edge[M, S] { return e })
 	}
 }
 
-// MapGraph returns the graph that g would be if every edge were replaced by f of it: methods renamed, sites left out.
-// Edges that become equal are merged and the total stays. f is called once an edge, in no particular order. Limit is
-// taken over from g.
+// MapGraph returns g with every edge replaced by f of it: to rename methods, or to leave out sites. Edges that become equal are merged and
+// the total stays. f is called once per edge, in no particular order. The result has the Limit of g.
 func MapGraph[M, S, N, T comparable](g *Graph[M, S], f func(Edge[M, S]) Edge[N, T]) *Graph[N, T] {
 	mapped := &Graph[N, T]{Limit: g.Limit}
 	copyEdges(mapped, g, f)
@@ -144,11 +141,11 @@ func copyEdges[M, S, N, T comparable](dst *Graph[N, T], src *Graph[M, S], f func
 // there: inlining behind a test that the receiver is the expected one (Arnold & Grove, CGO 2005, section 5.1).
 const GuardedShare = 0.4
 
-// A CallSite is a place in a caller with the distribution of what it calls. A virtual call may have several targets.
+// A CallSite is a place in a caller with the distribution of its callees. A virtual call may have several targets.
 type CallSite[M, S comparable] struct {
 	Caller  M
 	Site    S
-	Weight  float64     // of all calls made there
+	Weight  float64     // of all calls from there
 	Targets []Target[M] // the heaviest first
 }
 
@@ -158,10 +155,10 @@ type Target[M comparable] struct {
 	Weight float64
 }
 
-// Virtual says that the site was seen to call several methods.
+// Virtual reports whether several callees were observed at the site.
 func (s *CallSite[M, S]) Virtual() bool { return len(s.Targets) > 1 }
 
-// Share returns the part of the calls at the site that go to t, from 0 to 1.
+// Share returns the fraction of the calls at the site that go to t, from 0 to 1.
 func (s *CallSite[M, S]) Share(t Target[M]) float64 {
 	if s.Weight == 0 {
 		return 0
@@ -169,8 +166,8 @@ func (s *CallSite[M, S]) Share(t Target[M]) float64 {
 	return t.Weight / s.Weight
 }
 
-// Guarded returns the targets that a compiler should consider for guarded inlining, two at most: those with more than
-// GuardedShare of the calls. At a site that is not Virtual this is its only target.
+// Guarded returns the targets that a compiler should consider for guarded inlining: those with more than GuardedShare of the calls, so at
+// most two. At a site that is not Virtual, that is its only target.
 func (s *CallSite[M, S]) Guarded() []Target[M] {
 	n := 0
 	for n < len(s.Targets) && s.Share(s.Targets[n]) > GuardedShare {
@@ -201,12 +198,12 @@ func (g *Graph[M, S]) CallSites(compare func(a, b Edge[M, S]) int) []CallSite[M,
 		sites[i].Weight += e.Weight
 		sites[i].Targets = append(sites[i].Targets, Target[M]{e.Callee, e.Weight})
 	}
-	// Sites are in the order of their first edges, which compare settled.
+	// Sites are in the order of their first edges, as sorted by compare.
 	slices.SortStableFunc(sites, func(a, b CallSite[M, S]) int {
 		return cmp.Or(cmp.Compare(b.Weight, a.Weight), compare(a.edge(), b.edge()))
 	})
 	return sites
 }
 
-// edge is the heaviest edge of a site, of which there is one.
+// edge returns the heaviest edge of a site, which has at least one.
 func (s *CallSite[M, S]) edge() Edge[M, S] { return Edge[M, S]{s.Caller, s.Site, s.Targets[0].Callee} }

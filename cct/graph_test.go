@@ -17,7 +17,7 @@ type (
 	graph = cct.Graph[string, int]
 )
 
-// call reads an edge as tests write it: "caller callee", with the site in between if there is one, a digit.
+// call parses an edge in the form of the tests: "caller callee", with an optional site in between, a digit.
 func call(text string) edge {
 	words := strings.Fields(text)
 	e := edge{Caller: words[0], Callee: words[len(words)-1]}
@@ -74,7 +74,7 @@ func TestZeroGraph(t *testing.T) {
 	}
 }
 
-// Callers, sites and callees tell edges apart: a graph is a multigraph.
+// Caller, site and callee distinguish edges: a graph is a multigraph.
 func TestGraphAdd(t *testing.T) {
 	eachRandomGraph(t, func(t *testing.T, _ *rand.Rand, g *graph, want map[edge]float64) {
 		if got := edges(g); !maps.Equal(got, want) {
@@ -156,7 +156,7 @@ func TestGraphMergeSelfAndNil(t *testing.T) {
 	}
 }
 
-// The heaviest edges get what room there is, and what does not is told.
+// The heaviest edges get the available room, and the rest is reported as overflow.
 func TestGraphMergeIntoFullGraph(t *testing.T) {
 	full := graph{Limit: 3}
 	full.Add(call("a b"), 1)
@@ -239,7 +239,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// Sites lose nothing and tell nothing twice.
+// Sites lose no edge and repeat none.
 func TestCallSitesAreEdges(t *testing.T) {
 	eachRandomGraph(t, func(t *testing.T, _ *rand.Rand, g *graph, want map[edge]float64) {
 		for _, s := range g.CallSites(compareEdges) {

@@ -22,7 +22,7 @@ func TestHot(t *testing.T) {
 		{"inoue figure 7a", figure7a, []cct.Entry[string]{
 			{"E", 70, 70}, {"D", 30, 100}, {"A", 0, 100}, {"F", 0, 60}, {"B", 0, 40},
 		}},
-		// Of 36, fib is on the stack of 2+3+4 and ping of 5+6+7+8, once each however deep they are.
+		// Of 36, fib is on the stack in 2+3+4 and ping in 5+6+7+8; each stack counts once however deep they are.
 		{"recursion", recursive, []cct.Entry[string]{
 			{"ping", 12, 26}, {"fib", 9, 9}, {"x", 8, 8}, {"pong", 6, 21}, {"main", 1, 36},
 		}},
@@ -103,7 +103,7 @@ func checkHottest(t *testing.T, tree *cct.Tree[string]) {
 
 func TestHottestContexts(t *testing.T) {
 	tree := tree(figure6)
-	tree.Add(nil, 1000) // no method's
+	tree.Add(nil, 1000) // without a method
 	var got []string
 	for _, id := range tree.Hottest(2) {
 		got = append(got, path(tree.Stack(id)))
@@ -113,7 +113,7 @@ func TestHottestContexts(t *testing.T) {
 	}
 }
 
-// Whatever happens to a tree. The weights are small, so that many are equal.
+// After any sequence of operations on a tree. The weights are small, so that many are equal.
 func TestHottestIsExact(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 4))

@@ -64,7 +64,7 @@ func TestMergeAddsEdges(t *testing.T) {
 		if a.EdgeTotal() != sum(want) || limited.EdgeTotal() != sum(entered(&limited)) || limited.EdgeTotal()+limited.EdgeOverflow() != sum(want) {
 			t.Fatalf("seed %d: EdgeTotal = %d; with little room it is %d, EdgeOverflow %d; want %d", seed, a.EdgeTotal(), limited.EdgeTotal(), limited.EdgeOverflow(), sum(want))
 		}
-		var again cct.Tree[string] // what is missing in one tree remains so in the next
+		var again cct.Tree[string] // what one tree lacks is missing in the next
 		again.Merge(&limited)
 		if again.EdgeTotal() != limited.EdgeTotal() || again.EdgeOverflow() != limited.EdgeOverflow() || again.Overflow() != limited.Overflow() {
 			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want %d, %d, %d", seed, again.EdgeTotal(), again.EdgeOverflow(), again.Overflow(),
@@ -77,8 +77,7 @@ func TestMergeAddsEdges(t *testing.T) {
 	}
 }
 
-// What finds no room goes to the deepest ancestor and stays there: E must not come to lie directly under A, though
-// A has such a child.
+// Contexts without room go to the deepest ancestor and stay there: E must not be added directly under A, though A has such a child.
 func TestMergeIntoFullTree(t *testing.T) {
 	full := cct.Tree[string]{Limit: 2}
 	full.Add(stack("A E"), 1)
@@ -122,7 +121,7 @@ func TestMapExpandsInlining(t *testing.T) {
 	}
 }
 
-// Whatever a new frame stands for is new. Calls of what is left out are left out: they are none of its caller.
+// All frames that stand for a new frame are new. Calls of a frame that is left out are dropped: they are not calls of its caller.
 func TestMapExpandsEdges(t *testing.T) {
 	var physical cct.Tree[string]
 	physical.AddNew(stack("main run get+checkout stub hash+g"), 5, 1)
@@ -146,7 +145,7 @@ func TestMapExpandsEdges(t *testing.T) {
 	}
 }
 
-// A frame of which only a part finds room counts as one that did not, besides that part.
+// If only a part of a frame's replacement has room, the frame counts as overflow, in addition to that part.
 func TestMapEdgesIntoFullTree(t *testing.T) {
 	physical := cct.Tree[string]{Limit: 2}
 	physical.AddNew(stack("main b+a"), 2, 1)

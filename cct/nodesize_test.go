@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// DefaultLimit and what the agent says of its memory rest on these.
+// DefaultLimit and the documented memory of the agent depend on these sizes.
 func TestNodeSize(t *testing.T) {
 	if got := unsafe.Sizeof(node[uint64]{}); got > 40 {
 		t.Errorf("a node with a key of one word takes %d bytes, want 40", got)

@@ -1,59 +1,54 @@
 package cct
 
-// MaxCandidates bounds the contexts that a Placement names.
+// MaxCandidates bounds the contexts listed in a Placement.
 const MaxCandidates = 16
 
 // A Candidate is a context that a sample may belong to. Chain.Stack reads it.
 type Candidate[M, S comparable] struct {
-	// Via are the frames that links were chained by, innermost first, beginning with the caller of the link's caller.
+	// Via are the frames from chained links, innermost first, beginning with the caller of the link's caller.
 	Via []Activation[M, S]
-	// Context has the frames further out. Its own frame, the innermost, is the last that is known without it: of Via,
-	// or the link's caller, or its leaf if the caller is not known. Root: what is further out is not known.
+	// Context has the frames further out. Its own innermost frame is the last one that is known without it: of Via, or the link's caller,
+	// or its leaf if the caller is unknown. Root: the frames further out are unknown.
 	Context NodeID
-	// Share is the part of the sample's weight that belongs here. It may be 0 of a context that was learned without
-	// any.
+	// Share is the fraction of the sample's weight for this candidate. It may be 0 for a context that was learned without weight.
 	Share float64
 
-	generation uint64 // in which Context means something
+	generation uint64 // in which Context is valid
 }
 
-// A Placement is where a sample belongs.
+// A Placement is the contexts that a sample may belong to.
 type Placement[M, S comparable] struct {
 	Fit   Fit
 	Basis Basis
-	// Candidates are the contexts that fit, the heaviest first. Their shares sum to 1. If there are more than
-	// MaxCandidates, the last one stands for all but the heaviest: it has no Via and no Context.
+	// Candidates are the contexts that fit, the heaviest first. Their shares sum to 1. If there are more than MaxCandidates, the last one
+	// stands for all others: it has no Via and no Context.
 	Candidates []Candidate[M, S]
-	// Callers and Methods say in how much of the callers all contexts that fit agree, those that the last candidate
-	// stands for included: Callers in methods and call sites, Methods in methods alone, as the paper's nodes have no
-	// sites.
+	// Callers and Methods say for how many callers all contexts that fit agree, including those that the last candidate stands for. Callers
+	// compares methods and call sites, Methods only methods, as the paper's nodes have no sites.
 	Callers, Methods Agreement
 }
 
-// Place finds the contexts that a sample with this link may belong to. It takes what of the following knows any, in
-// this order.
+// Place finds the contexts that a sample with this link may belong to. It uses the first of the following that finds any.
 //
 //	Unique or Ambiguous:
 //	  ByLink       the contexts of the caller at its depth in which this site called this leaf at its depth
 //	  ByCaller     all contexts of the caller at its depth, whatever it called there
-//	  ByPairs      those that come of going up from the caller, one learned link after the other
+//	  ByPairs      those found by following learned links upwards from the caller
 //	Fitted:
 //	  BySite       the contexts of the leaf at its depth below this caller and site, whatever the caller's depth
 //	  ByLeaf       all contexts of the leaf at its depth, if the link has no caller
 //	  ByNeighbour  the contexts of the leaf next to a frame of the given depth, if the link has no caller
 //
-// Contexts in which the leaf was seen are preferred to those in which it was not, however hot: the tree has nodes for
-// the former only, and the paper maps samples onto nodes. A caller that is known is never disregarded, but for its
-// depth. If an event is imprecise, and what was read as its caller may belong to another frame, the link must come
-// without.
+// Contexts with the leaf are preferred to those without, however hot: the tree has nodes for the former only, and the paper maps samples to
+// nodes. A known caller is never ignored, except for its depth. If an event is imprecise, so that the caller may belong to another frame,
+// the link must be passed without it.
 //
-// Several contexts share the weight in proportion to how hot they are, as in the paper and in gprof. What is most
-// special counts: where the leaf was seen below its caller, the weight of walks with it on top, then of walks through
-// it, then through the caller, then of links to the caller; where it was not, of walks through the caller, then of
-// links to it. Each replaces the one behind it to the degree that there is evidence: what is behind weighs as much as
-// one sample. Without any weight they share evenly.
+// Several contexts share the weight in proportion to how hot they are, as in the paper and in gprof. The most specific evidence counts. If
+// the leaf was observed below its caller, that is the weight of walks with it on top, then of walks through it, then through the caller,
+// then of links to the caller. Otherwise it is the weight of walks through the caller, then of links to it. Each replaces the next one to
+// the degree that there is evidence: the less specific one weighs as much as one sample. Without any weight they share evenly.
 //
-// Place changes nothing. It looks at no more than 4096 contexts and links, or gives up: ByTooMany.
+// Place changes nothing. It examines at most 4096 contexts and links, then it gives up: ByTooMany.
 func (c *Chain[M, S]) Place(link Link[M, S]) Placement[M, S] {
 	s := search[M, S]{chain: c}
 	leaf := c.links.spot(link.Leaf.Method, link.Leaf.Depth)
@@ -81,7 +76,7 @@ func (c *Chain[M, S]) Place(link Link[M, S]) Placement[M, S] {
 	return s.placement(Unplaced, ByNothing, 1)
 }
 
-// placement says what was found, with the levels of callers that the link itself has.
+// placement returns the result of the search; levels is the number of callers in the link itself.
 func (s *search[M, S]) placement(fit Fit, basis Basis, levels int) Placement[M, S] {
 	switch {
 	case s.crowded():
@@ -111,8 +106,8 @@ func (s *search[M, S]) placement(fit Fit, basis Basis, levels int) Placement[M, 
 	return p
 }
 
-// Stack appends the frames of a sample in one of the contexts that it was placed in: the leaf, its caller if the link
-// has it, and all callers of the caller that are known. A candidate from before the last Purge has lost its Context.
+// Stack appends the frames of a sample in one of its candidate contexts: the leaf, its caller if the link has it, and all known callers of
+// the caller. A candidate from before the last Purge has lost its Context.
 func (c *Chain[M, S]) Stack(dst []Activation[M, S], link Link[M, S], to Candidate[M, S]) []Activation[M, S] {
 	dst = append(dst, link.Leaf)
 	if link.called() {
@@ -133,8 +128,8 @@ func (c *Chain[M, S]) Stack(dst []Activation[M, S], link Link[M, S], to Candidat
 	return dst
 }
 
-// ByDepth tells in how much of the callers of a leaf all contexts agree that the paper's own key, {method, depth},
-// would find. Both are zero if it finds none.
+// ByDepth returns for how many callers of a leaf all contexts with the paper's own key, {method, depth}, agree. Both results are zero if it
+// finds none.
 func (c *Chain[M, S]) ByDepth(leaf Activation[M, S]) (callers, methods Agreement) {
 	s := search[M, S]{chain: c}
 	if !s.up(c.links.spot(leaf.Method, leaf.Depth), nil, 1) {
@@ -144,14 +139,14 @@ func (c *Chain[M, S]) ByDepth(leaf Activation[M, S]) (callers, methods Agreement
 	return p.Callers, p.Methods
 }
 
-// Fit says how well a link fits what a Chain has learned.
+// Fit is how well a link fits what a Chain has learned.
 type Fit uint8
 
 const (
 	Unplaced  Fit = iota // nothing is known beyond the link
 	Unique               // one context fits, as far as it is known: see Agreement.Whole
 	Ambiguous            // several fit: they share the weight
-	Fitted               // none fits; there are some if a part of the link is disregarded, which Basis names
+	Fitted               // none fits; some do if a part of the link is ignored, which Basis names
 )
 
 var fits = [...]string{Unplaced: "unplaced", Unique: "unique", Ambiguous: "ambiguous", Fitted: "fitted"}
@@ -159,27 +154,27 @@ var fits = [...]string{Unplaced: "unplaced", Unique: "unique", Ambiguous: "ambig
 // String is the fit in one word.
 func (f Fit) String() string { return fits[f] }
 
-// Basis says what the candidates of a Placement rest upon.
+// Basis is the evidence for the candidates of a Placement.
 type Basis uint8
 
 const (
-	// ByNothing: neither walks nor links know the place. Nearby depths are not tried: nothing would explain them.
+	// ByNothing: neither walks nor links know the place. Nearby depths are not tried, as nothing would justify them.
 	ByNothing Basis = iota
-	// ByTooMany: there are more contexts than Place looks through.
+	// ByTooMany: there are more contexts than Place examines.
 	ByTooMany
-	// ByLink: the leaf was seen below this caller, both at these depths.
+	// ByLink: the leaf was observed below this caller, both at these depths.
 	ByLink
-	// ByCaller: the caller was seen at its depth, calling other methods or from other sites.
+	// ByCaller: the caller was observed at its depth, calling other methods or from other sites.
 	ByCaller
-	// ByPairs: links were chained, above a place where no walk was or in addition to what walks have found there.
+	// ByPairs: links were chained, above a place without walks or in addition to what walks found there.
 	ByPairs
-	// BySite: the leaf was seen at its depth below this caller and site, but not with the caller at this depth. As the
-	// caller's frame has one size, the depth was not read right, or not at all. Fitted.
+	// BySite: the leaf was observed at its depth below this caller and site, but not with the caller at this depth. As the caller's frame
+	// has one size, the depth was read wrongly, or not at all. Fitted.
 	BySite
-	// ByLeaf: the caller is not known; the leaf was seen at its depth. This is the paper's own key. Fitted.
+	// ByLeaf: the caller is unknown; the leaf was observed at its depth. This is the paper's own key. Fitted.
 	ByLeaf
-	// ByNeighbour: neither the caller is known nor was the leaf seen at this depth, but a caller or a callee of it was:
-	// the registers are those from after its return or after its call (section 6.2 of the paper). Fitted.
+	// ByNeighbour: the caller is unknown and the leaf was not observed at this depth, but a caller or a callee of it was: the registers are
+	// those from after its return or after its call (section 6.2 of the paper). Fitted.
 	ByNeighbour
 )
 
@@ -191,13 +186,13 @@ var bases = [...]string{
 // String is the basis in one word.
 func (b Basis) String() string { return bases[b] }
 
-// An Agreement says how many callers of a leaf are the same in all contexts that fit a sample.
+// An Agreement is how many callers of a leaf are the same in all contexts that fit a sample.
 type Agreement struct {
 	Levels int  // counted from the leaf: 1 is its caller
-	Whole  bool // these are all callers, up to the outermost frame, which no Marker stands for
+	Whole  bool // these are all callers, up to an outermost frame that is not a Marker
 }
 
-// A climb goes up a candidate, from the caller of what is known without it.
+// A climb walks up a candidate, beginning with the caller of its last frame known otherwise.
 type climb[M, S comparable] struct {
 	chain *Chain[M, S]
 	via   []Activation[M, S]
@@ -234,14 +229,14 @@ func (c *Chain[M, S]) levels(to *Candidate[M, S]) (n int, whole bool) {
 	return n, true
 }
 
-// What is the same caller: that of Agreement in methods, in methods and call sites, and the same frame.
+// Equality of callers: by methods, by methods and call sites (both for Agreement), and as the same frame.
 func sameMethod[M, S comparable](a, b Activation[M, S]) bool { return a.Method == b.Method }
 func sameCall[M, S comparable](a, b Activation[M, S]) bool {
 	return a.Method == b.Method && a.Site == b.Site
 }
 func sameFrame[M, S comparable](a, b Activation[M, S]) bool { return a == b }
 
-// common returns for how many levels, limit at most, a and b have the same callers.
+// common returns for how many levels, at most limit, a and b have the same callers.
 func (c *Chain[M, S]) common(a, b *Candidate[M, S], limit int, same func(a, b Activation[M, S]) bool) int {
 	ups, others := c.climb(a), c.climb(b)
 	for n := range limit {
@@ -257,7 +252,7 @@ func (c *Chain[M, S]) common(a, b *Candidate[M, S], limit int, same func(a, b Ac
 	return limit
 }
 
-// agreement compares all leads, of which there is one at least.
+// agreement compares all leads, of which there is at least one.
 func (c *Chain[M, S]) agreement(leads []lead[M, S], same func(a, b Activation[M, S]) bool) Agreement {
 	first := &leads[0].Candidate
 	levels, whole := c.levels(first)

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// placed writes a placement: fit and basis, then each candidate with its share, the heaviest first.
+// placed formats a placement: fit and basis, then each candidate with its share, the heaviest first.
 func placed(c *chain, l chainLink, p placement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v by %v", p.Fit, p.Basis)
@@ -38,8 +38,8 @@ func TestPlaceFigure6FromPairs(t *testing.T) {
 		"B@50 D@90":  "unique by pairs | 1 A@10 B@50 D@90",
 		"C@40 D@80":  "unique by pairs | 1 A@10 C@40 D@80",
 		"D@80 X@99":  "unique by pairs | 1 A@10 C@40 D@80 X@99",
-		"A@10 B@50":  "unplaced by nothing", // no more than the link says
-		// By {method, depth}, as events come in section 6.2.
+		"A@10 B@50":  "unplaced by nothing", // no more than the link itself
+		// By {method, depth}, as for the events in section 6.2.
 		"E@100": "fitted by leaf | 1 A@10 B@50 D@90 E@100",
 		// Its example: E at 40 is E at 50 after the return to C at 40.
 		"E@40": "fitted by neighbour | 1 A@10 C@40 E@40",
@@ -60,18 +60,18 @@ func TestPlaceFigure6(t *testing.T) {
 		"E@100":      "fitted by leaf | 1 A@10 B@50 D@90 E@100",
 		"E@40":       "fitted by neighbour | 1 A@10 C@40 E@40",
 		"D@100":      "fitted by neighbour | 1 A@10 B@50 D@100",
-		// B at 10 may be B after its return to A; C, too.
+		// B at 10 may be B after its return to A; so may C.
 		"B@10": "fitted by neighbour | 1 A@10 B@10",
-		// A with the registers of a callee: one context, though two calls lead to it.
+		// A with the registers of a callee: one context, though it makes two calls.
 		"A@40": "fitted by neighbour | 1 A@40",
-		// The nearest depth is no reason.
+		// Being at the nearest depth is not evidence.
 		"D@91 E@101": "unplaced by nothing",
 		"E@101":      "unplaced by nothing",
 		"X@40":       "unplaced by nothing",
 	})
 }
 
-// Figure 7: who called D is part of a link, but who called D's caller's caller is not.
+// Figure 7: the caller of D is part of a link, but the caller of D's caller is not.
 func TestPlaceFigure7(t *testing.T) {
 	expectPlaces(t, walked(chainWalks7a), map[string]string{
 		"D@90 E@100": "ambiguous by link | 0.5714 A@10 F@50 D@90 E@100 | 0.4286 A@10 B@50 D@90 E@100", // 40:30
@@ -89,7 +89,7 @@ func TestPlaceFigure7(t *testing.T) {
 	})
 }
 
-// How much all contexts agree upon, counted from the leaf, and what the paper's own key would know of it.
+// For how many levels all contexts agree, counted from the leaf, and for how many with the paper's own key.
 func TestAgreement(t *testing.T) {
 	type agreement = cct.Agreement
 	sites := map[string]uint64{"A@10 B:1@50 D@90 E@100": 1, "A@10 B:2@50 D@90 E@100": 1}
@@ -109,7 +109,7 @@ func TestAgreement(t *testing.T) {
 		{"outermost", walked(chainWalks6), "A@10", agreement{0, true}, agreement{0, true}, agreement{0, true}},
 		{"nothing known", walked(chainWalks6), "X@50 E@70", agreement{1, false}, agreement{1, false}, agreement{0, false}},
 		{"nothing known", walked(chainWalks6), "E@70", agreement{0, false}, agreement{0, false}, agreement{0, false}},
-		// One ends where the other goes on.
+		// One ends where the other continues.
 		{"one is part of the other", walked(map[string]uint64{"B@50 D@90 E@100": 1, "A@10 B@50 D@90 E@100": 1}), "D@90 E@100",
 			agreement{2, false}, agreement{2, false}, agreement{2, false}},
 		{"depths differ only", walked(map[string]uint64{"A@10 B@50 D@90 E@100": 1, "A@12 B@50 D@90 E@100": 1}), "D@90 E@100",
@@ -126,7 +126,7 @@ func TestAgreement(t *testing.T) {
 	}
 }
 
-// Samples are divided by how hot contexts are: what is most special counts.
+// Samples are divided by how hot contexts are: the most specific evidence counts.
 func TestPlaceDividesByHotness(t *testing.T) {
 	walks := func(b, f uint64, more ...string) *chain {
 		c := walked(map[string]uint64{"A@10 B@50 D@90 E@100": b, "A@10 F@50 D@90 E@100": f})
@@ -187,9 +187,9 @@ func TestPlaceDividesCalls(t *testing.T) {
 	}{
 		"not walked, by link":   {0, "D@90 E@100", "0.8000 0.1000 0.1000"},
 		"not walked, by caller": {0, "D@90 X@100", "0.8000 0.1000 0.1000"},
-		// Calls 8:1:1 count as one sample beside three of callers, then of calls, then of leaves.
+		// Calls 8:1:1 count as one sample, next to three of callers, then of calls, then of leaves.
 		"walked, by link": {1, "D@90 E@100", "0.3406 0.3297 0.3297"},
-		// Links 1:2, and what calls say of them, and evenly below.
+		// Links 1:2, blended with the evidence of calls, and evenly below.
 		"walked, by caller": {1, "D@90 X@100", "0.4500 0.2750 0.2750"},
 	} {
 		var c chain
@@ -208,8 +208,8 @@ func TestPlaceDividesCalls(t *testing.T) {
 	}
 }
 
-// A leaf that was seen in some contexts of its caller belongs there, however hot the others are. A context that is
-// twice below its caller does not count twice.
+// A leaf that was observed in some contexts of its caller belongs there, however hot the others are. A context that is twice below its
+// caller does not count twice.
 func TestPlacePrefersContextsWithTheLeaf(t *testing.T) {
 	c := walked(map[string]uint64{
 		"A@10 B:1@50 D:7@90 E@100": 1,
@@ -220,7 +220,7 @@ func TestPlacePrefersContextsWithTheLeaf(t *testing.T) {
 	expectPlaces(t, c, map[string]string{
 		"D:7@90 E@100": "ambiguous by link | 0.75 A@10 B:2@50 D:7@90 E@100 | 0.25 A@10 B:1@50 D:7@90 E@100",
 		"D:8@90 E@100": "unique by link | 1 A@10 F@50 D:8@90 E@100",
-		// Which site of the caller is not decisive for who called it.
+		// The site in the caller does not decide who called it.
 		"D:9@90 X@100": "ambiguous by caller | 0.998 A@10 F@50 D:9@90 X@100 | 0.001497 A@10 B:2@50 D:9@90 X@100 | 0.000499 A@10 B:1@50 D:9@90 X@100",
 	})
 }
@@ -243,17 +243,17 @@ func TestPlaceRecursion(t *testing.T) {
 		"fib:1@24 fib@40":  "unique by link | 1 main@8 fib:1@24 fib@40",
 		"ping@72 pong@88":  "unique by link | 1 main@8 ping@32 pong@48 ping@72 pong@88",
 		"ping@56 pong@72":  "unique by link | 1 main@8 pong@32 ping@56 pong@72",
-		// A level that no walk has reached is not guessed from the ones that are known.
+		// A level that no walk has reached is not inferred from the known ones.
 		"fib:1@88 fib@104": "unplaced by nothing",
 	})
 }
 
-// Links fill in where walks were not, up to a place where they were.
+// Links fill in where there were no walks, up to a place where there were.
 func TestPlaceChainsUpToWalks(t *testing.T) {
 	c := walked(map[string]uint64{"A@10 B:3@50 D@90": 10, "A@10 F@50 D@90": 30})
 	for text, calls := range map[string]uint64{
 		"D:5@90 G@120":  1, // G and H were never walked
-		"G:6@120 H@90":  9, // deeper than what it calls: not to be followed for ever
+		"G:6@120 H@90":  9, // deeper than its callee: must not be followed forever
 		"G:6@120 H@150": 3,
 		"K@100 H@150":   1, // and nothing is known above K
 	} {
@@ -269,15 +269,15 @@ func TestPlaceChainsUpToWalks(t *testing.T) {
 	if p := c.Place(linkOf("H@150 leaf@160")); p.Callers != (cct.Agreement{Levels: 1}) {
 		t.Errorf("of different callers %+v agrees", p.Callers)
 	}
-	// A link that says of a place where walks were that they have not seen all.
+	// A link that shows that walks have missed something at this place.
 	c.Call(linkOf("X@50 D@90"), 1)
 	expectPlaces(t, c, map[string]string{
-		// 40 walks through D, and one sample's worth to what links say.
+		// 40 walks through D, and links count as one sample.
 		"D@90 leaf@99": "ambiguous by pairs | 0.7317 A@10 F@50 D@90 leaf@99 | 0.2439 A@10 B:3@50 D@90 leaf@99 | 0.02439 X@50 D@90 leaf@99",
 	})
 }
 
-// Two ways that meet again are two, and each keeps what it comes to.
+// Two paths that meet again are two, and each keeps its weight.
 func TestPlaceChainsOverSeveralWays(t *testing.T) {
 	c := walked(map[string]uint64{"A@10 B@50 D@90 P@120": 1, "A@10 B@50 D@90 Q@120": 1})
 	for text, calls := range map[string]uint64{
@@ -290,7 +290,7 @@ func TestPlaceChainsOverSeveralWays(t *testing.T) {
 		"Z@150 leaf@160": "ambiguous by pairs | 0.75 A@10 B@50 D@90 P@120 Z@150 leaf@160 | 0.25 A@10 B@50 D@90 Q@120 Z@150 leaf@160",
 		"U@240 leaf@250": "ambiguous by pairs | 0.75 A@10 B@50 D@90 P@120 Z@150 W@180 V@210 U@240 leaf@250" +
 			" | 0.25 A@10 B@50 D@90 Q@120 Z@150 W@180 V@210 U@240 leaf@250",
-		// Of what was called, without its caller: the way back from Z to P or Q.
+		// A callee without its caller: the way back from Z to P or Q.
 		"Z@120": "fitted by neighbour | 0.75 A@10 B@50 D@90 P@120 Z@120 | 0.25 A@10 B@50 D@90 Q@120 Z@120",
 	})
 	if p := c.Place(linkOf("Z@150 leaf@160")); p.Callers != (cct.Agreement{Levels: 1}) {
@@ -303,7 +303,7 @@ func TestPlaceChainsOverSeveralWays(t *testing.T) {
 	}
 }
 
-// Frames next to which an event may belong are weighed by all walks through them.
+// Neighbouring frames that an event may belong to are weighed by all walks through them.
 func TestPlaceNeighboursByWeight(t *testing.T) {
 	c := walked(map[string]uint64{
 		"A@10 B@50 X@90": 1, "A@10 B@50 Y@90": 2, "A@10 B@50 Z@90": 3, "C@10 B@50 X@90": 4,
@@ -311,7 +311,7 @@ func TestPlaceNeighboursByWeight(t *testing.T) {
 	expectPlaces(t, c, map[string]string{"B@90": "fitted by neighbour | 0.6 A@10 B@90 | 0.4 C@10 B@90"})
 }
 
-// A chain of links has a bounded length, and says that it ends.
+// A chain of links has a bounded length, and is marked as incomplete.
 func TestPlaceChainEnds(t *testing.T) {
 	var c chain
 	for i := range 200 {
@@ -323,7 +323,7 @@ func TestPlaceChainEnds(t *testing.T) {
 	}
 }
 
-// What a link says of its caller is not disregarded, but for its depth.
+// What a link says about its caller is not ignored, except for its depth.
 func TestPlaceWithoutDepths(t *testing.T) {
 	c := walked(map[string]uint64{
 		"A@10 B:1@50 D@90":     3,
@@ -344,7 +344,7 @@ func TestPlaceWithoutDepths(t *testing.T) {
 	})
 }
 
-// A walk that ended early is not taken for a whole one, and not for another context than the one that it is a part of.
+// A walk that ended early is not considered whole, nor a context different from the one that it is a part of.
 func TestPlaceBelowMarker(t *testing.T) {
 	marked := func(walks ...string) *chain {
 		c := &chain{Marker: func(m string) bool { return strings.HasPrefix(m, "[") }}
@@ -379,8 +379,7 @@ func TestPlaceBelowMarker(t *testing.T) {
 	}
 }
 
-// Deep recursion is cut at another level each time. All that is cut agrees with what reaches furthest, or is too much
-// to compare.
+// Deep recursion is cut at a different level each time. All cut contexts agree with the longest one, unless there are too many to compare.
 func TestPlaceManyBelowMarkers(t *testing.T) {
 	c := chain{Marker: func(m string) bool { return m == "[cut]" }}
 	deep := activations("[cut]")
@@ -403,7 +402,7 @@ func TestPlaceManyBelowMarkers(t *testing.T) {
 	}
 }
 
-// More contexts than are named: the last candidate stands for the others, and all count for the agreement.
+// More contexts than are listed: the last candidate stands for the others, and all count for the agreement.
 func TestPlaceBounded(t *testing.T) {
 	var c chain
 	const n = 40

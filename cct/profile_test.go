@@ -60,7 +60,7 @@ func TestOverlapOfGraphs(t *testing.T) {
 		a, b map[string]float64
 		want float64
 	}{
-		// Figure 1 of Arnold and Grove: a timer sees M on top of main nearly always, and its two calls hardly ever.
+		// Figure 1 of Arnold and Grove: a timer nearly always samples M on top of main, and hardly ever its two calls.
 		{"the timer's view of figure 1", map[string]float64{"main M": 96, "M 1 call_1": 3, "M 2 call_2": 1},
 			map[string]float64{"main M": 2, "M 1 call_1": 49, "M 2 call_2": 49}, 6},
 		{"same shares", map[string]float64{"M 1 f": 1, "M 2 g": 3}, map[string]float64{"M 1 f": 0.5, "M 2 g": 1.5}, 100},
@@ -125,7 +125,7 @@ func TestCorrelation(t *testing.T) {
 	}
 }
 
-// What a graph and a tree pair is what the flat lists of edges and contexts would.
+// Graphs and trees pair the same weights as flat lists of edges and contexts.
 func TestCorrelationOfGraphsAndTrees(t *testing.T) {
 	eachRandomGraph(t, func(t *testing.T, r *rand.Rand, a *graph, inA map[edge]float64) {
 		b, inB := randomGraph(r, 40)
@@ -169,7 +169,7 @@ func TestGeometricMean(t *testing.T) {
 	}
 }
 
-// Against flat lists of contexts: equal if the paths from the root are.
+// Compared with flat lists of contexts, which are equal if the paths from the root are.
 func TestTreeProfilesRandom(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -211,7 +211,7 @@ func TestTreeProfilesStopEarly(t *testing.T) {
 	}
 }
 
-// A tree is in proportion to itself twice, and an empty one has nothing in common with any.
+// A tree is in proportion to twice itself, and an empty one has nothing in common with any.
 func TestTreeProfilesOfItself(t *testing.T) {
 	var tree, empty cct.Tree[string]
 	randomGuest(rand.New(rand.NewPCG(1, 6)), &tree, 300)

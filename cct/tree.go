@@ -1,10 +1,9 @@
-// Package cct holds calling context trees, dynamic call graphs, and the measures on them.
+// Package cct holds calling context trees, dynamic call graphs, and measures for comparing them.
 //
-// A calling context tree has one node per distinct call stack: a method reached along two paths is two nodes, and
-// all samples with the same stack share one. Trees are built from stack samples and recursion keeps its whole
-// context, both as in Whaley's partial calling context tree (Java Grande 2000), which a Tree is; the original of
-// Ammons, Ball and Larus (PLDI 1997) counts calls and folds recursion into back edges. The package knows nothing
-// about what a method is: K is whatever identifies a frame.
+// A calling context tree has one node per distinct call stack: a method reached along two paths is two nodes, and all samples with the same
+// stack share one. Trees are built from stack samples, and recursion keeps its whole context, both as in Whaley's partial calling context
+// tree (Java Grande 2000), which a Tree is. The original of Ammons, Ball and Larus (PLDI 1997) counts calls and folds recursion into back
+// edges. The package does not know what a method is: K is anything that identifies a frame.
 //
 //	var t cct.Tree[string]
 //	t.Add([]string{"D", "B", "A"}, 1) // D was running, called by B, called by A
@@ -18,33 +17,32 @@ import (
 	"math"
 )
 
-// DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if
-// most of them have so many siblings that they are hashed.
+// DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if most nodes have so many siblings that
+// they are hashed.
 const DefaultLimit = 1 << 20
 
-// nearChildren is how many children of a node are found by walking a list; the rest are found by hash. Most nodes
-// have one or two children, so most trees never hash. A target that calls one method from thousands of callees
-// must not make Add linear in them, hence the bound.
+// nearChildren is how many children of a node are found by walking a list; the rest are found by hash. Most nodes have one or two children,
+// so most trees never hash. The bound keeps Add from becoming linear for a target that calls thousands of callees from one method.
 const nearChildren = 8
 
-// A NodeID names a node within one Tree. Parents have smaller ids than their children.
+// A NodeID identifies a node within one Tree. Parents have smaller ids than their children.
 type NodeID uint32
 
 // Root is the empty context, above the outermost frames. It has no key.
 const Root NodeID = 0
 
-// A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use. One goroutine may
-// add while nobody reads; any number may read while nobody adds.
+// A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use. One goroutine may add while nobody reads;
+// any number may read while nobody adds.
 //
-// It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines",
-// Java Grande 2000). The time of his nodes is Node.Self, the weight of his edges, which AddNew counts, is Node.Entered:
-// in a tree one edge leads to each node, so it needs no room of its own, and its call site is part of the caller's key.
-// His list of nodes in order of weight, which he keeps while they grow, is Hottest, which sorts when it is asked.
+// It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines", Java Grande 2000). The
+// time of his nodes is Node.Self. The weight of his edges, which AddNew counts, is Node.Entered: in a tree one edge leads to each node, so
+// it needs no storage of its own, and its call site is part of the caller's key. He keeps a list of nodes in order of weight while they
+// grow; Hottest sorts on request instead.
 //
-// Memory is bounded by Limit. A full tree goes on counting what it has nodes for. The weight of any other context goes
-// to its deepest ancestor that exists, and also counts as Overflow. New frames that have no node are EdgeOverflow and nothing
-// else, as no ancestor was entered more often on their account. Nothing is evicted: a tree stays full until Purge,
-// which forgets everything and keeps the memory, as Whaley clears his buffer.
+// Memory is bounded by Limit. A full tree continues to count for existing nodes. The weight of any other context goes to its deepest
+// existing ancestor, and also counts as Overflow. New frames without a node count as EdgeOverflow only, as no ancestor was entered more
+// often because of them. Nothing is evicted: a tree stays full until Purge, which forgets everything and keeps the memory, as Whaley clears
+// his buffer.
 type Tree[K comparable] struct {
 	// Limit bounds the nodes, Root not counted; 0 means DefaultLimit.
 	Limit int
@@ -53,10 +51,10 @@ type Tree[K comparable] struct {
 	far      map[edge[K]]NodeID
 	path     []step[K] // the last stack added, outermost frame first
 	total    weights   // of all nodes
-	overflow weights   // what found no room
+	overflow weights   // of contexts and edges without room
 }
 
-// weights are those of a node: self that of the context, entered that of the edge from its caller.
+// weights are those of a node: self is that of the context, entered that of the edge from its caller.
 type weights struct{ self, entered uint64 }
 
 // node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
@@ -78,15 +76,14 @@ type step[K comparable] struct {
 	id  NodeID
 }
 
-// Add counts weight for the context that stack describes, innermost frame first, and returns its node. Weight may
-// be 0; the empty stack is Root.
+// Add counts weight for the context that stack describes, innermost frame first, and returns its node. Weight may be 0; the empty stack is
+// Root.
 //
-// When the tree is full the weight goes to the deepest ancestor that exists, whose node is returned, and Overflow
-// grows by it.
+// If the tree is full, the weight goes to the deepest existing ancestor, whose node is returned, and Overflow grows by it.
 //
-// Successive stacks of one thread mostly share their outer frames, so Add first follows the previous stack as long
-// as the keys agree, which costs a comparison a frame and no look-up. Whaley gets there by marking the frames that
-// he has seen, which would mean to write into the target.
+// Successive stacks of one thread mostly share their outer frames. So Add first follows the previous stack as long as the keys agree, which
+// costs one comparison per frame and no look-up. Whaley marks the frames that he has seen instead, which would mean writing into the
+// target.
 func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	t.plant()
 	shared := 0
@@ -113,12 +110,11 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	return id
 }
 
-// AddNew is Add of a stack whose fresh innermost frames are new since the previous sample of the same thread: the
-// weight of the edge into each of them, Node.Entered, grows by one. All frames are new in the first sample of a
-// thread, none in the next if nothing returned or was called in between. fresh counts as 0 if it is negative, and as
-// all frames if there are not so many.
+// AddNew is Add for a stack whose fresh innermost frames are new since the previous sample of the same thread: the weight of the edge into
+// each of them, Node.Entered, grows by one. All frames are new in the first sample of a thread, none in the next if nothing returned or was
+// called in between. A negative fresh counts as 0, and one that exceeds the number of frames as all of them.
 //
-// New frames for which a full tree has no room are counted by EdgeOverflow, each as one.
+// New frames for which a full tree has no room count as one each in EdgeOverflow.
 func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	id := t.Add(stack, weight)
 	fresh = max(min(fresh, len(stack)), 0)
@@ -134,9 +130,9 @@ func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	return id
 }
 
-// AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge into it. It returns that child, made if need
-// be. Those who read a stored tree, parents before their children, build it with one call a node. When the tree is full, the weight goes to
-// parent, as with Add, and parent is returned.
+// AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge into it. It returns that child, which it
+// makes if necessary. Readers of a stored tree, parents before their children, build it with one call per node. When the tree is full, the
+// weight goes to parent, as with Add, and parent is returned.
 func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 	t.plant()
 	id := t.child(parent, key)
@@ -153,10 +149,10 @@ func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 	return id
 }
 
-// Purge forgets every context, all weights and what overflowed, and keeps the memory and Limit. A tree that holds as
-// much again allocates nothing. NodeIDs from before mean nothing afterwards.
+// Purge forgets every context, all weights and overflow, and keeps the memory and Limit. Adding the same amount again does not allocate.
+// Earlier NodeIDs become invalid.
 func (t *Tree[K]) Purge() {
-	clear(t.nodes) // and with them what keys point to
+	clear(t.nodes) // to release what keys point to
 	clear(t.path[:cap(t.path)])
 	clear(t.far)
 	t.nodes, t.path = t.nodes[:0], t.path[:0]
@@ -170,7 +166,7 @@ func (t *Tree[K]) plant() {
 	}
 }
 
-// child returns the child of parent for key, made if need be, or Root if the tree is full.
+// child returns the child of parent for key, which it makes if necessary, or Root if the tree is full.
 func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	id, last, wide := t.find(parent, key)
 	if id != Root || t.full() {
@@ -181,7 +177,7 @@ func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	if last == Root {
 		t.nodes[parent].first = id
 	} else {
-		// Behind the near children, which therefore stay the same ones.
+		// Behind the near children, so that these stay the same.
 		n.next = t.nodes[last].next
 		t.nodes[last].next = id
 	}
@@ -195,8 +191,8 @@ func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	return id
 }
 
-// find returns the child of parent for key, or Root. It also returns the last near child that it passed, behind
-// which a new sibling belongs, and whether there were so many that the new one must be hashed.
+// find returns the child of parent for key, or Root. It also returns the last near child that it passed, after which a new sibling must be
+// inserted, and whether there were so many that the new one must be hashed.
 func (t *Tree[K]) find(parent NodeID, key K) (id, last NodeID, wide bool) {
 	id = t.nodes[parent].first
 	for range nearChildren {
@@ -217,14 +213,14 @@ func (t *Tree[K]) full() bool {
 	return t.Len() >= min(limit, math.MaxInt32)
 }
 
-// A Node is what a Tree knows about one context.
+// A Node is the data of one context in a Tree.
 type Node[K comparable] struct {
 	Key  K      // of the innermost frame; zero for Root
 	Self uint64 // weight of exactly this context
-	// Entered is the weight of the edge from the caller: how often samples found this context newly entered. An
-	// activation counts once, in the first sample that has it on the stack; one that came and went between two samples
-	// does not count. Of two contexts with the same Self, the one that was entered more often is called often, the
-	// other runs long. Only AddNew knows, so it is 0 of what was added otherwise, and of Root.
+	// Entered is the weight of the edge from the caller: how often samples found this context newly entered. An activation counts once, in
+	// the first sample that has it on the stack; one that began and ended between two samples does not count. Of two contexts with the same
+	// Self, the one entered more often is called often, the other runs long. Only AddNew counts it: it is 0 for weight added otherwise, and
+	// for Root.
 	Entered uint64
 	Parent  NodeID // Root's parent is Root
 	Depth   int    // number of frames; 0 for Root
@@ -233,22 +229,22 @@ type Node[K comparable] struct {
 // Len returns the number of contexts, Root not counted.
 func (t *Tree[K]) Len() int { return max(len(t.nodes)-1, 0) }
 
-// Total returns the weight of all stacks added. It equals the sum of Self over all nodes.
+// Total returns the weight of all added stacks. It equals the sum of Self over all nodes.
 func (t *Tree[K]) Total() uint64 { return t.total.self }
 
-// Overflow returns the weight that sits at an ancestor of its true context because the tree was full. After Merge
-// or Map of trees that had overflowed it is an upper bound, as weight may have been moved up twice.
+// Overflow returns the weight that was added to an ancestor of its true context because the tree was full. After Merge or Map of trees that
+// had overflowed it is an upper bound, as weight may have been moved up twice.
 func (t *Tree[K]) Overflow() uint64 { return t.overflow.self }
 
 // EdgeTotal returns the weight of all edges: the sum of Entered over all nodes.
 func (t *Tree[K]) EdgeTotal() uint64 { return t.total.entered }
 
-// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and EdgeOverflow
-// together are the new frames of all stacks added, also after Merge. A frame that Map replaces by several counts once
-// here if there was not room for all of them.
+// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and EdgeOverflow together are the new
+// frames of all added stacks, also after Merge. A frame that Map replaces by several counts once here if there was not room for all of
+// them.
 func (t *Tree[K]) EdgeOverflow() uint64 { return t.overflow.entered }
 
-// Node returns the node of id, which must be Root or stem from this tree.
+// Node returns the node of id, which must be Root or come from this tree.
 func (t *Tree[K]) Node(id NodeID) Node[K] {
 	if len(t.nodes) == 0 && id == Root {
 		return Node[K]{}
@@ -282,7 +278,7 @@ func (t *Tree[K]) Children(id NodeID) iter.Seq[NodeID] {
 	}
 }
 
-// Stack returns the keys of a context, innermost frame first, as Add took them.
+// Stack returns the keys of a context, innermost frame first, as passed to Add.
 func (t *Tree[K]) Stack(id NodeID) []K {
 	stack := make([]K, 0, t.Node(id).Depth)
 	for ; id != Root; id = t.nodes[id].parent {

@@ -57,7 +57,7 @@ func TestAddRandom(t *testing.T) {
 	})
 }
 
-// More children than are kept near: they are found by hash and none is made twice.
+// More children than fit into the list: the others are found by hash and none is made twice.
 func TestAddWideNode(t *testing.T) {
 	var tree cct.Tree[int]
 	const children = 1000
@@ -99,7 +99,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Whaley tells what is called often from what runs long by whether its frame is new.
+// Whaley distinguishes methods that are called often from those that run long by whether their frame is new.
 func TestAddNewTellsOftenFromLong(t *testing.T) {
 	var tree cct.Tree[string]
 	var often, long cct.NodeID
@@ -156,8 +156,8 @@ func TestAddNewBoundsFresh(t *testing.T) {
 	}
 }
 
-// Whaley's figure of recursion: where the calling context tree folds recursive calls into back edges, each level is a
-// node here, with its own time and its own edge.
+// Whaley's figure of recursion: the calling context tree folds recursive calls into back edges, but here each level is a node, with its own
+// time and its own edge.
 func TestRecursionKeepsFullContext(t *testing.T) {
 	var tree cct.Tree[string]
 	tree.AddNew(stack("A B A B C"), 5, 1)
@@ -175,13 +175,13 @@ func TestRecursionKeepsFullContext(t *testing.T) {
 	}
 }
 
-// New frames that found no room are counted, and as nobody else's.
+// New frames without room are counted as overflow, and at no other node.
 func TestAddNewLimit(t *testing.T) {
 	tree := cct.Tree[string]{Limit: 3}
 	for _, add := range []struct {
 		path     string
 		fresh    int
-		overflow uint64 // of edges, because of this
+		overflow uint64 // of edges, from this stack
 	}{
 		{"A B", 2, 0},
 		{"A B C D E", 3, 2}, // room for C only
@@ -205,7 +205,7 @@ func TestAddNewLimit(t *testing.T) {
 	}
 }
 
-// A purged tree is a new one, whatever it held.
+// A purged tree behaves like a new one, whatever it contained.
 func TestPurge(t *testing.T) {
 	tree := cct.Tree[string]{Limit: 40}
 	tree.Purge()
@@ -228,7 +228,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A purged tree does not take the zero key for one that it has just seen.
+// A purged tree does not mistake the zero key for the previous stack's.
 func TestPurgeZeroKey(t *testing.T) {
 	var tree cct.Tree[int]
 	for range 2 {
@@ -239,7 +239,7 @@ func TestPurgeZeroKey(t *testing.T) {
 	}
 }
 
-// What keys point to is not kept alive by the memory that is.
+// Purge keeps the memory, but not the objects that keys point to.
 func TestPurgeLetsGoOfKeys(t *testing.T) {
 	var tree cct.Tree[*[100]int]
 	var keys []weak.Pointer[[100]int]
@@ -252,14 +252,14 @@ func TestPurgeLetsGoOfKeys(t *testing.T) {
 	runtime.GC()
 	for i, key := range keys {
 		if key.Value() != nil {
-			t.Errorf("key %d is still there", i)
+			t.Errorf("key %d is still reachable", i)
 		}
 	}
 	runtime.KeepAlive(&tree)
 }
 
-// Neither a window after another nor a steady state may allocate: Add runs on the goroutine that drains the kernel's
-// ring. The stacks make nodes wide enough to be hashed.
+// Neither consecutive windows nor a steady state may allocate: Add runs on the goroutine that drains the kernel's ring. The stacks make
+// nodes wide enough to be hashed.
 func TestAddDoesNotAllocate(t *testing.T) {
 	stacks := benchmarkStacks(30, 100)
 	var tree cct.Tree[int]
@@ -355,7 +355,7 @@ func BenchmarkAddNew(b *testing.B) {
 	}
 }
 
-// benchmarkAdd draws from its stacks at random, the earlier the more often.
+// benchmarkAdd draws from its stacks at random, with a bias to the earlier ones.
 func benchmarkAdd(b *testing.B, depth, distinct int, add func(*cct.Tree[int], []int, uint64) cct.NodeID) {
 	var tree cct.Tree[int]
 	stacks, r := benchmarkStacks(depth, distinct), rand.New(rand.NewPCG(1, 1))
@@ -455,7 +455,7 @@ func TestNodesStopsEarly(t *testing.T) {
 	}
 }
 
-// Every node is its parent's child, and is a child once.
+// Every node is a child of its parent, and of no other node.
 func TestChildrenAreNodes(t *testing.T) {
 	eachRandomTree(t, func(t *testing.T, _ *rand.Rand, tree *cct.Tree[string], _ map[string]uint64) {
 		seen := make(map[cct.NodeID]int)
@@ -478,8 +478,8 @@ func TestChildrenAreNodes(t *testing.T) {
 	})
 }
 
-// FuzzAddNew reads what happens to a tree from bytes: its limit, then stacks, each ended by a byte below 16 that is the
-// number of new frames; 15 purges, too. A plain map keeps the same account.
+// FuzzAddNew reads operations on a tree from bytes: its limit, then stacks, each ended by a byte below 16 that is the number of new frames;
+// 15 also purges. A plain map keeps the same account.
 func FuzzAddNew(f *testing.F) {
 	f.Add([]byte("\x00ab\x02ab\x00ac\x01a\x01\x0fab\x02"))
 	f.Add([]byte("\x03aaaa\x04aaab\x01b\x01\x00aa\x0e"))
@@ -549,7 +549,7 @@ func FuzzAddNew(f *testing.F) {
 	})
 }
 
-// A tree that is built node by node is the tree that was read.
+// A tree that is built node by node equals the tree that was read.
 func TestAddBelow(t *testing.T) {
 	var want cct.Tree[string]
 	want.AddNew([]string{"D", "B", "A"}, 3, 2)
@@ -573,7 +573,7 @@ func TestAddBelow(t *testing.T) {
 		}
 	}
 
-	// A full tree counts what it has no room for at the parent.
+	// A full tree adds weight without room to the parent.
 	full := cct.Tree[string]{Limit: 1}
 	a := full.AddBelow(cct.Root, "A", 1, 0)
 	if at := full.AddBelow(a, "B", 4, 2); at != a || full.Node(a).Self != 5 || full.Total() != 5 || full.Overflow() != 4 || full.EdgeOverflow() != 2 {

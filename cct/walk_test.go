@@ -26,7 +26,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Every node once, below its parent, whatever order samples came in.
+// Walk visits every node once, below its parent, regardless of the order of samples.
 func TestWalkRandom(t *testing.T) {
 	eachRandomTree(t, func(t *testing.T, _ *rand.Rand, tree *cct.Tree[string], _ map[string]uint64) {
 		reversed := new(cct.Tree[string])

@@ -12,11 +12,11 @@ import (
 // A Range is code from Start up to, not including, End: addresses of the file.
 type Range struct{ Start, End uint64 }
 
-// FunctionAround returns a part of the function around addr: what all that the file says of it agrees on. That is its
-// symbol, cut where another symbol begins, and its entry in .eh_frame. A stripped file has the latter only. Symbols
-// without a size give no end, as code without any symbol may follow.
+// FunctionAround returns a range of the function around addr on which all information in the file agrees. That is its symbol, cut where
+// another symbol begins, and its entry in .eh_frame. A stripped file has the latter only. Symbols without a size give no end, as code
+// without any symbol may follow.
 //
-// What a compiler moved elsewhere (.cold) is another function here. ErrNotFound if nothing says where it begins and ends.
+// Code that a compiler moved elsewhere (.cold) is another function here. ErrNotFound if its beginning and end are unknown.
 func (f *File) FunctionAround(addr uint64) (Range, error) {
 	symbols, symbolErr := f.symbolAround(addr)
 	unwind, unwindErr := f.unwindAround(addr)
@@ -28,7 +28,7 @@ func (f *File) FunctionAround(addr uint64) (Range, error) {
 	if symbolErr != nil && unwindErr != nil {
 		return Range{}, fmt.Errorf("function around %#x: neither symbols nor .eh_frame have its bounds: %w", addr, ErrNotFound)
 	}
-	// Where other symbols begin counts even if none with a size covers addr.
+	// The beginnings of other symbols count even if none with a size covers addr.
 	around := Range{max(symbols.Start, unwind.Start), min(symbols.End, unwind.End)}
 	if addr < around.Start || addr >= around.End {
 		return Range{}, fmt.Errorf("function around %#x: sizes wrap around: %w", addr, ErrMalformed)
@@ -36,8 +36,8 @@ func (f *File) FunctionAround(addr uint64) (Range, error) {
 	return around, nil
 }
 
-// symbolAround returns the code from the last symbol up to addr to the next one, or to the end of the smallest symbol with
-// a size. With ErrNotFound, if none with a size covers addr, the range is what other symbols leave.
+// symbolAround returns the code from the last symbol up to addr to the next one, or to the end of the smallest symbol with a size. If none
+// with a size covers addr, the error is ErrNotFound, and the range is bounded by the other symbols.
 func (f *File) symbolAround(addr uint64) (Range, error) {
 	around, covered := Range{0, math.MaxUint64}, false
 	for _, open := range []func() (*symbolSection, error){f.symtab, f.dynsym, f.debugSymtab} {
@@ -80,14 +80,14 @@ const (
 	relativeToTable = 0x30
 )
 
-// unwindEncodings is how a table in .eh_frame_hdr begins that linkers write, and unwindFixed how many bytes there are before its entries:
-// version, three encodings, the address of .eh_frame, and a count.
+// unwindEncodings is the beginning of a table in .eh_frame_hdr as linkers write it, and unwindFixed how many bytes there are before its
+// entries: version, three encodings, the address of .eh_frame, and a count.
 var unwindEncodings = []byte{1, relativeToPlace | encodedSigned32, encodedUint32, relativeToTable | encodedSigned32}
 
 const unwindFixed = 12
 
-// unwindAround returns the range of the entry of .eh_frame that covers addr, found by the sorted table of .eh_frame_hdr.
-// Only the encodings that linkers write are read. With ErrNotFound the range is everything.
+// unwindAround returns the range of the entry of .eh_frame that covers addr, found in the sorted table of .eh_frame_hdr. It only reads the
+// encodings that linkers write. With ErrNotFound the range is everything.
 func (f *File) unwindAround(addr uint64) (Range, error) {
 	everything := Range{0, math.MaxUint64}
 	missing := fmt.Errorf("entry of .eh_frame around %#x: %w", addr, ErrNotFound)
@@ -146,8 +146,8 @@ func (f *File) unwindAround(addr uint64) (Range, error) {
 	return Range{start, end}, nil
 }
 
-// unwindEnd reads where the code ends that the entry of .eh_frame at an address describes, which begins at start. How the
-// entry encodes addresses is in another one; that it is the usual way shows in start.
+// unwindEnd reads the end of the code that an entry of .eh_frame describes, which begins at start. Another entry defines how it encodes
+// addresses; start shows whether that is the usual way.
 func (f *File) unwindEnd(start, description uint64) (uint64, error) {
 	const begin, size = 8, 16 // bytes: length, distance to the other entry; then start and length of the code
 	offset, ok := f.AddressToOffset(description)

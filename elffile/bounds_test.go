@@ -38,7 +38,7 @@ func unwound(encoding byte, symbols []elftest.Symbol, ranges ...Range) []byte {
 	return b
 }
 
-// What bounds a function is where the symbols and .eh_frame agree.
+// The range of a function is where the symbols and .eh_frame agree.
 func TestFunctionAround(t *testing.T) {
 	const usual = 0x3b
 	for _, test := range []struct {

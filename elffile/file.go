@@ -7,10 +7,10 @@
 //	found, err := f.FindSymbols("gHotSpotVMStructs")
 //	probes, err := f.Probes()
 //
-// The file may have been made by an attacker, and may change while it is read. Therefore nothing is allocated from
-// a number that the file states before that number was held against the file's size and against a fixed limit (see
-// limits.go), every loop is bounded, and nothing is mapped into memory. debug/elf gives the constants and struct
-// layouts, but not the reading: it builds a Go string per symbol, which costs about 100 bytes each.
+// The file may have been made by an attacker, and may change while it is read. So a number in the file is checked against the file's size
+// and against a fixed limit (see limits.go) before memory is allocated from it. Every loop is bounded, and nothing is mapped into memory.
+// The constants and struct layouts come from debug/elf, but not the reading: it builds a Go string per symbol, which costs about 100 bytes
+// each.
 //
 // Only little-endian ELF64 is read: amd64 and arm64. What the package finds through section headers (symbols,
 // relocations, probes) is absent from a file that has none; segments and the build id need only program headers.
@@ -35,8 +35,8 @@ var (
 	ErrNotFound    = errors.New("not in this ELF file")
 )
 
-// A File is an open ELF file. It keeps headers only, at most 64 bytes per section and 56 per segment; everything else
-// is read from the io.ReaderAt when it is asked for. A File may be used by several goroutines if its reader may.
+// A File is an open ELF file. It keeps headers only, at most 64 bytes per section and 56 per segment; everything else is read from the
+// io.ReaderAt on request. Several goroutines may use a File if they may use its reader.
 type File struct {
 	r        io.ReaderAt
 	size     uint64 // bytes

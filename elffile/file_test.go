@@ -112,8 +112,8 @@ func TestShrinkingFile(t *testing.T) {
 	}
 }
 
-// FuzzOpen asks everything of a file made of arbitrary bytes. Each answer is a value or an error, and a table is never
-// larger than the file could fill.
+// FuzzOpen calls every method on a file of arbitrary bytes. Each result is a value or an error, and a table is never larger than the file
+// permits.
 func FuzzOpen(f *testing.F) {
 	good := fixture().Bytes()
 	f.Add(good)

@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// Symbols returns a table of the file's code: functions, IFUNC resolvers, and the labels of hand-written assembly. Data
-// is left out, as no program counter is there. Names are as the linker has them, mangled.
+// Symbols returns a table of the file's code: functions, IFUNC resolvers, and the labels of hand-written assembly. Data is left out, as
+// program counters never point there. Names are as the linker has them, mangled.
 //
-// The table is made from .symtab; for a stripped file from .dynsym, and with it from .gnu_debugdata, the compressed
-// ELF file in which some distributions leave the function names that they strip. A source that cannot be read is
-// passed over as long as another one has names. ErrNotFound if the file has no names at all.
+// The table is made from .symtab. For a stripped file it is made from .dynsym and .gnu_debugdata, the compressed ELF file in which some
+// distributions keep the stripped function names. An unreadable source is skipped as long as another one has names. ErrNotFound if the file
+// has no names at all.
 func (f *File) Symbols() (*Table, error) {
 	table, err := f.tableOf(f.symtab)
 	if err == nil {
@@ -55,8 +55,7 @@ func (f *File) tableOf(sources ...func() (*symbolSection, error)) (*Table, error
 	}
 }
 
-// addCode adds the code symbols of source. When the builder is full, it keeps what it has: a part of the names is
-// worth more than none.
+// addCode adds the code symbols of source. When the builder is full, it keeps what it has: some of the names are better than none.
 func (f *File) addCode(builder *TableBuilder, source *symbolSection) error {
 	builder.expect(int(min(source.section.Size/elf.Sym64Size, maxSymbols)), len(source.names))
 	var full error
@@ -87,8 +86,8 @@ func isCode(sym *elf.Sym64, name []byte, source *symbolSection) bool {
 	}
 }
 
-// preference prefers, among aliases, the one with a size, then a function, then one that other files can see. Weak
-// ones are as good as global ones: libc's write is a weak alias of __write.
+// preference prefers, among aliases, the one with a size, then a function, then one that other files can see. Weak ones are as good as
+// global ones: libc's write is a weak alias of __write.
 func preference(sym *elf.Sym64) (p Preference) {
 	if sym.Size > 0 {
 		p |= 4
@@ -121,7 +120,7 @@ func (f *File) addEnds(builder *TableBuilder) error {
 	return nil
 }
 
-// codeStart is the lowest address of code, which the table counts from.
+// codeStart is the lowest address of code: the base of the table.
 func (f *File) codeStart() uint64 {
 	start, found := uint64(0), false
 	for i := range f.progs {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// libjvms finds the JVMs of the machine. Where it must have one (CI=true), none is a failure.
+// libjvms finds the JVMs of the machine. With CI=true, finding none is a failure.
 func libjvms(t testing.TB) []string {
 	t.Helper()
 	var found []string
@@ -45,7 +45,7 @@ func openPath(t testing.TB, path string) (*File, *os.File) {
 	return f, file
 }
 
-// TestLibjvm compares what is read from each JVM with what debug/elf says of it, or with the code itself.
+// TestLibjvm compares the data read from each JVM with debug/elf's, or with the code itself.
 func TestLibjvm(t *testing.T) {
 	for _, path := range libjvms(t) {
 		t.Run(path, func(t *testing.T) {
@@ -134,7 +134,7 @@ func testLibjvmTLS(t *testing.T, f *File, reference *elf.File) {
 	}
 }
 
-// testLibjvmProbes checks the probes that the agent lives on, and that there is a NOP at each site.
+// testLibjvmProbes checks the probes that the agent depends on, and that there is a NOP at each site.
 func testLibjvmProbes(t *testing.T, f *File, reference *elf.File, file *os.File) {
 	probes, err := f.Probes()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// dynamic makes a dynamic section with libraries that are needed, and a name that is none.
+// dynamic makes a dynamic section with needed libraries, and another name.
 func dynamic(libraries ...string) []elftest.Section {
 	names := []byte("\x00libself.so\x00")
 	table := elftest.Append(nil, []elf.Dyn64{{Tag: int64(elf.DT_SONAME), Val: 1}})

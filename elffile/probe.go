@@ -6,15 +6,14 @@ import (
 	"fmt"
 )
 
-// A Probe is one site of a USDT probe: a NOP in the code at which the arguments are where Args says. A probe that was
-// inlined or cloned has several sites of the same name, whose arguments may be in different places.
+// A Probe is one site of a USDT probe: a NOP in the code, where the arguments are at the locations in Args. An inlined or cloned probe has
+// several sites with the same name, whose arguments may be at different locations.
 type Probe struct {
 	Provider, Name string
 	Location       uint64 // address (of the file) of the NOP
 	Offset         uint64 // its offset in the file, as uprobes want it
-	// Semaphore is the address of a 16-bit counter that the program checks before it computes the arguments, and
-	// SemaphoreOffset its offset in the file, for the kernel to count up; both 0 if there is none. Everybody who
-	// attaches to a site must pass the same offset.
+	// Semaphore is the address of a 16-bit counter that the program checks before it computes the arguments. SemaphoreOffset is its offset
+	// in the file, for the kernel to increment. Both are 0 if there is none. All attachments to a site must pass the same offset.
 	Semaphore, SemaphoreOffset uint64
 	Args                       []Operand
 }
@@ -22,9 +21,8 @@ type Probe struct {
 // noteStap is the kind of probe notes (_SDT_NOTE_TYPE of sys/sdt.h).
 const noteStap = 3
 
-// Probes returns the USDT probes of the file, in the order of its notes; none is no error. A probe whose site is not
-// in loaded code is left out, as nothing can attach there. ErrMalformed if the notes are cut short or contradict
-// themselves, ErrTooLarge if there are too many.
+// Probes returns the USDT probes of the file, in the order of its notes; none is not an error. A probe whose site is not in loaded code is
+// left out, as it cannot be attached to. ErrMalformed if the notes are truncated or inconsistent, ErrTooLarge if there are too many.
 func (f *File) Probes() ([]Probe, error) {
 	s := f.sectionNamed(".note.stapsdt")
 	if s == nil {

@@ -78,8 +78,8 @@ func (r Reg) String() string {
 	return "invalid"
 }
 
-// parseReg returns the register that holds what the assembler calls name: RAX for rax, eax, ax and al. The width is not
-// returned, as an operand states its own. ah and its like are not known: they are no low part of a register.
+// parseReg returns the register that contains the assembler's name: RAX for rax, eax, ax and al. The width is not returned, as an operand
+// has its own. ah and the like are unknown: they are not the low part of a register.
 func parseReg(machine elf.Machine, name string) (Reg, bool) {
 	switch machine {
 	case elf.EM_X86_64:

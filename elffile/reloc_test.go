@@ -25,7 +25,7 @@ func TestTLSModuleSlot(t *testing.T) {
 	}
 }
 
-// Many sections that name the same relocations must not cost their product in time.
+// Many sections that name the same relocations must not take quadratic time.
 func TestRelocationsAreBounded(t *testing.T) {
 	image := fixture()
 	for i := range image.Sections {
@@ -38,7 +38,7 @@ func TestRelocationsAreBounded(t *testing.T) {
 	}
 }
 
-// Words that are set to addresses of the file come in the order of their own.
+// Pointers are in the order of their own addresses.
 func TestPointers(t *testing.T) {
 	image := fixture()
 	for i := range image.Sections {

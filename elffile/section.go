@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// read returns size bytes at off, after it has checked that the file has them and that they are no more than limit.
+// read returns size bytes at off, after checking that the file has them and that they are no more than limit.
 func (f *File) read(off, size, limit uint64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
@@ -48,7 +48,7 @@ func (f *File) sectionNamed(name string) *elf.Section64 {
 	return nil
 }
 
-// sectionTyped returns the first section of that type, or nil. Symbol tables are found so: a file has one of each.
+// sectionTyped returns the first section of that type, or nil. It is used for symbol tables: a file has one of each.
 func (f *File) sectionTyped(t elf.SectionType) *elf.Section64 {
 	for i := range f.sections {
 		if s := &f.sections[i]; elf.SectionType(s.Type) == t {

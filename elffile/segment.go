@@ -11,7 +11,7 @@ const (
 	maxPage = 64 << 10
 )
 
-// Segments are the program headers of a file: at most maxSegments times 56 bytes, to keep when the file is closed.
+// Segments are the program headers of a file: at most maxSegments times 56 bytes, which remain usable after the file is closed.
 type Segments []elf.Prog64
 
 // Segments returns the file's program headers.
@@ -58,8 +58,8 @@ func mappedFrom(p *elf.Prog64, offset uint64) bool {
 	return offset >= p.Off&^(page-1) && (offset < p.Off || offset-p.Off < p.Filesz)
 }
 
-// AddressToOffset converts an address of the file to the offset of its byte in the file. It is false where no byte of
-// the file is loaded at that address: outside of the segments, and in .bss.
+// AddressToOffset converts an address of the file to the offset of its byte in the file. It returns false if no byte of the file is loaded
+// at that address: outside of the segments, and in .bss.
 func (f *File) AddressToOffset(vaddr uint64) (offset uint64, ok bool) {
 	for i := range f.progs {
 		p := &f.progs[i]

@@ -10,8 +10,8 @@ import (
 	"sort"
 )
 
-// Starts are the addresses where the functions of a file begin, as far as .eh_frame has them: of a stripped file, too. It is immutable
-// and takes four bytes for each function.
+// Starts are the start addresses of a file's functions, as far as .eh_frame has them, which a stripped file has, too. They are immutable
+// and take four bytes per function.
 type Starts struct {
 	base  uint64   // what starts counts from
 	start []uint32 // ascending
@@ -48,8 +48,7 @@ func (f *File) FunctionStarts() (*Starts, error) {
 	return s, nil
 }
 
-// Find returns where the function that addr is in begins. What follows the last instruction of a function, and code without an entry,
-// counts for the function before it.
+// Find returns the start of the function around addr. Padding after a function, and code without an entry, count as the function before it.
 func (s *Starts) Find(addr uint64) (start uint64, ok bool) {
 	if s == nil || addr < s.base || addr-s.base > math.MaxUint32 {
 		return 0, false
@@ -62,7 +61,7 @@ func (s *Starts) Find(addr uint64) (start uint64, ok bool) {
 	return s.base + uint64(s.start[after-1]), true
 }
 
-// Bytes is the memory that it holds.
+// Bytes is the memory of the addresses.
 func (s *Starts) Bytes() int64 {
 	if s == nil {
 		return 0
@@ -70,14 +69,15 @@ func (s *Starts) Bytes() int64 {
 	return int64(4 * len(s.start))
 }
 
-// Stripped reports whether the file has no symbol table but that for linking, so that a file with debug information may have more names.
+// Stripped reports whether the file has only the symbol table for dynamic linking, so that a file with debug information may have more
+// names.
 func (f *File) Stripped() bool {
 	s := f.sectionTyped(elf.SHT_SYMTAB)
 	return s == nil
 }
 
-// DebugLink is the name of the file with the debug information that was taken out of this one, from .gnu_debuglink; "" if there is none.
-// It is a name without a directory.
+// DebugLink returns the name of the file with this file's separated debug information, from .gnu_debuglink; "" if there is none. It is a
+// name without a directory.
 func (f *File) DebugLink() string {
 	const longest = 256 // NAME_MAX and a NUL; a checksum follows
 	s := f.sectionNamed(".gnu_debuglink")

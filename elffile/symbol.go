@@ -14,12 +14,12 @@ type Symbol struct {
 	Type  elf.SymType // STT_FUNC, STT_OBJECT, STT_TLS, ...
 }
 
-// FindSymbols returns those of the named symbols that the file defines: searched in .dynsym, then .symtab, then
-// .gnu_debugdata, as far as needed. A name that the file does not have is absent from the result. An error means that
-// a table in which a missing name might have been could not be read; there is no result then.
+// FindSymbols returns those of the named symbols that the file defines: it searches .dynsym, then .symtab, then .gnu_debugdata, as far as
+// needed. A name that the file lacks is absent from the result. An error means that a table which might have a missing name could not be
+// read; then there is no result.
 //
-// Only the asked names become Go strings: ten names of libjvm.so (58,000 symbols) cost its string table for the
-// moment (2.7 MB) and a few milliseconds.
+// Only the requested names become Go strings: ten names of libjvm.so (58,000 symbols) take its string table for a moment (2.7 MB) and a few
+// milliseconds.
 func (f *File) FindSymbols(names ...string) (map[string]Symbol, error) {
 	missing := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -86,7 +86,7 @@ func (f *File) symbolSection(t elf.SectionType, title string) (*symbolSection, e
 	return &symbolSection{file: f, section: s, names: names}, nil
 }
 
-// each calls visit for every symbol until it says false. The symbol is overwritten between calls.
+// each calls visit for every symbol until it returns false. The symbol is overwritten between calls.
 func (t *symbolSection) each(visit func(*elf.Sym64) bool) error {
 	var sym elf.Sym64
 	err := t.file.eachRecord(t.section, elf.Sym64Size, maxSymbols, func(b []byte) bool {

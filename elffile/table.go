@@ -8,9 +8,9 @@ import (
 
 // A Table maps addresses to the names of the functions there. It is immutable.
 //
-// It is made for agents that keep several of them for long: three 32-bit words per symbol, and the names in one
-// string. The libjvm.so of JDK 17 takes 66 bytes for each of 43,700 symbols (54 of them the mangled name), 2.9 MB in
-// all, and gives the garbage collector four pointers to follow.
+// It is compact, because agents keep several tables for long: three 32-bit words per symbol, and the names in one string. The libjvm.so of
+// JDK 17 takes 66 bytes for each of 43,700 symbols (54 of them the mangled name), 2.9 MB in total, with four pointers for the garbage
+// collector.
 type Table struct {
 	base  uint64   // what starts counts from
 	start []uint32 // ascending, distinct
@@ -25,8 +25,8 @@ func (t *Table) Len() int { return len(t.start) }
 // Bytes is the memory that the table holds.
 func (t *Table) Bytes() int64 { return int64(12*len(t.start) + len(t.names)) }
 
-// maxNesting is how many symbols inside of a function Find steps over to reach one that still covers the address.
-// Labels and outlined parts nest two or three deep.
+// maxNesting is how many symbols inside a function Find skips to reach one that still covers the address. Labels and outlined parts nest
+// two or three deep.
 const maxNesting = 16
 
 // Find returns the index of the innermost symbol that covers addr.

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Preference orders symbols at the same address: the highest is kept. Ties are settled by Build in favour of what
-// people write: fewer leading underscores, then the shorter name, then alphabetically.
+// Preference orders symbols at the same address: the highest is kept. Build breaks ties by what people write: fewer leading underscores,
+// then the shorter name, then alphabetically.
 type Preference uint8
 
 // A TableBuilder collects symbols for a Table. It keeps addresses from Base to Base + 4 GiB: what one ELF file loads,
@@ -21,15 +21,15 @@ type TableBuilder struct {
 	limit   int // of names, if it is less than maxNameBytes
 }
 
-// Grow makes room for that many more symbols and bytes of names. It saves the garbage of growing by and by, which
-// would be several times the table.
+// Grow makes room for that many more symbols and bytes of names. It avoids the garbage of growing gradually, which would be several times
+// the table.
 func (b *TableBuilder) Grow(symbols, nameBytes int) {
 	b.entries = slices.Grow(b.entries, min(symbols, maxSymbols))
 	b.names = slices.Grow(b.names, min(nameBytes, maxNameBytes))
 }
 
-// expect is Grow for the symbols of a string table of nameBytes, and bounds the names to what such a table gives:
-// symbols may share a name or the end of one, but if they do so more than twice over, the table was crafted to grow.
+// expect is Grow for the symbols of a string table of nameBytes, and bounds the names accordingly: symbols may share a name or the end of
+// one, but if that more than doubles the names, the table was crafted to grow.
 func (b *TableBuilder) expect(symbols, nameBytes int) {
 	b.Grow(symbols, nameBytes)
 	b.limit = len(b.names) + 2*nameBytes + maxName
@@ -44,9 +44,8 @@ type entry struct {
 
 const noName = math.MaxUint32
 
-// Add adds a symbol of size bytes, cut at maxName bytes of name. A symbol of size 0 extends to the next symbol or end
-// mark, and counts as a label only, to be left out, where it lies inside of a symbol with a size. ErrTooLarge when
-// the table is full.
+// Add adds a symbol of size bytes, with its name cut at maxName bytes. A symbol of size 0 extends to the next symbol or end mark; inside a
+// symbol with a size it counts as a label and is left out. ErrTooLarge when the table is full.
 func (b *TableBuilder) Add(start, size uint64, name []byte, preference Preference) error {
 	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 || !b.inRange(start) {
 		return nil
@@ -65,7 +64,7 @@ func (b *TableBuilder) Add(start, size uint64, name []byte, preference Preferenc
 	return nil
 }
 
-// End marks an address at which whatever precedes it ends: the end of a segment, or something that is no function.
+// End marks an address where the preceding symbol ends: the end of a segment, or something that is not a function.
 func (b *TableBuilder) End(addr uint64) error {
 	if !b.inRange(addr) {
 		return nil
@@ -88,7 +87,7 @@ func (b *TableBuilder) inRange(addr uint64) bool {
 	return addr >= b.Base && addr-b.Base <= math.MaxUint32
 }
 
-// Build makes the table of what was added, and empties the builder.
+// Build makes the table, and empties the builder.
 func (b *TableBuilder) Build() *Table {
 	slices.SortFunc(b.entries, b.compare)
 	b.entries = slices.CompactFunc(b.entries, func(x, y entry) bool { return x.start == y.start })
@@ -107,8 +106,7 @@ func (b *TableBuilder) Build() *Table {
 	return t
 }
 
-// resolveSizes gives symbols without a size the room up to the next entry, and drops end marks and inner labels. It
-// filters in place.
+// resolveSizes extends symbols without a size to the next entry, and drops end marks and inner labels. It filters in place.
 func (b *TableBuilder) resolveSizes() []entry {
 	kept := b.entries[:0]
 	var covered uint64 // end of what sized symbols cover so far

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// What ends a thread in a loop is at the bottom of its stack, in a C library.
+// In a C library, a function that ends a thread in a loop is at the bottom of its stack.
 func TestThreadStarts(t *testing.T) {
 	loop := []byte{0x31, 0xff, 0x89, 0xd0, 0x0f, 0x05, 0xeb, 0xf8}
 	for symbol, want := range map[string][]uint64{"__libc_start_main": {0x1020}, "main": nil} {

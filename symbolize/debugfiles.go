@@ -7,13 +7,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// DebugFiles is where the debug file of a stripped file may be. The zero value finds none.
+// DebugFiles locates the debug file of a stripped file. The zero value finds none.
 type DebugFiles struct {
 	Path string // of the stripped file, as the process sees it
-	// Open opens a file of that path, as an Opener does. It may look in several roots, and returns the files that it finds.
+	// Open opens a file with that path, as an Opener does. It may look in several roots, and returns the files that it finds.
 	Open func(path string) []*os.File
 
-	most int64 // bytes of symbols that are taken; 0: no bound
+	most int64 // maximum bytes of symbols; 0: no bound
 }
 
 // DebugDirectory is where distributions install debug files.
@@ -36,7 +36,7 @@ func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Tab
 	return nil
 }
 
-// paths are those at which GDB looks, too: by build id, and by the name in the stripped file.
+// paths returns the paths at which GDB looks, too: by build id, and by the name in the stripped file.
 func (d DebugFiles) paths(link, buildID string) []string {
 	var list []string
 	if len(buildID) > 2 {

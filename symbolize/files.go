@@ -17,14 +17,13 @@ type FileKey struct {
 	BuildID       string
 }
 
-// An Opener opens the file of a mapping. It is called from the goroutine that asks for the file, which waits; it is
-// the Opener's business to look into the right mount namespace, and not to open what would block (a FIFO).
+// An Opener opens the file of a mapping. It is called on the goroutine that requests the file, which waits. The Opener must look in the
+// right mount namespace, and must not open a file that would block (a FIFO).
 type Opener func() (*os.File, error)
 
-// Files is a cache of the symbols of ELF files, bounded by the memory that they take: the files that were not asked
-// for longest are dropped. While a file is read, up to 100 MB more can be in use for a moment, if the file was made
-// for that; for libjvm.so it is 10 MB. Its methods may be called by several goroutines: reading one file does not
-// hold up who asks for another.
+// Files is a cache of the symbols of ELF files, bounded by their memory: the least recently requested files are dropped. While a file is
+// read, up to 100 MB more can be in use for a moment, if the file was crafted for that; for libjvm.so it is 10 MB. Several goroutines may
+// call its methods: reading one file does not delay requests for another.
 type Files struct {
 	limit int64 // bytes
 	names nameCache
@@ -36,7 +35,7 @@ type Files struct {
 	lastID  uint64
 }
 
-// A fileEntry is a file that is in the cache, or being read.
+// A fileEntry is a file in the cache, or one being read.
 type fileEntry struct {
 	key    FileKey
 	id     uint64    // of the object
@@ -53,8 +52,8 @@ func NewFiles(limit int64) *Files {
 	return &Files{limit: limit, entries: make(map[FileKey]*list.Element)}
 }
 
-// Get returns the file of that key, which open opens if it is not in the cache. That a file is malformed is remembered;
-// that it could not be opened is not, as the reason may be the exit of the process that it was opened for.
+// Get returns the file with that key, which open opens if it is not in the cache. A malformed file is cached as such. A failure to open is
+// not cached, as its reason may be the exit of the process.
 func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
 	return c.GetWithDebug(key, open, DebugFiles{})
 }
@@ -93,8 +92,7 @@ func (c *Files) Known(key FileKey) (o *Object, ok bool, err error) {
 	return e.object, true, e.err
 }
 
-// GetBytes is Get for an ELF file that is in memory, as the vDSO: image is read if key is not in the cache, and not
-// kept.
+// GetBytes is Get for an ELF file in memory, such as the vDSO: image is read if key is not in the cache, and not kept.
 func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	return c.get(key, func() (*Object, bool, error) {
 		object, err := readObject(bytes.NewReader(image), int64(len(image)), DebugFiles{})
@@ -102,7 +100,7 @@ func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	})
 }
 
-// get returns an entry's content, which load reads at most once; load also says whether its failure may pass.
+// get returns an entry's content, which load reads at most once; load also reports whether its failure is temporary.
 func (c *Files) get(key FileKey, load func() (object *Object, passing bool, err error)) (*Object, error) {
 	e := c.entry(key)
 	e.once.Do(func() {

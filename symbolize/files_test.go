@@ -25,7 +25,7 @@ func image(symbol string) []byte {
 	}.Bytes()
 }
 
-// opener writes data to a file and returns what opens it, and counts.
+// opener writes data to a file and returns an Opener for it, which counts its calls.
 func opener(t testing.TB, data []byte) (Opener, *int) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -97,7 +97,7 @@ func TestFilesKeepsStrippedFiles(t *testing.T) {
 func TestFilesRemembersFailures(t *testing.T) {
 	files := NewFiles(1 << 20)
 
-	// What cannot be opened is tried again: it may have been for a process that ended.
+	// A file that cannot be opened is tried again: it may have been requested for a process that ended.
 	attempts := 0
 	gone := func() (*os.File, error) { attempts++; return nil, os.ErrNotExist }
 	for range 3 {
@@ -109,7 +109,7 @@ func TestFilesRemembersFailures(t *testing.T) {
 		t.Errorf("%d attempts, want 3", attempts)
 	}
 
-	// What is malformed stays so.
+	// A malformed file is cached as malformed.
 	open, opened := opener(t, []byte("#!/bin/sh\n"))
 	for range 2 {
 		if o, err := files.Get(FileKey{Inode: 2}, open); o != nil || !errors.Is(err, elffile.ErrNotELF) {
@@ -166,7 +166,7 @@ func TestFilesIsBounded(t *testing.T) {
 	}
 }
 
-// Run with -race: many goroutines ask for a few files in a cache that holds one.
+// Run with -race: many goroutines request a few files from a cache that holds one.
 func TestFilesConcurrently(t *testing.T) {
 	open, _ := opener(t, image("f"))
 	path := ""

@@ -1,11 +1,10 @@
-// Package symbolize turns addresses into frames: it asks the guest's runtime first, or the map that it writes for perf,
-// then the ELF file that is mapped there, then the kernel's symbol table. What has no name stays, as [unknown] under its
-// mapping's name.
+// Package symbolize turns addresses into frames: it asks the VM first, or the map that it writes for perf, then the ELF file mapped there,
+// then the kernel's symbol table. A frame without a name is [unknown] in its mapping.
 package symbolize
 
 import "unique"
 
-// Kind says where a frame's name came from.
+// Kind is the source of a frame's name.
 type Kind uint8
 
 const (
@@ -18,18 +17,18 @@ const (
 	KindMarker           // not code: [truncated: …], [stale], …
 )
 
-// A Mapping is a file, or a pseudo-file such as [jit:HotSpot], that frames belong to. Start, Limit and Offset are
-// as in /proc/PID/maps; zero where that has no meaning.
+// A Mapping is a file, or a pseudo-file such as [jit:HotSpot], that frames belong to. Start, Limit and Offset are as in /proc/PID/maps;
+// zero if they have no meaning.
 type Mapping struct {
 	File                 string
 	BuildID              string
 	Start, Limit, Offset uint64
-	// Version is the compile id of the code version that the mapping is of; 0 for any other mapping. Start and Limit are then where all of
-	// the VM's code is.
+	// Version is the compile id of a code version; 0 for any other mapping. With a version, Start and Limit are those of all of the VM's
+	// code.
 	Version uint32
 }
 
-// WithoutVersion is the mapping with which code has the same one in all versions.
+// WithoutVersion returns the mapping that all versions of a code share.
 func (m Mapping) WithoutVersion() Mapping {
 	m.Version = 0
 	return m
@@ -43,7 +42,7 @@ type Frame struct {
 	Line       int
 	Kind       Kind
 	Inlined    bool // inlined into the next outer frame, with which it shares Address and Mapping
-	// Approximate marks a frame [inlined in M]: M itself, or a method that was inlined in it (see vmruntime.Frame).
+	// Approximate marks a frame [inlined in M]: M itself, or a method inlined into it (see vmruntime.Frame).
 	Approximate bool
 	Mapping     unique.Handle[Mapping]
 	Address     uint64

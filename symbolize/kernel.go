@@ -16,8 +16,8 @@ import (
 var ErrKernelHidden = errors.New("kernel symbol addresses are hidden: run the agent with CAP_SYSLOG, " +
 	"and with sysctl kernel.kptr_restrict at 0 or 1")
 
-// A Kernel names the functions of the running kernel and its modules, as they were when it was read. It is immutable;
-// of 60,000 functions it takes about 2 MB.
+// A Kernel names the functions of the running kernel and its modules, as of when it was read. It is immutable; 60,000 functions take about
+// 2 MB.
 type Kernel struct {
 	table *elffile.Table // module functions are named as in /proc/kallsyms: "function\t[module]"
 }
@@ -27,12 +27,12 @@ type Kernel struct {
 const (
 	maxKallsymsLine  = 1 << 10
 	maxKallsymsLines = 2 << 20
-	// maxKernelFunction is the length in bytes at which a function is taken to have ended, where nothing follows it.
+	// maxKernelFunction is the assumed maximum length of a function in bytes, if no symbol follows it.
 	maxKernelFunction = 1 << 20
 )
 
-// ReadKallsyms reads /proc/kallsyms, or what has its format. It keeps functions only. ErrKernelHidden if the reader
-// may not see addresses; any other error means that the input is not of that format, or too long.
+// ReadKallsyms reads /proc/kallsyms, or input in its format. It keeps functions only. The error is ErrKernelHidden if the reader may not
+// see addresses; any other error means that the input has another format, or is too long.
 func ReadKallsyms(r io.Reader) (*Kernel, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), 64<<10)
@@ -48,7 +48,7 @@ func ReadKallsyms(r io.Reader) (*Kernel, error) {
 			return nil, fmt.Errorf("kallsyms line %d: %w", n, err)
 		}
 		if addr == 0 {
-			hidden++ // or a per-CPU offset, which is no address either
+			hidden++ // or a per-CPU offset, which is not an address either
 			continue
 		}
 		if functions == 0 {
@@ -78,8 +78,8 @@ func ReadKallsyms(r io.Reader) (*Kernel, error) {
 	return nil, errors.New("kallsyms: no functions")
 }
 
-// parseKallsyms cuts a line into its fields: "ffffffff81000000 T _stext", with a tab and "[module]" after the names of
-// a module. The name keeps the module.
+// parseKallsyms splits a line into its fields: "ffffffff81000000 T _stext", with a tab and "[module]" after names of a module. The name
+// includes the module.
 func parseKallsyms(line []byte) (addr uint64, kind byte, name []byte, err error) {
 	if len(line) > maxKallsymsLine {
 		return 0, 0, nil, fmt.Errorf("%d bytes long", len(line))
@@ -95,10 +95,9 @@ func parseKallsyms(line []byte) (addr uint64, kind byte, name []byte, err error)
 	return addr, rest[0], rest[2:], nil
 }
 
-// isKernelFunction reports whether a symbol names code that runs: of type text, or weak, which is nearly always code.
-// Others mark where the function before them ends; so do the paddings of NOPs that kernels built for kernel
-// hot-patching have before every function (CONFIG_PREFIX_SYMBOLS; half of all symbols on such a kernel), and the
-// symbols at the end of the text sections.
+// isKernelFunction reports whether a symbol names executed code: of type text, or weak, which is nearly always code. Other symbols mark the
+// end of the function before them. So do the paddings of NOPs before every function in kernels built for live patching
+// (CONFIG_PREFIX_SYMBOLS; half of all symbols on such a kernel), and the symbols at the end of the text sections.
 func isKernelFunction(kind byte, name []byte) bool {
 	switch kind {
 	case 't', 'T', 'w', 'W':

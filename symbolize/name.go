@@ -16,7 +16,7 @@ const MaxName = 512
 // Unknown is the Function of a frame that has no name; its mapping says where it is.
 const Unknown = "[unknown]"
 
-// UnknownAt is the Function of a frame without a name whose function begins at an address of a file: [unknown libz.so.1+0x4970].
+// UnknownAt is the Function of a frame without a name in a function that begins at this address of a file: [unknown libz.so.1+0x4970].
 func UnknownAt(file string, start uint64) string {
 	return fmt.Sprintf("%s%s+0x%x]", unknownIn, CleanName(path.Base(strings.TrimSuffix(file, " (deleted)"))), start)
 }
@@ -80,14 +80,14 @@ func isPlain(name string) bool {
 // maxMangled is the longest symbol that is demangled, in bytes: the demangler recurses into it.
 const maxMangled = 2048
 
-// functionName turns a linker's symbol into a name for people: C++ and Rust names are demangled, with parameters. What
-// cannot be demangled stays as it is.
+// functionName turns a linker's symbol into a name for people: C++ and Rust names are demangled, with parameters. Other names stay as they
+// are.
 func functionName(symbol string) (name string) {
 	if len(symbol) > maxMangled || !strings.HasPrefix(symbol, "_") {
 		return CleanName(symbol)
 	}
 	defer func() {
-		// The demangler reports malformed names as errors; should one get past its checks, it must not end the agent.
+		// The demangler reports malformed names as errors; a panic in it must not end the agent.
 		if recover() != nil {
 			name = CleanName(symbol)
 		}

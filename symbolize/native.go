@@ -5,13 +5,12 @@ import (
 	"unique"
 )
 
-// kernelMapping is the mapping of frames of the kernel itself; those of a module have its name in brackets.
+// kernelMapping is the mapping of frames of the kernel itself; for a module it is the module's name in brackets.
 const kernelMapping = "[kernel]"
 
-// Frame names the code at addr in the mapping m of the file: what is not known is [unknown] there, with the
-// address where its function begins, if the file says that. addr is an address
-// of the process; of a return address pass addr-1, as the call may be the last instruction of its function. A nil
-// Object, of a file that could not be read or of a mapping without one, knows nothing.
+// Frame names the code at addr in the mapping m of the file. Code without a name is [unknown] there, with the start address of its function
+// if the file has it. addr is an address of the process; for a return address pass addr-1, as the call may be the last instruction of its
+// function. A nil Object, for a file that could not be read or a mapping without one, has no names.
 func (o *Object) Frame(m Mapping, addr uint64) Frame {
 	m.File = CleanName(m.File)
 	frame := Frame{Function: Unknown, Kind: KindNative, Address: addr}
@@ -29,8 +28,8 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 	return frame
 }
 
-// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although the symbol there does not say
-// so (IsThreadRoot): C libraries are stripped of the names of the functions that begin threads.
+// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although no symbol says so (IsThreadRoot): C
+// libraries are stripped of the names of the functions that begin threads.
 func (o *Object) EndsThread(m Mapping, addr uint64) bool {
 	if o == nil || len(o.bottoms) == 0 {
 		return false
@@ -64,7 +63,7 @@ func (o *Object) lookupMapped(m Mapping, addr uint64) (Name, bool) {
 	return o.Lookup(addr - bias)
 }
 
-// Frame names the kernel's code at addr, under the mapping [kernel] or that of a module. A nil Kernel knows no names.
+// Frame names the kernel's code at addr, in the mapping [kernel] or that of a module. A nil Kernel has no names.
 func (k *Kernel) Frame(addr uint64) Frame {
 	frame := Frame{Function: Unknown, Kind: KindKernel, Address: addr}
 	m := Mapping{File: kernelMapping}

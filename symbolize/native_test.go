@@ -94,7 +94,7 @@ func mapped(t testing.TB, path string, base uint64) (Mapping, *Object) {
 	return Mapping{}, nil
 }
 
-// TestLibc names exported functions of libc, of which Debian's has .dynsym only.
+// TestLibc names exported functions of libc; Debian's has only .dynsym.
 func TestLibc(t *testing.T) {
 	path := libc(t)
 	file, err := elf.Open(path)
@@ -155,7 +155,7 @@ func TestLibjvm(t *testing.T) {
 	}
 }
 
-// TestVDSO names the kernel's code in this very process, which no file has.
+// TestVDSO names the kernel's code in this process, which is in no file.
 func TestVDSO(t *testing.T) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -208,8 +208,8 @@ func TestVDSO(t *testing.T) {
 	t.Error("the vDSO has no clock_gettime")
 }
 
-// BenchmarkLibjvm measures what one JVM costs: reading the file, and 1,000 lookups of distinct functions, the first
-// time (they are demangled) and later. "heap-B" is the live heap that the symbols add.
+// BenchmarkLibjvm measures the cost of one JVM: reading the file, and 1,000 lookups of distinct functions, the first time (they are
+// demangled) and later. "heap-B" is the live heap that the symbols add.
 func BenchmarkLibjvm(b *testing.B) {
 	path := libjvm(b)
 	open := func() (*os.File, error) { return os.Open(path) }

@@ -6,23 +6,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// An Object is what was learnt of one ELF file. It holds no file open. Take it from a Files for each use: a caller that
-// keeps it keeps its memory, beyond the bound of the cache.
+// An Object is the data read from one ELF file. It holds no file open. Take it from a Files for each use: a caller that keeps it keeps its
+// memory, beyond the bound of the cache.
 type Object struct {
-	id       uint64 // of this object among all that one Files loaded
+	id       uint64 // unique among all objects that one Files loaded
 	buildID  string
 	segments elffile.Segments
 	table    *elffile.Table  // nil if the file has no names
-	starts   *elffile.Starts // of functions, of a stripped file; nil if it does not say
-	bottoms  []uint64        // of starts: the functions at which stacks of threads end, which have no symbol
+	starts   *elffile.Starts // of functions, for a stripped file; nil if unknown
+	bottoms  []uint64        // of starts: the functions at which stacks of threads end, without a symbol
 	names    *nameCache
 }
 
 // objectOverhead is the memory of an Object and its entry in the cache, roughly, in bytes.
 const objectOverhead = 1 << 10
 
-// readObject reads what is needed of an ELF file. That the file has no symbols, or none that can be read, is no error:
-// its build id and its segments are still of use. A stripped file has those of its debug file, if debug finds one.
+// readObject reads the needed parts of an ELF file. A file without readable symbols is not an error: its build id and its segments are
+// still useful. A stripped file gets the symbols of its debug file, if debug finds one.
 func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	file, err := elffile.Open(r, size)
 	if err != nil {
@@ -42,10 +42,10 @@ func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	return o, nil
 }
 
-// functionStart returns where the function begins that an address of the file is in, if no symbol covers that.
+// functionStart returns the start of the function around an address of the file that no symbol covers.
 func (o *Object) functionStart(vaddr uint64) (uint64, bool) { return o.starts.Find(vaddr) }
 
-// Lookup returns the function at an address of the file (one of a process less the load bias).
+// Lookup returns the function at an address of the file (an address of a process minus the load bias).
 func (o *Object) Lookup(vaddr uint64) (Name, bool) {
 	if o.table == nil {
 		return Name{}, false

@@ -2,11 +2,11 @@ package symbolize
 
 import "strings"
 
-// IsThreadRoot reports whether a stack legitimately ends in the function of that symbol (Frame.SystemName). A walk by
-// frame pointers that ends there is complete, one that ends elsewhere was truncated.
+// IsThreadRoot reports whether a stack legitimately ends in the function with that symbol (Frame.SystemName). A walk by frame pointers that
+// ends there is complete, one that ends elsewhere was truncated.
 //
-// Apart from the code that begins threads, main and the functions that programs hand to pthread_create are among
-// them: their callers are in libc, which is usually built without frame pointers, so that a walk rarely gets further.
+// In addition to code that begins threads, this includes main and the functions that programs pass to pthread_create: their callers are in
+// libc, which is usually built without frame pointers, so that a walk rarely gets further.
 func IsThreadRoot(symbol string) bool {
 	switch symbol {
 	case

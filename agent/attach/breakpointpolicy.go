@@ -17,10 +17,10 @@ import (
 
 // A BreakpointPolicy says on which machines hardware breakpoints may be set in other processes.
 //
-// On x86-64, register DR6 says which breakpoint raised a debug exception. Some hypervisors lose its content: observed on
-// KVM about once in 10,000 to 100,000 exceptions. The kernel takes an exception without a cause for an INT1 instruction,
-// and sends the thread SIGTRAP (exc_debug_user in arch/x86/kernel/traps.c), which ends a process that does not expect it.
-// A virtual machine cannot find out whether its hypervisor does this, now or after a migration.
+// On x86-64, register DR6 shows which breakpoint raised a debug exception. Some hypervisors lose its content: observed on KVM about once in
+// 10,000 to 100,000 exceptions. The kernel takes an exception without a cause for an INT1 instruction, and sends the thread SIGTRAP
+// (exc_debug_user in arch/x86/kernel/traps.c), which ends a process that does not expect it. A virtual machine cannot find out whether its
+// hypervisor does this, now or after a migration.
 type BreakpointPolicy string
 
 // Policies, as users write them.
@@ -30,7 +30,7 @@ const (
 	BreakpointsNever  BreakpointPolicy = "never"
 )
 
-// breakpointPolicies holds all of them.
+// breakpointPolicies returns all of them.
 func breakpointPolicies() []BreakpointPolicy {
 	return []BreakpointPolicy{BreakpointsAuto, BreakpointsAlways, BreakpointsNever}
 }
@@ -39,7 +39,7 @@ var (
 	// ErrBreakpointsUnsafe: the policy keeps breakpoints out of other processes on this machine.
 	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some hypervisors lose debug exceptions, " +
 		"which ends the process with the breakpoint; use --breakpoints=always to accept this risk")
-	// ErrBreakpointsOff: the user wants none.
+	// ErrBreakpointsOff: the user disabled breakpoints.
 	ErrBreakpointsOff = errors.New("--breakpoints=never was given")
 	// ErrBreakpointsLost: a trial in this process lost a debug exception.
 	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process")
@@ -66,8 +66,8 @@ const trialTime = time.Second
 
 var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(trialTime) })
 
-// TryBreakpoints sets a breakpoint in a busy thread of this process and removes it, again and again for so long, and returns
-// ErrBreakpointsLost once an exception was lost: most get lost while a breakpoint is removed. A trial without a loss proves nothing.
+// TryBreakpoints repeatedly sets a breakpoint in a busy thread of this process and removes it, for that long. It returns ErrBreakpointsLost
+// once an exception was lost: most are lost while a breakpoint is removed. A trial without a loss proves nothing.
 func TryBreakpoints(length time.Duration) error {
 	if err := catchLostTraps(); err != nil {
 		return err
@@ -82,8 +82,8 @@ func TryBreakpoints(length time.Duration) error {
 			for range 50 {
 				tried()
 			}
-			// The Go runtime interrupts goroutines by signals, and these come where the trap was, in a function that it cannot
-			// stop: a garbage collection waited for minutes.
+			// The Go runtime interrupts goroutines by signals. These would arrive at the trap, in a function that cannot be preempted: a
+			// garbage collection once waited for minutes.
 			runtime.Gosched()
 		}
 		close(busy)
@@ -113,7 +113,7 @@ func TryBreakpoints(length time.Duration) error {
 	return nil
 }
 
-// tried has the breakpoint of a trial.
+// tried is the function with the breakpoint of a trial.
 //
 //go:nosplit
 //go:noinline
@@ -121,7 +121,7 @@ func tried() {}
 
 var hypervisorFlag = regexp.MustCompile(`(?m)^flags\s*:.*\bhypervisor\b`)
 
-// virtualDR6 reports whether debug exceptions pass through a hypervisor that may lose DR6. If this cannot be read, they do.
+// virtualDR6 reports whether debug exceptions pass through a hypervisor that may lose DR6. It returns true if that cannot be found out.
 // arm64 has no such register: the kernel finds the breakpoint by its address.
 var virtualDR6 = sync.OnceValue(func() bool {
 	if runtime.GOARCH != "amd64" {

@@ -52,7 +52,7 @@ func TestHypervisorFlag(t *testing.T) {
 	}
 }
 
-// A debug exception that has lost its cause is one of an INT1 instruction for the kernel.
+// The kernel takes a debug exception without a cause for one of an INT1 instruction.
 func TestLostTrapIsSurvived(t *testing.T) {
 	if err := catchLostTraps(); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestLiveTryBreakpoints(t *testing.T) {
 	needPrivilege(t, err)
 }
 
-// A trial does not keep the agent's garbage collector waiting: with a breakpoint in a loop, it once did for minutes.
+// A trial does not delay the agent's garbage collector: a breakpoint in a loop once did for minutes.
 func TestLiveTrialLetsCollectorRun(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- TryBreakpoints(2 * time.Second) }()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of one Breakpoints. x86-64 has four debug registers a thread, of which one is left to debuggers.
+// Bounds of one Breakpoints. x86-64 has four debug registers per thread; one is left for debuggers.
 const (
 	MaxBreakpoints       = 3
 	MaxBreakpointThreads = 256 // 768 descriptors, and some 15 ms to open them
@@ -25,17 +25,16 @@ var (
 	ErrThreadsGone = errors.New("the threads have ended")
 )
 
-// Breakpoints run a program whenever one of some threads is about to execute one of some addresses in user mode: the
-// registers are those before the instruction.
+// Breakpoints run a program whenever one of some threads is about to execute one of some addresses in user mode: the registers are those
+// before the instruction.
 //
-// Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h), those of a thread
-// are a group: they come on together and go off together, so that counts of one thread's addresses can be compared.
-// An event ends by itself after so many hits, even if the process that opened it hangs; then it is spent, since on Linux 6.18
-// at least a refreshed one traps without counting. So they are opened for one short window and closed after it. The
-// kernel closes them when the agent ends, however it ends, and takes them from a thread that executes a program.
+// Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h). Those of a thread are a group: they are
+// scheduled together, so that counts of one thread's addresses can be compared. An event disables itself after its limit of hits, even if
+// the process that opened it hangs. Then it is used up, since on Linux 6.18 at least a refreshed one traps without counting. So events are
+// opened for one short window and closed after it. The kernel closes them when the agent ends in any way, and removes them from a thread on
+// exec.
 //
-// Threads that begin later do not have them: events that are inherited cannot be limited (EINVAL), and would trap on if
-// the agent hung.
+// Threads that begin later have no breakpoints: inherited events cannot have a limit (EINVAL), and would go on trapping if the agent hung.
 type Breakpoints struct {
 	Busy int // threads without enough free debug registers: left out
 	Gone int // threads that had ended: left out
@@ -45,9 +44,8 @@ type Breakpoints struct {
 	armed  bool
 }
 
-// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to MaxBreakpointThreads threads, in the
-// order given. Nothing traps before Arm. Each event counts at most limit hits, up to MaxBreakpointHits, of those for
-// which prog returns 1.
+// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to MaxBreakpointThreads threads, in the given order. Nothing
+// traps before Arm. Each event counts at most limit hits, up to MaxBreakpointHits, among those for which prog returns 1.
 func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Breakpoints, err error) {
 	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 || limit > MaxBreakpointHits {
 		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit, unix.EINVAL)
@@ -105,7 +103,7 @@ func openGroup(prog *ebpf.Program, addresses []uint64, tid, limit int) (group []
 			leader = fd
 			continue
 		}
-		// On already, as far as the leader lets it: this only sets the limit. The leader gets its own in Arm.
+		// It is enabled already, subject to the leader: this only sets the limit. Arm sets the leader's.
 		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_REFRESH, limit); err != nil {
 			return group, fmt.Errorf("limit breakpoint: %w", err)
 		}
@@ -147,10 +145,10 @@ func explainBreakpoint(tid int, err error) error {
 	return fmt.Errorf("set breakpoint in thread %d: %w", tid, err)
 }
 
-// Threads is how many threads have all breakpoints.
+// Threads returns how many threads have all breakpoints.
 func (b *Breakpoints) Threads() int { return len(b.groups) }
 
-// Arm lets all of them trap, one thread after the other. A thread that has ended meanwhile stays silent.
+// Arm enables the breakpoints, one thread after the other. A thread that has ended meanwhile is skipped.
 func (b *Breakpoints) Arm() error {
 	b.armed = true
 	for _, group := range b.groups {
@@ -161,7 +159,7 @@ func (b *Breakpoints) Arm() error {
 	return nil
 }
 
-// Disarm lets none of them trap any more.
+// Disarm disables all breakpoints.
 func (b *Breakpoints) Disarm() error {
 	if !b.armed {
 		return nil
@@ -174,7 +172,7 @@ func (b *Breakpoints) Disarm() error {
 	return errors.Join(errs...)
 }
 
-// Ran is for how long the threads were on a CPU while they were armed, all together. Their traps are part of it.
+// Ran returns how long the armed threads were on a CPU, in total, including their traps.
 func (b *Breakpoints) Ran() (time.Duration, error) {
 	var sum uint64
 	for _, group := range b.groups {
@@ -187,7 +185,7 @@ func (b *Breakpoints) Ran() (time.Duration, error) {
 	return time.Duration(sum), nil
 }
 
-// Close disarms and gives the debug registers back.
+// Close disarms and releases the debug registers.
 func (b *Breakpoints) Close() error {
 	err := b.Disarm()
 	for _, group := range b.groups {

@@ -40,7 +40,7 @@ func placeD() {}
 
 func address(f func()) uint64 { return uint64(reflect.ValueOf(f).Pointer()) }
 
-// A hitCounter is a program that counts its runs, all together.
+// A hitCounter is a program that counts its runs, in total.
 type hitCounter struct {
 	prog *ebpf.Program
 	runs *ebpf.Map
@@ -144,7 +144,7 @@ func TestKernelBreakpointHits(t *testing.T) {
 	}
 }
 
-// A window whose owner hangs ends by itself, for each address on its own.
+// If its owner hangs, a window ends by itself, for each address separately.
 func TestKernelBreakpointLimit(t *testing.T) {
 	h := newHitCounter(t)
 	own := ownThread(t)
@@ -166,7 +166,7 @@ func TestKernelBreakpointLimit(t *testing.T) {
 	}
 }
 
-// Why breakpoints are not inherited by threads that begin later: there would be no limit to their hits.
+// The reason why breakpoints are not inherited by threads that begin later: their hits would have no limit.
 func TestKernelInheritedBreakpointsHaveNoLimit(t *testing.T) {
 	own := ownThread(t)
 	attr := breakpoint(address(placeA), true)
@@ -186,7 +186,7 @@ func startThread(t testing.TB, f func()) (tid int) {
 	var stop atomic.Bool
 	ended := make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
 		defer close(ended)
 		started <- unix.Gettid()
 		for !stop.Load() {
@@ -200,7 +200,7 @@ func startThread(t testing.TB, f func()) (tid int) {
 	return <-started
 }
 
-// On real processors only: an emulated one may lose most hits of a thread.
+// On real processors only: an emulator may lose most hits of a thread.
 func TestLiveBreakpointThreads(t *testing.T) {
 	h := newHitCounter(t)
 	tids := []int{startThread(t, placeA), startThread(t, placeA), startThread(t, placeA)}
@@ -212,7 +212,7 @@ func TestLiveBreakpointThreads(t *testing.T) {
 	if err := b.Arm(); err != nil {
 		t.Fatal(err)
 	}
-	for n, begin := 0, time.Now(); n <= 50; n += h.take(t) { // more than one of them may have
+	for n, begin := 0, time.Now(); n <= 50; n += h.take(t) { // more than a single thread may have
 		if time.Since(begin) > time.Minute {
 			t.Fatalf("%d hits in a minute, want more than one thread may have", n)
 		}
@@ -223,7 +223,7 @@ func TestLiveBreakpointThreads(t *testing.T) {
 	}
 }
 
-// Others may hold the debug registers: such threads are left out.
+// Others may use the debug registers: such threads are left out.
 func TestKernelBreakpointsBusy(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("debug registers are counted on x86-64: others have more of them")
@@ -242,7 +242,7 @@ func TestKernelBreakpointsBusy(t *testing.T) {
 	}
 	debugger.Close()
 	all := open(t, h, three, own, 5)
-	last := open(t, h, []uint64{address(placeD)}, own, 5) // what is left to debuggers
+	last := open(t, h, []uint64{address(placeD)}, own, 5) // the one left for debuggers
 	if all.Threads() != 1 || last.Threads() != 1 {
 		t.Error("registers were not given back")
 	}
@@ -260,7 +260,7 @@ func TestBreakpointArguments(t *testing.T) {
 	}
 }
 
-// The remedy for too few descriptors is named, and none is lost.
+// The error for too few descriptors names the remedy, and no descriptor is leaked.
 func TestKernelBreakpointDescriptors(t *testing.T) {
 	h := newHitCounter(t)
 	own := ownThread(t)
@@ -286,8 +286,8 @@ func TestKernelBreakpointDescriptors(t *testing.T) {
 
 const armedChild = "VMPROF_ATTACH_TEST_ARMED_CHILD"
 
-// TestArmedChild is no test but what the child below runs: it sets breakpoints in the thread that it is told of, says
-// so, and waits to be killed.
+// TestArmedChild is not a test but the child process of the test below: it sets breakpoints in the given thread, reports that, and waits to
+// be killed.
 func TestArmedChild(t *testing.T) {
 	tid, err := strconv.Atoi(os.Getenv(armedChild))
 	if err != nil {
@@ -305,7 +305,7 @@ func TestArmedChild(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// An agent that is killed in the middle of a window leaves nothing behind.
+// An agent that is killed in the middle of a window leaves no breakpoint.
 func TestKernelBreakpointsOfAKilledAgent(t *testing.T) {
 	h := newHitCounter(t)
 	own := ownThread(t)

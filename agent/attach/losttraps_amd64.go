@@ -15,11 +15,11 @@ var trapsLost uint64
 // trapHandler is a handler that counts them, and the restorer that it returns to.
 func trapHandler() (handler, restorer uintptr)
 
-// int1 raises a debug exception without a cause in DR6, as a lost one: for tests.
+// int1 raises a debug exception without a cause in DR6, like a lost one: for tests.
 func int1()
 
-// catchLostTraps has debug exceptions that a hypervisor loses counted in this process, for the rest of its life. Otherwise
-// the SIGTRAP ends it: package os/signal cannot catch one that the kernel sends to a thread.
+// catchLostTraps starts to count debug exceptions lost by a hypervisor in this process, for the rest of its life. Otherwise the SIGTRAP
+// ends it: package os/signal cannot catch one that the kernel sends to a thread.
 var catchLostTraps = sync.OnceValue(func() error {
 	handler, restorer := trapHandler()
 	const onStack, restart, restorerGiven = 0x08000000, 0x10000000, 0x04000000 // SA_ONSTACK, SA_RESTART, SA_RESTORER of asm/signal.h
@@ -35,5 +35,5 @@ var catchLostTraps = sync.OnceValue(func() error {
 	return nil
 })
 
-// lostTraps is how many debug exceptions of this process were lost since catchLostTraps.
+// lostTraps returns how many debug exceptions of this process were lost since catchLostTraps.
 func lostTraps() uint64 { return atomic.LoadUint64(&trapsLost) }

@@ -2,7 +2,7 @@
 
 package attach
 
-// catchLostTraps has nothing to catch: no exception is lost on other machines.
+// catchLostTraps does nothing: no exception is lost on other machines.
 func catchLostTraps() error { return nil }
 
 func lostTraps() uint64 { return 0 }

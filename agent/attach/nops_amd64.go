@@ -12,16 +12,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// nop5 and nop10 are NOPs of so many bytes, to be probed.
+// nop5 and nop10 are NOPs of that many bytes, to be probed.
 func nop5()
 func nop10()
 
 // nops are their addresses.
 func nops() (five, ten *byte)
 
-// ReplacesNops reports whether the kernel replaces NOPs of several bytes once a probe on them was hit. It is found out by
-// putting probes on two NOPs of this program, once, which takes a tenth of a second: kernels that do it have various
-// versions, and replace various NOPs. If it cannot be found out, they do.
+// ReplacesNops reports whether the kernel replaces NOPs of several bytes once a probe on them was hit. It tries probes on two NOPs of this
+// program, once, which takes a tenth of a second: kernels that do it have various versions, and replace various NOPs. It returns true if it
+// cannot find out.
 func ReplacesNops() bool {
 	triedNops.once.Do(func() {
 		replaced, err := tryNops()
@@ -35,7 +35,7 @@ var triedNops struct {
 	replaced bool
 }
 
-// int3 is what a probed instruction begins with if it is not replaced.
+// int3 is the first byte of a probed instruction that is not replaced.
 const int3 = 0xcc
 
 func tryNops() (replaced bool, err error) {
@@ -73,7 +73,7 @@ func tryNops() (replaced bool, err error) {
 			return false, err
 		}
 		defer CloseLinks(links)
-		for range 3 { // it replaces at the first, but the next ones cost little
+		for range 3 { // it replaces at the first hit, but the next ones cost little
 			execute()
 		}
 		return *code != int3, nil

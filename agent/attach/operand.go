@@ -10,10 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// ErrOperand: the kernel side cannot fetch an argument from where its note says it is.
+// ErrOperand: the kernel side cannot fetch an argument from the location in its note.
 var ErrOperand = errors.New("unsupported location of a probe argument")
 
-// Operand encodes for the kernel side where a probe's argument is.
+// Operand encodes the location of a probe's argument for the kernel side.
 func Operand(o elffile.Operand) (bpf.Operand, error) {
 	k := bpf.Operand{Displacement: o.Disp, Size: o.Size}
 	switch {
@@ -35,7 +35,7 @@ func Operand(o elffile.Operand) (bpf.Operand, error) {
 	return k, nil
 }
 
-// probedValues encodes for the kernel side what spec reads at a site. An error says which value cannot be read there.
+// probedValues encodes the values that spec reads at a site for the kernel side. An error names the value that cannot be read there.
 func probedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
 	var k bpf.ProbedValues
 	if len(spec.Values) > len(k.Values) {
@@ -58,7 +58,7 @@ func probedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, 
 	return k, nil
 }
 
-// terms is where the terms of a spec are at one site.
+// terms are the locations of a spec's terms at one site.
 type terms struct {
 	args    []elffile.Operand
 	missing error // why there are not more
@@ -120,7 +120,7 @@ func (t *terms) term(term valueprobe.Term) (bpf.ValueOperand, error) {
 	return bpf.ValueOperand{Kind: bpf.OperandConstant, Size: 8, Displacement: int64(term.Number)}, nil
 }
 
-// valueOperand encodes for the kernel side where an operand is: every form that notes have.
+// valueOperand encodes the location of an operand for the kernel side, in every form that notes have.
 func valueOperand(o elffile.Operand) (bpf.ValueOperand, error) {
 	k := bpf.ValueOperand{Displacement: o.Disp, Size: o.Size}
 	switch o.Kind {

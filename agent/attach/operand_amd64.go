@@ -2,7 +2,7 @@ package attach
 
 import "github.com/vmprof-agent/vmprof-agent/elffile"
 
-// registerOffset is where the kernel keeps a register: bytes into struct pt_regs (arch/x86/include/asm/ptrace.h).
+// registerOffset returns where the kernel saves a register: bytes into struct pt_regs (arch/x86/include/asm/ptrace.h).
 func registerOffset(r elffile.Reg) (offset uint8, ok bool) {
 	offset, ok = map[elffile.Reg]uint8{
 		elffile.R15: 0, elffile.R14: 8, elffile.R13: 16, elffile.R12: 24, elffile.RBP: 32, elffile.RBX: 40,

@@ -17,8 +17,8 @@ type Sites struct {
 	Load, CodeUnload, ClassUnload []Site
 }
 
-// Probes attaches the code-map programs to libraries. A library is attached once, for every process that maps it;
-// the kernel takes the probes away when the agent ends, however it ends. Its methods may be called by several goroutines.
+// Probes attaches the code-map programs to libraries. A library is attached once, for every process that maps it. The kernel removes the
+// probes when the agent ends in any way. Several goroutines may call its methods.
 type Probes struct {
 	objects *bpf.Objects
 	uprobes Uprobes
@@ -34,12 +34,12 @@ type Attached struct {
 	loads []bpf.LoadSite // whose slots it holds
 }
 
-// NewProbes returns a Probes without probes. Whether the kernel has uprobe.multi links is tried out.
+// NewProbes returns a Probes without probes. It tries whether the kernel has uprobe.multi links.
 func NewProbes(o *bpf.Objects) *Probes {
 	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites), attached: map[*Attached]struct{}{}}
 }
 
-// Attach attaches all sites of lib. On an error none of them is.
+// Attach attaches all sites of lib. On an error none is attached.
 func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 	a := &Attached{}
 	load, err := p.register(a, sites.Load)
@@ -69,8 +69,8 @@ func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 	return a, nil
 }
 
-// Detach takes the probes of one library away, some 50 ms. When it returns no program runs for them any more: the kernel
-// waits for those that do. So what their slots say may change.
+// Detach removes the probes of one library, which takes some 50 ms. When it returns, no program runs for them any more: the kernel waits
+// for those that do. So their slots may be reused.
 func (p *Probes) Detach(a *Attached) error {
 	err := CloseLinks(a.links)
 	p.mu.Lock()
@@ -83,7 +83,7 @@ func (p *Probes) Detach(a *Attached) error {
 	return err
 }
 
-// register has the kernel side know where the arguments of each load site are; the cookie of a site finds it again.
+// register passes the argument locations of each load site to the kernel side; the cookie of a site refers to them.
 func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +104,7 @@ func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
 	return sites, nil
 }
 
-// Close takes all probes away.
+// Close removes all probes.
 func (p *Probes) Close() error {
 	p.mu.Lock()
 	left := make([]*Attached, 0, len(p.attached))
@@ -119,8 +119,8 @@ func (p *Probes) Close() error {
 	return errors.Join(errs...)
 }
 
-// loadSlots are the places of the kernel side's table of load sites. Sites whose arguments are at the same places share
-// one: so many containers with the same library need no more than one of them does.
+// loadSlots are the slots of the kernel side's table of load sites. Sites with the same argument locations share a slot: so many containers
+// with the same library need no more than one of them does.
 type loadSlots struct {
 	used map[bpf.LoadSite]*loadSlot
 	free []uint32
@@ -139,7 +139,7 @@ func newLoadSlots(n uint32) loadSlots {
 	return s
 }
 
-// take returns the slot of a site; fresh says that it has to be written. It is not ok if all are in use.
+// take returns the slot of a site; fresh says that it must be written. ok is false if all are in use.
 func (s *loadSlots) take(site bpf.LoadSite) (number uint32, fresh, ok bool) {
 	if slot := s.used[site]; slot != nil {
 		slot.users++
@@ -154,7 +154,7 @@ func (s *loadSlots) take(site bpf.LoadSite) (number uint32, fresh, ok bool) {
 	return number, true, true
 }
 
-// give gives back what one take took.
+// give releases what one take took.
 func (s *loadSlots) give(site bpf.LoadSite) {
 	slot := s.used[site]
 	if slot.users--; slot.users == 0 {

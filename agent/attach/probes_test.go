@@ -10,13 +10,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/agentmaps"
 )
 
-// probed stands for a place in libjvm that announces compiled code.
+// probed stands for a place in libjvm that reports compiled code.
 //
 //go:noinline
 func probed(n int) int { return n + 1 }
 
-// TestKernelProbes attaches to this program with both kinds of links that the kernel may have: every call must be
-// counted, and none after Close.
+// TestKernelProbes attaches to this program with both kinds of links that the kernel may have: every call must be counted, and none after
+// Close.
 func TestKernelProbes(t *testing.T) {
 	needKernel(t)
 	for _, single := range []bool{false, true} {
@@ -81,7 +81,7 @@ func needKernel(t *testing.T) {
 	}
 }
 
-// offsetOf returns where in the file of this program that function is.
+// offsetOf returns the offset of a function in the file of this program.
 func offsetOf(t *testing.T, function any) uint64 {
 	t.Helper()
 	pc := uint64(reflect.ValueOf(function).Pointer())
@@ -96,7 +96,7 @@ func offsetOf(t *testing.T, function any) uint64 {
 	return pc - m.Start + m.Offset
 }
 
-// Sites of equal layout share a slot, and a slot is free when the last of them is gone.
+// Sites with equal locations share a slot, and a slot is free when the last of them is gone.
 func TestLoadSlots(t *testing.T) {
 	layout := func(n int64) bpf.LoadSite { return bpf.LoadSite{Code: bpf.Operand{Displacement: n}} }
 	s := newLoadSlots(2)

@@ -22,7 +22,7 @@ func CheckRing(sys string) error {
 	if err := unix.Uname(&u); err != nil {
 		return fmt.Errorf("uname: %w", err)
 	}
-	realtime, _ := os.ReadFile(filepath.Join(sys, "kernel/realtime")) // only kernels that are have it
+	realtime, _ := os.ReadFile(filepath.Join(sys, "kernel/realtime")) // only PREEMPT_RT kernels have it
 	k := preemption{realtime: string(realtime), version: unix.ByteSliceToString(u.Version[:]), release: unix.ByteSliceToString(u.Release[:])}
 	if k.isRealtime() { // for others a megabyte of type information need not be read
 		k.lock = ringLock()
@@ -33,7 +33,7 @@ func CheckRing(sys string) error {
 	return nil
 }
 
-// ringLock is the type of the lock of BPF ring buffers, "" if the kernel's type information does not say.
+// ringLock returns the type of the lock of BPF ring buffers, "" if the kernel's type information does not have it.
 func ringLock() string {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -51,7 +51,7 @@ func ringLock() string {
 	return ""
 }
 
-// A preemption is what a kernel says of its kind of preemption.
+// A preemption is a kernel's information on its kind of preemption.
 type preemption struct {
 	realtime string // content of /sys/kernel/realtime
 	version  string // uname -v
@@ -63,9 +63,9 @@ func (k preemption) isRealtime() bool {
 	return strings.TrimSpace(k.realtime) == "1" || strings.Contains(k.version, "PREEMPT_RT") || strings.Contains(k.version, "PREEMPT RT")
 }
 
-// ringSleeps reports whether bpf_ringbuf_reserve may sleep. With PREEMPT_RT a spinlock_t does; the ring buffer has had a
-// raw_spinlock_t since 6.12, later an rqspinlock_t, and stable kernels got the former, too: so its type decides. The version
-// does if the type is not known.
+// ringSleeps reports whether bpf_ringbuf_reserve may sleep. With PREEMPT_RT a spinlock_t does. The ring buffer has had a raw_spinlock_t
+// since 6.12, later an rqspinlock_t, and stable kernels got the former, too: so its type decides. If the type is unknown, the version
+// decides.
 func (k preemption) ringSleeps() bool {
 	switch {
 	case !k.isRealtime():

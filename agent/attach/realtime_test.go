@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Which kernels' ring buffers must not be written to by interrupts.
+// The kernels whose ring buffers interrupts must not write to.
 func TestRingSleeps(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -34,7 +34,7 @@ func TestRingSleeps(t *testing.T) {
 	}
 }
 
-// The type of the lock is found where a kernel has type information, and this kernel is used.
+// The type of the lock is found if the kernel has type information, and this kernel is accepted.
 func TestKernelRingLock(t *testing.T) {
 	needKernel(t)
 	switch lock := ringLock(); lock {
@@ -46,7 +46,7 @@ func TestKernelRingLock(t *testing.T) {
 	if err := CheckRing("/sys"); err != nil {
 		t.Error(err)
 	}
-	// A sysfs that says so makes it look at the lock.
+	// With a realtime kernel in sysfs, the lock is checked.
 	sys := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(sys, "kernel"), 0o755); err != nil {
 		t.Fatal(err)

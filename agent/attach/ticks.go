@@ -1,4 +1,4 @@
-// Package attach connects the BPF programs with what runs them: sampling events on CPUs, probes in guests' libraries.
+// Package attach connects the BPF programs with the events that run them: sampling events on CPUs, probes in libraries of processes.
 package attach
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Ticks are sampling events, one on every online CPU.
 type Ticks struct {
-	Event string // what is counted, in the kernel's words: "cpu-clock"
+	Event string // the counted event, in the kernel's words: "cpu-clock"
 
 	prog *ebpf.Program
 	attr unix.PerfEventAttr
@@ -33,11 +33,11 @@ var ErrFrequency = errors.New("frequency is above the kernel's limit")
 
 const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 
-// NewTicks prepares events that run prog hz times a second of CPU time. Nothing ticks before Start.
+// NewTicks prepares events that run prog hz times per second of CPU time. Nothing ticks before Start.
 //
-// They are of a timer and not of the CPU's own counters, which are another clock than CPU time where its frequency
-// changes, are shared with other programs that count, and in a virtual machine may take its CPUs away for seconds: their
-// interrupts cannot be masked, and each access to a counter leaves the machine.
+// They use a timer and not the CPU's own counters. A counter is another clock than CPU time if its frequency changes, and is shared with
+// other programs that count. In a virtual machine it may stall CPUs for seconds: its interrupts cannot be masked, and each access to a
+// counter leaves the machine.
 func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
@@ -58,7 +58,7 @@ func newTicks(name string, prog *ebpf.Program, attr unix.PerfEventAttr) (*Ticks,
 	return t, nil
 }
 
-// Start lets all events tick.
+// Start enables all events.
 func (t *Ticks) Start() error {
 	for cpu, k := range t.cpus {
 		if err := unix.IoctlSetInt(k.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
@@ -69,7 +69,7 @@ func (t *Ticks) Start() error {
 	return nil
 }
 
-// Stop lets no event tick any more; Start continues.
+// Stop disables all events; Start continues.
 func (t *Ticks) Stop() error {
 	var errs []error
 	for _, k := range t.cpus {
@@ -78,7 +78,7 @@ func (t *Ticks) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Refresh opens events on CPUs that came online and closes those of CPUs that went.
+// Refresh opens events on CPUs that came online and closes those of CPUs that went offline.
 func (t *Ticks) Refresh() error {
 	online, err := onlineCPUs()
 	if err != nil {
@@ -183,8 +183,7 @@ func parseCPUList(s string) (map[int]bool, error) {
 	return cpus, nil
 }
 
-// NewFaults prepares events that run prog at every page fault, on every CPU, with the address that was touched. Nothing
-// comes before Start.
+// NewFaults prepares events that run prog at every page fault, on every CPU, with the touched address. Nothing happens before Start.
 func NewFaults(prog *ebpf.Program) (*Ticks, error) {
 	return newTicks("page-faults", prog, unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Size: unix.PERF_ATTR_SIZE_VER5,
@@ -204,8 +203,8 @@ const (
 	Instructions CPUCounter = unix.PERF_COUNT_HW_INSTRUCTIONS
 )
 
-// NewOverflows prepares events that run prog each time that so many events of a counter have happened in user mode, on every
-// CPU. Nothing comes before Start. ErrNoCounters if there is no such counter.
+// NewOverflows prepares events that run prog each time that period events of a counter have happened in user mode, on every CPU. Nothing
+// happens before Start. ErrNoCounters if there is no such counter.
 func NewOverflows(prog *ebpf.Program, c CPUCounter, period uint64) (*Ticks, error) {
 	name := map[CPUCounter]string{Cycles: "cycles", Instructions: "instructions"}[c]
 	t, err := newTicks(name, prog, unix.PerfEventAttr{
@@ -221,9 +220,9 @@ func NewOverflows(prog *ebpf.Program, c CPUCounter, period uint64) (*Ticks, erro
 // MaxBranchHz bounds the frequency of branch records: 32 calls each.
 const MaxBranchHz = 10_000
 
-// NewBranchTicks prepares events that run prog hz times a second of CPU time spent in user mode, with the latest calls and
-// indirect jumps that the CPU recorded, and which of both each is: linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records, so there is
-// no software event to fall back to. Nothing ticks before Start.
+// NewBranchTicks prepares events that run prog hz times per second of CPU time in user mode. The program gets the latest calls and indirect
+// jumps that the CPU recorded, and the kind of each: linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records,
+// so there is no software event to fall back to. Nothing ticks before Start.
 func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	return newTicks("cycles with branch records", prog, unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5,
@@ -234,8 +233,7 @@ func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	})
 }
 
-// branchKinds are the records that are asked for: calls, and the jumps by which stubs pass calls on. The kernel decodes of
-// which kind each is.
+// branchKinds are the requested records: calls, and the jumps by which stubs pass calls on. The kernel decodes the kind of each.
 const branchKinds = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY_CALL | unix.PERF_SAMPLE_BRANCH_IND_JUMP |
 	unix.PERF_SAMPLE_BRANCH_TYPE_SAVE
 
@@ -245,8 +243,8 @@ type RawEvent struct {
 	Config uint64
 }
 
-// preciseNext asks that the sampled instruction be the one after that which raised the event (PEBS):
-// perf_event_attr.precise_ip of linux/perf_event.h, two bits, 1 is "constant skid".
+// preciseNext requests that the sampled instruction is the one after that which raised the event (PEBS): perf_event_attr.precise_ip of
+// linux/perf_event.h, two bits, 1 is "constant skid".
 const preciseNext = unix.PerfBitPreciseIPBit1
 
 // NewRetiredTicks prepares events that run prog at every period-th occurrence of e in user mode. Nothing ticks before

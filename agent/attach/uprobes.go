@@ -20,16 +20,16 @@ import (
 // A Site is one place of a probe in a file.
 type Site struct {
 	Offset       uint64 // in the file, bytes
-	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as its note has it; 0 if none
-	Cookie       uint64 // by which the program knows the site
-	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is never executed. Unless it
-	// is set, Attach wants a proof where it matters: see probesite.Finder.OwnsStack.
+	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as in its note; 0 if none
+	Cookie       uint64 // identifies the site to the program
+	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is never executed. If it is not set, Attach
+	// requires a proof where it matters: see probesite.Finder.OwnsStack.
 	OwnsStack bool
-	// Load is where the arguments of compiled__method__load are; nil for other probes. Probes gives the cookies to these.
+	// Load is the argument locations of compiled__method__load; nil for other probes. Probes assigns the cookies of these.
 	Load *bpf.LoadSite
 }
 
-// A Uprobe is a program in the two forms that kernels want: for uprobe.multi links (6.6 and later), and for others.
+// A Uprobe is a program in the two forms that kernels need: for uprobe.multi links (6.6 and later), and for others.
 type Uprobe struct {
 	Multi, Single *ebpf.Program
 }
@@ -39,7 +39,7 @@ type Uprobes struct {
 	single bool // the kernel has no uprobe.multi links
 }
 
-// NewUprobes tries out what the kernel has.
+// NewUprobes finds out what the kernel supports.
 func NewUprobes() Uprobes {
 	return Uprobes{single: features.HaveBPFLinkUprobeMulti() != nil}
 }
@@ -47,13 +47,12 @@ func NewUprobes() Uprobes {
 // Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (u Uprobes) Multi() bool { return !u.single }
 
-// Attach attaches p to all sites of file, for the process pid alone, or for every process that maps the file if pid
-// is 0. Single probes cannot be confined to a process (the kernel would confine them to a thread): they serve all
-// processes whatever pid is. The caller closes the links; on an error there is none. The kernel takes the probes away
-// when the agent ends, however it ends.
+// Attach attaches p to all sites of file, for the process pid alone, or for every process that maps the file if pid is 0. Single probes
+// cannot be confined to a process (the kernel would confine them to a thread): they serve all processes whatever pid is. The caller closes
+// the links; on an error there are none. The kernel removes the probes when the agent ends in any way.
 //
-// Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a call, in a function that
-// the call could damage. Nothing is attached then: some sites of a probe without the others would count too little.
+// Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a call, in a function that the call could
+// damage. Then nothing is attached: some sites of a probe without the others would count too little.
 func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []link.Link, err error) {
 	if len(sites) == 0 {
 		return nil, nil
@@ -75,8 +74,8 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	return attachSingle(ex, 0, p, sites)
 }
 
-// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Single probes are then confined
-// to the address space of its first thread.
+// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Single probes are then confined to the address
+// space of its first thread.
 func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
 	if !u.single {
 		return u.Attach(file, pid, p, sites)
@@ -104,8 +103,8 @@ func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.
 	return links, nil
 }
 
-// explainSemaphore says what EINVAL means where probes have semaphores: the kernel keeps one offset for each place
-// (uprobe_register in kernel/events/uprobes.c), and refuses a probe with another.
+// explainSemaphore explains EINVAL for probes with semaphores: the kernel keeps one offset for each place (uprobe_register in
+// kernel/events/uprobes.c), and refuses a probe with another.
 func explainSemaphore(err error, sites []Site) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err
@@ -134,7 +133,7 @@ func multiOptions(sites []Site, pid int) *link.UprobeMultiOptions {
 	return o
 }
 
-// CloseLinks closes all of the links, whatever fails.
+// CloseLinks closes all of the links, even if some fail.
 func CloseLinks(links []link.Link) error {
 	var errs []error
 	for _, l := range links {
@@ -143,12 +142,11 @@ func CloseLinks(links []link.Link) error {
 	return errors.Join(errs...)
 }
 
-// guard reads the places of probes in a file before probes are put there, and refuses those at which the kernel's form of a
-// probe can damage the program. Every uprobe of the agent passes here.
+// guard reads the places of probes in a file before probes are put there, and refuses those at which the kernel's form of a probe can
+// damage the program. Every uprobe of the agent passes through it.
 //
-// The reading matters by itself: it brings the pages into the page cache. Otherwise the kernel reads them while a program
-// maps the file, with the lock on its memory held, and has been seen to warn of that (uprobe_mmap), which stops machines
-// that run with panic_on_warn.
+// The reading itself is important: it brings the pages into the page cache. Otherwise the kernel reads them while a program maps the file,
+// with the lock on its memory held. That has been seen to cause a warning (uprobe_mmap), which stops machines that run with panic_on_warn.
 func (u Uprobes) guard(file *os.File, sites []Site) error {
 	for _, s := range sites {
 		const longest = 15 // bytes of an instruction
@@ -168,7 +166,7 @@ func (u Uprobes) guard(file *os.File, sites []Site) error {
 		}
 		i, err := probesite.Decode(code[:n])
 		if err != nil || !i.NeedsOwnStack() {
-			continue // what it cannot decode the kernel does not replace
+			continue // the kernel does not replace what it cannot decode
 		}
 		if err := u.proveStack(file, s.Offset); err != nil {
 			return fmt.Errorf("NOP of %d bytes at offset %#x: %w", i.Len, s.Offset, err)
@@ -177,13 +175,13 @@ func (u Uprobes) guard(file *os.File, sites []Site) error {
 	return nil
 }
 
-// errReplaced explains probesite.ErrRedZone to those who can do something about it.
+// errReplaced explains probesite.ErrRedZone to users who can rebuild the program.
 var errReplaced = errors.New("the kernel (Linux 6.18 and later) replaces that NOP by a call, which writes below the stack pointer: " +
 	"rebuild the program with a one-byte nop at the probe (with systemtap's sys/sdt.h or the current vmprof.h), " +
 	"or record the entry of a function (func:SYMBOL)")
 
-// proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack
-// pointer, or the kernel does not replace such NOPs, or there is no red zone as the code is of 32 bits.
+// proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack pointer, or the
+// kernel does not replace such NOPs, or there is no red zone as the code is 32-bit.
 func (u Uprobes) proveStack(file *os.File, offset uint64) error {
 	lib, err := elffile.OpenFile(file)
 	if errors.Is(err, elffile.ErrUnsupported) {

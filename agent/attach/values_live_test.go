@@ -25,7 +25,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// A valueWatch has specs attached.
+// A valueWatch has attached specs.
 type valueWatch struct {
 	values Values
 	ring   *ringbuf.Reader
@@ -86,7 +86,7 @@ func (w *valueWatch) attach(t *testing.T, f *os.File, e *elffile.File, pid int, 
 	return len(values)
 }
 
-// attachMapped attaches to all that a process maps.
+// attachMapped attaches to all files that a process maps.
 func (w *valueWatch) attachMapped(t *testing.T, pid int, specs ...string) {
 	t.Helper()
 	sites := map[string]int{}
@@ -107,15 +107,15 @@ func (w *valueWatch) attachMapped(t *testing.T, pid int, specs ...string) {
 	}
 }
 
-// told is how many executions had which values, by spec.
-func (w *valueWatch) told(t *testing.T) map[string]map[string]int {
+// recorded returns how many executions had which values, by spec.
+func (w *valueWatch) recorded(t *testing.T) map[string]map[string]int {
 	t.Helper()
-	told := map[string]map[string]int{}
+	recorded := map[string]map[string]int{}
 	for {
 		w.ring.SetDeadline(time.Now().Add(50 * time.Millisecond))
 		raw, err := w.ring.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return told
+			return recorded
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -142,15 +142,14 @@ func (w *valueWatch) told(t *testing.T) map[string]map[string]int {
 			}
 		}
 		spec := w.specs[o.Seen.Probe]
-		if told[spec] == nil {
-			told[spec] = map[string]int{}
+		if recorded[spec] == nil {
+			recorded[spec] = map[string]int{}
 		}
-		told[spec][strings.Join(words, " ")] += int(o.Seen.Every)
+		recorded[spec][strings.Join(words, " ")] += int(o.Seen.Every)
 	}
 }
 
-// TestLiveValuesHotSpot has a JVM collect its garbage, which it is known to do in full, start the threads that serve
-// jcmd, and compile.
+// TestLiveValuesHotSpot makes a JVM do full garbage collections, start the threads that serve jcmd, and compile.
 func TestLiveValuesHotSpot(t *testing.T) {
 	const (
 		collection = "usdt:hotspot:gc__begin=arg1"
@@ -166,24 +165,24 @@ func TestLiveValuesHotSpot(t *testing.T) {
 			}
 			defer guest.Close()
 			w.attachMapped(t, guest.PID(), collection, thread, compiled)
-			w.told(t) // what was before
+			w.recorded(t) // what was before
 			for range 3 {
 				jcmd := exec.Command(filepath.Join(jdk.Home, "bin", "jcmd"), strconv.Itoa(guest.PID()), "GC.run")
 				if out, err := jcmd.CombinedOutput(); err != nil {
 					t.Fatalf("jcmd: %v: %s", err, out)
 				}
 			}
-			told := w.told(t)
-			if n := told[collection]["1"]; n != 3 {
-				t.Errorf("collections %v, want 3 that are full", told[collection])
+			recorded := w.recorded(t)
+			if n := recorded[collection]["1"]; n != 3 {
+				t.Errorf("collections %v, want 3 that are full", recorded[collection])
 			}
-			if told[thread]["Attach Listener 1"] != 1 {
-				t.Errorf("threads %v, want one Attach Listener, a daemon", told[thread])
+			if recorded[thread]["Attach Listener 1"] != 1 {
+				t.Errorf("threads %v, want one Attach Listener, a daemon", recorded[thread])
 			}
-			if len(told[compiled]) == 0 {
+			if len(recorded[compiled]) == 0 {
 				t.Error("nothing was compiled")
 			}
-			for text := range told[compiled] {
+			for text := range recorded[compiled] {
 				words := strings.Split(text, " ")
 				if len(words) != 8 {
 					t.Fatalf("compiled %q", text)
@@ -200,7 +199,7 @@ func TestLiveValuesHotSpot(t *testing.T) {
 	}
 }
 
-// TestLiveValuesPHP compares the names that PHP passes with what its program says it calls.
+// TestLiveValuesPHP compares the names that PHP passes with the calls that its program reports.
 func TestLiveValuesPHP(t *testing.T) {
 	truth, err := php.Truth()
 	if err != nil {
@@ -232,7 +231,7 @@ func TestLiveValuesPHP(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, total := map[string]int{}, 0
-			for text, n := range w.told(t)[entry] {
+			for text, n := range w.recorded(t)[entry] {
 				words := strings.Split(text, " ")
 				if len(words) != 4 || strings.HasPrefix(words[3], "-") || words[3] == "0" {
 					t.Fatalf("values %q", text)
@@ -275,12 +274,12 @@ func TestLiveValuesFunction(t *testing.T) {
 	}
 	written := strings.TrimRight(answer, "\n") + "\n"
 	want := fmt.Sprintf("1 %s %d", written, len(written))
-	if told := w.told(t)[write]; told[want] != 1 {
-		t.Errorf("told %v, want %q once", told, want)
+	if recorded := w.recorded(t)[write]; recorded[want] != 1 {
+		t.Errorf("recorded %v, want %q once", recorded, want)
 	}
 }
 
-// TestLiveValuesAllocations: buffers for allocation are as large as the objects that they are for, or larger.
+// TestLiveValuesAllocations: buffers for allocation are at least as large as the objects that they are for.
 func TestLiveValuesAllocations(t *testing.T) {
 	const buffers = "libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg3,arg4"
 	w := newValueWatch(t, 1, false)
@@ -294,19 +293,19 @@ func TestLiveValuesAllocations(t *testing.T) {
 	if out, err := jcmd.CombinedOutput(); err != nil { // whose thread needs a buffer
 		t.Fatalf("jcmd: %v: %s", err, out)
 	}
-	told := w.told(t)[buffers]
-	for text := range told {
+	recorded := w.recorded(t)[buffers]
+	for text := range recorded {
 		var buffer, object uint64
 		if _, err := fmt.Sscan(text, &buffer, &object); err != nil || object == 0 || object%8 != 0 || buffer < object || buffer > 1<<30 {
 			t.Errorf("buffer and object %q: %v", text, err)
 		}
 	}
-	if len(told) == 0 {
+	if len(recorded) == 0 {
 		t.Error("no buffers")
 	}
 }
 
-// TestLiveValuesSemaphore attaches where somebody else is, who left the semaphore out.
+// TestLiveValuesSemaphore attaches where another tool is attached without the semaphore.
 func TestLiveValuesSemaphore(t *testing.T) {
 	w := newValueWatch(t, 1, false)
 	guest, err := php.Start(t.Context(), php.Known)
@@ -347,8 +346,7 @@ func TestLiveValuesSemaphore(t *testing.T) {
 	}
 }
 
-// TestLiveValuesGuest has the reference guest tell the slots of its threads, when they begin and end; slots are used
-// again.
+// TestLiveValuesGuest reads the slots of the reference guest's threads, when they begin and end; slots are reused.
 func TestLiveValuesGuest(t *testing.T) {
 	vm, err := guests.BuildVM(t.Context(), t.TempDir())
 	if errors.Is(err, guests.ErrNoCompiler) {
@@ -382,22 +380,22 @@ func TestLiveValuesGuest(t *testing.T) {
 	if err := run.Close(); err != nil {
 		t.Fatal(err)
 	}
-	told := w.told(t)
+	recorded := w.recorded(t)
 	began := 0
-	for slot, n := range told[begins] {
+	for slot, n := range recorded[begins] {
 		began += n
 		i, _ := strconv.Atoi(slot)
-		ended := told[ends][fmt.Sprintf("%d %d", i, i+100)]
+		ended := recorded[ends][fmt.Sprintf("%d %d", i, i+100)]
 		if i == 0 && (n != 1 || ended != 0) || i > 0 && ended != n || i < 0 || i >= threads { // 0 is the main thread's
 			t.Errorf("slot %s was taken %d times, and given back %d times", slot, n, ended)
 		}
 	}
 	if began != threads {
-		t.Errorf("threads that began: %v, want %d", told[begins], threads)
+		t.Errorf("threads that began: %v, want %d", recorded[begins], threads)
 	}
 }
 
-// attach attaches spec to all of its sites in file; pid is as Uprobes.Attach takes it.
+// attach attaches spec to all of its sites in file; pid is as in Uprobes.Attach.
 func (v *Values) attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
 	values, places, err := v.Prepare(spec, sites)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestProbedValues(t *testing.T) {
 	}
 }
 
-// What a user may ask for has room on the kernel side.
+// The kernel side has room for everything that a user may request.
 func TestValueBounds(t *testing.T) {
 	if valueprobe.MaxValues != bpf.MaxObservedValues || valueprobe.MaxFollowed != bpf.MaxFollowed {
 		t.Errorf("%d values, %d pointers; the kernel side has %d, %d", valueprobe.MaxValues, valueprobe.MaxFollowed,

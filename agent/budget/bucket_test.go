@@ -10,7 +10,7 @@ func TestBucket(t *testing.T) {
 	var b Bucket
 	b.FillShare(share, time.Hour, time.Millisecond) // before it began
 	if b.Take(time.Millisecond) {
-		t.Error("tokens for time before the beginning")
+		t.Error("tokens for time before the first filling")
 	}
 	b.FillShare(share, time.Hour+time.Second, time.Millisecond) // 10 ms
 	spent := time.Duration(0)
@@ -30,7 +30,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// What is spent at once can be saved up for, however little a filling adds.
+// The cost of one operation can be saved up, however little a filling adds.
 func TestBucketSavesForOne(t *testing.T) {
 	var b Bucket
 	for range 9 {

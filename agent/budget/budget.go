@@ -1,30 +1,30 @@
-// Package budget keeps sampling within a share of the CPU time of the processes that are sampled. A Controller says how much
-// a call engine may sample; an Allowance, of how many hits of a probe one may be recorded; a Bucket, when something that costs
-// much at once may happen. Times is the meter of the CPU time.
+// Package budget keeps sampling within a share of the CPU time of the sampled processes. A Controller sets the rate of a call engine. An
+// Allowance decides which fraction of a probe's hits may be recorded. A Bucket decides when an expensive operation may happen. Times
+// measures the CPU time.
 //
 //	c := budget.New(budget.Limits{Share: 0.01})
 //	for range time.Tick(time.Second) {
 //		err := engine.Tune(c.Next(budget.Usage{Guests: cpuTime, Cost: engine.Cost()}))
 //	}
 //
-// It does no sampling and no measuring itself.
+// The package itself neither samples nor measures.
 //
 // # Meters
 //
-// CPU time of processes is measured in two ways. Events use the kernel's clocks (Times): rates are set every second and
-// checked 50 times a second, which a few samples cannot resolve, and a recording of events alone has no samples. Call engines
-// use samples times their period: the samples are there anyway, a guest may be any process of the machine, each of which would
-// cost a system call, and what a process used before its end counts, too. Samples of a second are rough but unbiased, and the
-// budgets of engines are kept over the whole recording. Monitor enters are watched in one thread at a time, which is drawn by
-// what it ran. So package watch reads the clocks of threads, and their sum fills the Bucket.
+// CPU time of processes is measured in two ways. Events use the kernel's clocks (Times): rates are set every second and checked 50 times a
+// second, which a few samples cannot resolve, and a recording of events alone has no samples. Call engines use samples times their period.
+// The samples exist anyway; any process of the machine may be profiled, each of which would cost a system call; and the time of ended
+// processes counts, too. Samples of a second are rough but unbiased, and the budgets of engines are kept over the whole recording.
+// Uncontended lock acquisitions are watched in one thread at a time, which is drawn in proportion to its CPU time. So package watch reads
+// the clocks of threads, and their sum fills the Bucket.
 //
 // # Solvers
 //
 // All solve hits x cost <= share x CPU time. They differ in what is given. Probes are hit as often as the program passes them:
-// Allowance.Every solves for the part of the hits that may be recorded, or SlicesFor for the part of the time in which the probe
-// is there. Call engines choose how many hits there are: fit solves for ticks, stride and samples, and of all solutions takes the
-// one that shows most. The engine hotspot and monitor enters choose what to watch next, at a cost that is known only at the end of
-// a watch. They take the most that it may cost from a Bucket, and give back what was not spent.
+// Allowance.Every solves for the fraction of hits that may be recorded, or SlicesFor for the fraction of time in which the probe is
+// attached. Call engines choose how many hits there are: fit solves for ticks, stride and samples, and takes the solution with the most
+// information. The engine hotspot and uncontended lock acquisitions choose what to watch next, at a cost that is known only at the end of a
+// watch. They take its maximum cost from a Bucket, and return what was not spent.
 package budget
 
 import (
@@ -34,64 +34,60 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// MaxHz is how many ticks a second of CPU time there are at most, unless that is fixed. It is a prime below 100, so that
-// ticks do not march in step with a guest's own timers. More of them would buy little: an interruption costs as much
-// as ten to twenty hits.
+// MaxHz is the maximum number of ticks per second of CPU time, unless that is fixed. It is a prime below 100, to avoid synchronizing with a
+// process's own timers. More ticks would gain little: an interruption costs as much as ten to twenty hits.
 const MaxHz = 97
 
 // DefaultShare is the share of processes' CPU time that sampling calls, or recording events, may take unless users say otherwise.
 const DefaultShare = 0.01
 
-// Limits are what a Controller keeps to.
+// Limits are the bounds for a Controller.
 type Limits struct {
-	Share float64      // of the guests' CPU time: 0.01 is 1%
-	Fixed profile.Rate // fields that are not 0 are not changed; if none is 0, there is no budget
+	Share float64      // of the processes' CPU time: 0.01 is 1%
+	Fixed profile.Rate // fields that are not 0 are fixed; if none is 0, there is no budget
 	MaxHz int          // ticks a second at most, unless that is fixed; 0 means MaxHz
 }
 
-// A Usage is what was used since the engine began.
+// A Usage is the CPU time used since the engine began.
 type Usage struct {
-	Guests time.Duration // CPU time of the guests that are sampled, the engine's cost included
+	Guests time.Duration // CPU time of the sampled processes, including the engine's cost
 	Cost   calls.Cost
 }
 
-// A Controller finds the rate for a budget. At each moment the cost so far stays within the budget's share of the CPU
-// time so far, but for the burst of one tick on each CPU: the cost of a second of CPU time is predicted from what a
-// burst costs if it gets all of its samples, and kept below that share. When the measured cost nears the line all the
-// same, sampling slows down before it, and pauses at it until the guests have earned more. The zero value of a cost
-// that is not measured yet is taken for a high one.
+// A Controller finds the rate for a budget. At each moment the cost so far stays within the budget's share of the CPU time so far, except
+// for the burst of one tick on each CPU. The cost of a second of CPU time is predicted from the cost of a burst with all of its samples,
+// and kept below that share. If the measured cost still comes close to the limit, sampling slows down before it, and pauses at it until the
+// processes have earned more. Costs that are not measured yet (0) are assumed to be high.
 //
-// What is fixed may cost more than that share, whatever the rest is. Then sampling goes on and off: as much as is fixed,
-// with the smallest rest, for a second of which the guests have earned the cost before. It waits no longer than for what
-// patience seconds earn, so that it begins soon. A second that costs more than those passes the line, and what is above
-// it is earned before the next.
+// Fixed fields may cost more than that share, whatever the others are. Then sampling is switched on and off: on with the fixed fields and
+// the smallest others, for a second whose cost has been earned before. It waits at most for what patience seconds earn, so that it begins
+// soon. A second that costs more exceeds the limit, and the excess is earned before the next one.
 type Controller struct {
 	limits Limits
-	level  float64 // part of the share that is aimed at
+	level  float64 // the aimed-at part of the share
 	paused bool
 	rate   profile.Rate  // the last one
-	guests time.Duration // their CPU time when it was found
+	guests time.Duration // their CPU time when over was found
 	over   bool          // it costs more than the share
 }
 
 const (
-	firstLevel = 1. / 8 // until it is known what a hit costs
+	firstLevel = 1. / 8 // until the cost of a hit is known
 	fullLevel  = 0.9    // what is left covers errors of the prediction
 	// margin is the last part of the budget, in which sampling slows down.
 	margin = 0.05
-	// worthwhile is by how much a rate must be better than the last one to be changed.
+	// worthwhile is the factor by which a rate must be better than the last one to be changed.
 	worthwhile = 1.2
-	// patience is for how many seconds sampling is put off at most, unless the line was passed.
+	// patience is for how many seconds sampling is put off at most, unless the limit was exceeded.
 	patience = 3
-	// unknownHit is what a hit is believed to cost before it was measured: more than nearly all do.
+	// unknownHit is the assumed cost of a hit before it was measured: more than nearly all hits cost.
 	unknownHit = 2 * time.Microsecond
 )
 
-// New returns a controller that starts low.
+// New returns a controller that starts with a low rate.
 func New(l Limits) *Controller { return &Controller{limits: l, level: firstLevel} }
 
-// Next returns how much is to be sampled from now on; a rate without Hz means that sampling pauses. It is to be asked
-// about once a second.
+// Next returns the rate from now on; a rate without Hz pauses sampling. It should be called about once a second.
 func (c *Controller) Next(u Usage) profile.Rate {
 	if f := c.limits.Fixed; f.Hz > 0 && f.Stride > 0 && f.Samples > 0 {
 		return f
@@ -105,7 +101,7 @@ func (c *Controller) Next(u Usage) profile.Rate {
 			cost.SkipTime = unknownHit // every call of a burst may be a hit
 		}
 		c.level = firstLevel
-		least = minSamples // what a hit costs is measured between two of them
+		least = minSamples // the cost of a hit is measured between two of them
 	}
 	share := c.limits.Share * c.level
 	if c.over = fit(c.limits, cost, share).Hz == 0; c.over {
@@ -117,12 +113,11 @@ func (c *Controller) Next(u Usage) profile.Rate {
 	return c.rate
 }
 
-// Exceeds reports whether the budget has no room for what is fixed, so that the last rate is one of sampling that goes on
-// and off.
+// Exceeds reports whether the budget has no room for the fixed fields, so that sampling is switched on and off at the last rate.
 func (c *Controller) Exceeds() bool { return c.over }
 
-// turn returns r if it is time for a second of it, else a pause. How much CPU time guests will use in that second is
-// taken from the last one.
+// turn returns r if it is time for a second of it, otherwise a pause. It assumes that processes use as much CPU time in that second as in
+// the last one.
 func (c *Controller) turn(r profile.Rate, cost calls.Cost, guests time.Duration) profile.Rate {
 	share := perSecond(cost, r) / float64(time.Second)
 	left := c.limits.Share*float64(guests) - float64(cost.Time())
@@ -133,7 +128,7 @@ func (c *Controller) turn(r profile.Rate, cost calls.Cost, guests time.Duration)
 	return r
 }
 
-// room is the part of its level that sampling may go on at, from 1 far below the line to 0 at it.
+// room is the fraction of its level at which sampling may continue, from 1 far below the limit to 0 at it.
 func (c *Controller) room(guests, spent time.Duration) float64 {
 	line := c.limits.Share * float64(guests)
 	left := line - float64(spent)
@@ -163,7 +158,7 @@ func (c *Controller) choose(cost calls.Cost, share float64) profile.Rate {
 	return r
 }
 
-// perSecond is what a rate costs a second of CPU time, in ns.
+// perSecond is the cost of a rate per second of CPU time, in ns.
 func perSecond(cost calls.Cost, r profile.Rate) float64 {
 	return float64(r.Hz) * float64(cost.Burst(r.Burst))
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// A world is guests under an engine.
+// A world is processes under an engine.
 type world struct {
 	name    string
-	cpus    float64             // CPU time that guests use a second
-	cost    calls.Cost          // what hits and ticks really take
-	belief  func(s int) float64 // what the engine believes of a hit after s seconds, as a part of the truth; 0: nothing
+	cpus    float64             // CPU time that the processes use a second
+	cost    calls.Cost          // true cost of hits and ticks
+	belief  func(s int) float64 // the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
 	calls   func(s int) float64 // calls a second of CPU time
 	fixed   profile.Rate        // by the user
-	least   float64             // of the budget that is used in the end
+	least   float64             // of the budget that must be used in the end
 	share   float64
-	pausing bool // sampling must have paused, if only before it was known what a hit costs
-	over    bool // the share has no room for what is fixed
+	pausing bool // sampling must have paused, if only before the cost of a hit was known
+	over    bool // the share has no room for the fixed fields
 }
 
 func always(v float64) func(int) float64 { return func(int) float64 { return v } }
@@ -35,9 +35,8 @@ func after(n int, v float64) func(int) float64 {
 	}
 }
 
-// The cost never passes the budget by more than one tick on each CPU, except where the engine finds out that a hit
-// cost more than it had believed, or where what is fixed costs more: by a second of it then. Of what may be used most is.
-// What is fixed is never changed.
+// The cost exceeds the budget by at most one tick on each CPU. There are two exceptions: the engine finds that a hit costs more than
+// estimated; or the fixed fields cost more, then by a second of them. Most of the budget is used. Fixed fields never change.
 func TestController(t *testing.T) {
 	for _, w := range []world{
 		{name: "busy guest", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01, least: 0.75},
@@ -78,7 +77,7 @@ func (w world) run(t *testing.T) {
 	c := New(Limits{Share: w.share, Fixed: w.fixed})
 	var guests, spent float64 // ns
 	var hits, arming float64
-	var over float64 // the dearest second, if what is fixed costs more than the share
+	var over float64 // the most expensive second, if the fixed fields cost more than the share
 	var paused bool
 	random := rand.New(rand.NewPCG(1, 2))
 	for s := range 60 {
@@ -93,7 +92,7 @@ func (w world) run(t *testing.T) {
 		burst := float64(w.cost.Burst(r.Burst))
 
 		cpu := w.cpus * (0.5 + random.Float64()) * 1e9
-		// A burst takes its calls, and no more than there are.
+		// A burst takes its calls, and at most as many as there are.
 		ticks := float64(r.Hz) * cpu / 1e9
 		samples := min(ticks*float64(r.Samples), w.calls(s)*cpu/1e9/float64(max(r.Stride, 1)))
 		h := samples
@@ -122,15 +121,15 @@ func (w world) run(t *testing.T) {
 	}
 }
 
-// What is fixed costs one and a half times the budget: of three seconds two are sampled, each of them after it was earned.
-// What costs a hundred times the budget begins as soon, and is earned afterwards.
+// Fixed fields that cost one and a half times the budget: two of three seconds are sampled, each after its cost was earned. A rate that
+// costs a hundred times the budget begins as soon, and is earned afterwards.
 func TestControllerTurns(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		hz            int
-		first, second int     // second in which sampling is on for the first time, and for the first time again after a pause
+		first, second int     // the first second with sampling on, and the first one after a pause
 		least, most   int     // seconds of 300 in which it is on
-		above         float64 // the line, in seconds of the budget
+		above         float64 // maximum excess over the limit, in seconds of the budget
 	}{
 		{"one and a half times", 1000, 2, 5, 190, 200, 0},
 		{"ten times", 6600, 3, 13, 27, 32, 7.2},
@@ -165,7 +164,7 @@ func TestControllerTurns(t *testing.T) {
 	}
 }
 
-// Until the hit is measured there are samples enough at a tick to measure it by, also where there is room for one only.
+// Until the cost of a hit is measured, a tick has enough samples to measure it, even if there is room for one only.
 func TestControllerMeasures(t *testing.T) {
 	c := New(Limits{Share: 0.01, Fixed: rate(999, 0, 0)})
 	cost := counting
@@ -188,8 +187,8 @@ func TestControllerMeasures(t *testing.T) {
 	}
 }
 
-// An engine finds out that hits cost four times what it had believed: sampling pauses until the guests have earned
-// what was spent too much, and goes on.
+// An engine finds that hits cost four times as much as estimated: sampling pauses until the processes have earned the excess, and
+// continues.
 func TestControllerPause(t *testing.T) {
 	c := New(Limits{Share: 0.01})
 	var guests time.Duration
@@ -219,7 +218,7 @@ func TestControllerPause(t *testing.T) {
 	t.Logf("paused for %d s", seconds)
 }
 
-// What is fixed as a whole is not touched, whatever it costs.
+// A completely fixed rate is not changed, whatever it costs.
 func TestControllerFixed(t *testing.T) {
 	want := rate(1000, 1, 1024)
 	c := New(Limits{Share: 0.01, Fixed: want})
@@ -228,7 +227,7 @@ func TestControllerFixed(t *testing.T) {
 	}
 }
 
-// Rates that are nearly as good are not changed for: a change reopens events on every CPU.
+// A nearly as good rate is not changed: a change reopens events on every CPU.
 func TestControllerSteady(t *testing.T) {
 	c := New(Limits{Share: 0.01})
 	var last profile.Rate

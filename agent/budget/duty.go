@@ -2,7 +2,7 @@ package budget
 
 import "time"
 
-// Bounds on the slices of a duty cycle. To attach and detach takes some 50 ms, so that shorter slices would hold little else.
+// Bounds on the slices of a duty cycle. Attaching and detaching takes some 50 ms, which would dominate shorter slices.
 const (
 	LongestSlice  = time.Second
 	ShortestSlice = 100 * time.Millisecond
@@ -10,30 +10,30 @@ const (
 	MaxSlices     = int(longestCycle / ShortestSlice)
 )
 
-// A Duty says when probes are attached that would cost too much if they were there all the time: in one slice of each cycle,
-// which is drawn. So the chance to be observed is the same for every moment of the cycle, whatever happens in it, and what
-// is seen, multiplied by the inverse of that chance, is right on average (Horvitz and Thompson, 1952). How long a cycle is may
-// depend on what was seen before it, and on nothing that happens in it. The zero value is observed all the time.
+// A Duty says when probes are attached that would be too expensive all the time: in one slice of each cycle, drawn at random. So every
+// moment of the cycle has the same probability of being observed, whatever happens in it. Counts, multiplied by the inverse of that
+// probability, are right on average (Horvitz and Thompson, 1952). The length of a cycle may depend on what was observed before it, but not
+// on anything in it. The zero value is observed all the time.
 type Duty struct {
-	Slices int           // one of so many is observed; 0 or 1: probes are attached all the time
+	Slices int           // one in this many is observed; 0 or 1: probes are attached all the time
 	Length time.Duration // of a slice
 	Begin  time.Duration // of the cycle; this and the next two are CLOCK_MONOTONIC
 	From   time.Duration // the slice may begin
 	To     time.Duration // the slice that is observed ends
 	On     bool          // the slice is being observed
-	Done   bool          // it was
-	Weight float64       // what is seen now stands for so many
-	Limit  float64       // how often probes may be hit in the slice before it is drawn whether it goes on
+	Done   bool          // the slice has been observed
+	Weight float64       // the weight of events now
+	Limit  float64       // hits in the slice above which a draw decides whether it continues
 }
 
 // Always reports whether probes are attached all the time.
 func (d *Duty) Always() bool { return d.Slices <= 1 }
 
-// Cycle is how long a cycle is.
+// Cycle is the length of a cycle.
 func (d *Duty) Cycle() time.Duration { return time.Duration(d.Slices) * d.Length }
 
-// Start begins a cycle of so many slices, at least two. draw returns a number from 0 to n-1. The cycle lasts as long as within,
-// or longer if slices cannot be that short, or shorter if they cannot be that long.
+// Start begins a cycle of that many slices, at least two. draw returns a number from 0 to n-1. The cycle lasts as long as within, or longer
+// if slices cannot be that short, or shorter if they cannot be that long.
 func (d *Duty) Start(now time.Duration, slices int, within time.Duration, draw func(n int) int) {
 	slices = min(max(slices, 2), MaxSlices)
 	length := min(max(within/time.Duration(slices), ShortestSlice), LongestSlice)
@@ -47,9 +47,8 @@ func (d *Duty) Open(now time.Duration, limit float64) {
 	d.On, d.From, d.To, d.Limit = true, now, now+d.Length, limit
 }
 
-// GoesOn reports whether a slice goes on whose probes were hit so often. Above the limit it goes on with a chance of one half:
-// then all that follows stands for twice as many, and the limit doubles. To end it for certain would leave out what happens
-// when probes are hit often.
+// GoesOn reports whether a slice with that many hits continues. Above the limit it continues with probability one half. Then later events
+// have twice the weight, and the limit doubles. Always ending it would leave out what happens when probes are hit often.
 func (d *Duty) GoesOn(hits float64, draw func(n int) int) bool {
 	for hits > d.Limit {
 		if draw(2) == 0 {

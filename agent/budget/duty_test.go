@@ -33,7 +33,7 @@ func TestDuty(t *testing.T) {
 	}
 }
 
-// A slice that costs too much goes on by lot, and what follows stands for more.
+// Whether a slice that is too expensive continues is drawn, and later events then have a larger weight.
 func TestDutyGoesOn(t *testing.T) {
 	var d Duty
 	d.Start(0, 4, time.Second, func(int) int { return 1 })

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// An Allowance is what the hits of a probe may cost.
+// An Allowance is the maximum cost of a probe's hits.
 type Allowance struct {
 	Share float64 // of the processes' CPU time: 0.01 is 1%
-	Part  float64 // of that, what one probe may take where several share it; 0: all
-	Least float64 // CPUs that the probes may take however little the processes use, before it is shared; 0: none
-	// Slices is of how many slices of time the probe is attached in one: in that one it may take what all of them may. 0 and
-	// 1: it is attached all the time.
+	Part  float64 // the part of that for one of several probes; 0: all
+	Least float64 // CPUs that the probes may always take, however little the processes use, before it is shared; 0: none
+	// Slices is N if the probe is attached in one of N slices of time: in that one it may take the allowance of all of them. 0 and 1: it is
+	// attached all the time.
 	Slices int
 }
 
@@ -26,9 +26,9 @@ func (b Allowance) part() float64 {
 	return b.Share
 }
 
-// allowed is how many CPUs the probe may take on average, of so many that the processes use.
+// allowed is how many CPUs the probe may take on average, if the processes use that many.
 func (b Allowance) allowed(cpus float64) float64 {
-	all := max(b.Share*cpus, b.Least) // no number if Share is none
+	all := max(b.Share*cpus, b.Least) // NaN or 0 if Share is
 	if b.Part > 0 {
 		return all * b.Part
 	}
@@ -40,35 +40,34 @@ func (b Allowance) whileThere(cpus float64) float64 {
 	return b.allowed(cpus) * float64(max(b.Slices, 1))
 }
 
-// A Load is what was measured of one probe.
+// A Load is the measured load of one probe.
 type Load struct {
 	Probe string        // its name, for messages
 	Hits  float64       // a second
-	Count time.Duration // the cost of a hit that is passed over
-	// Record is the cost of a hit that emits a record. Count and Record are 0 if they are not measured yet; then a value is
-	// assumed that nearly all hits stay below.
+	Count time.Duration // the cost of a hit without a record
+	// Record is the cost of a hit with a record. Count and Record are 0 if not measured yet; then a value is assumed that nearly all hits
+	// stay below.
 	Record time.Duration
-	CPUs   float64 // CPU time a second that the processes use; 0 if it is not known: then one CPU is assumed
+	CPUs   float64 // CPU time a second that the processes use; 0 if unknown: then one CPU is assumed
 }
 
-// unknownRecord is what a hit is believed to cost that emits a record, before it was measured: one of a deep stack, all frames.
+// unknownRecord is the assumed cost of a hit with a record before it was measured: one of a deep stack, all frames.
 const unknownRecord = 10 * time.Microsecond
 
-// maxEvery is the thinnest that hits are sampled; beyond it too few of a second's hits would be left to say anything.
+// maxEvery is the lowest sampling rate of hits; beyond it too few of a second's hits would be left.
 const maxEvery = 1 << 20
 
-// maxCounting is the part of the budget that hits may take that are passed over. If they took more, few records would be left,
-// and each would stand for very many hits. Where hits are so frequent, a probe records more if it is attached for part of the time.
+// maxCounting is the part of the budget for hits without a record. If they took more, few records would be left, each with a very large
+// weight. With such frequent hits, a probe records more if it is attached for part of the time.
 const maxCounting = 0.5
 
-// A TooHotError says that to pass over the hits of a probe alone takes more than half of the budget. It is the only error of
-// Every.
+// A TooHotError says that hits without a record alone take more than half of the budget. It is the only error of Every.
 type TooHotError struct {
 	Load      Load
 	Allowance Allowance
 }
 
-// Error gives the figures and what can be done.
+// Error returns the figures and a remedy.
 func (e *TooHotError) Error() string {
 	l := e.Load
 	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that uses %s of a CPU before anything is recorded, "+
@@ -77,7 +76,7 @@ func (e *TooHotError) Error() string {
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }
 
-// of says what the probe may take if the processes use so many CPUs.
+// of describes the allowance of the probe if the processes use that many CPUs.
 func (b Allowance) of(cpus float64) string {
 	if b.Share*cpus < b.Least {
 		return percent(b.allowed(cpus)) + " of a CPU"
@@ -85,12 +84,12 @@ func (b Allowance) of(cpus float64) string {
 	return fmt.Sprintf("%s of %s CPUs", percent(b.part()), significant(cpus))
 }
 
-// counting is the part of a CPU that it takes to pass all hits over.
+// counting is the part of a CPU that hits take without any records.
 func (l *Load) counting() float64 { return l.Hits * l.Count.Seconds() }
 
-// Every returns N >= 1: every Nth hit may emit a record. It is the least at which the measured cost stays within the
-// budget, made a prime, so that it does not march in step with a program's own loops, and no more than about twice what a
-// record costs over what passing over does. Where that is not enough it returns a *TooHotError.
+// Every returns N >= 1: one hit in N may emit a record. It is the least prime at which the measured cost stays within the budget; a prime
+// does not synchronize with a program's own loops. It is at most about twice the extra cost of a record over a hit without one. If that is
+// not enough, it returns a *TooHotError.
 func (b Allowance) Every(l Load) (int, error) {
 	l.complete()
 	if !(l.Hits > 0) {
@@ -108,7 +107,7 @@ func (b Allowance) Every(l Load) (int, error) {
 	return prime(int(math.Ceil(extra / left))), nil
 }
 
-// complete has usual figures stand for those that were not measured.
+// complete fills in usual values for those that were not measured.
 func (l *Load) complete() {
 	if l.Count <= 0 {
 		l.Count = unknownHit
@@ -121,8 +120,8 @@ func (l *Load) complete() {
 	}
 }
 
-// SlicesFor returns of how many slices of time the probe may be attached in one, so that Every does not refuse: 1 if it may be
-// attached all the time. It is at most limit.
+// SlicesFor returns N if the probe may be attached in one of N slices of time, so that Every does not fail: 1 if it may be attached all the
+// time. It is at most limit.
 func (b Allowance) SlicesFor(l Load, limit int) int {
 	l.complete()
 	n := math.Ceil(l.counting() / (maxCounting * b.allowed(l.CPUs)))
@@ -132,8 +131,8 @@ func (b Allowance) SlicesFor(l Load, limit int) int {
 	return max(int(n), 1)
 }
 
-// HitsAllowed returns how often the probe may be hit in a slice of that length, if half of what it may take then is for
-// hits that are passed over.
+// HitsAllowed returns how often the probe may be hit in a slice of that length, if half of its allowance there is for hits without a
+// record.
 func (b Allowance) HitsAllowed(l Load, slice time.Duration) float64 {
 	l.complete()
 	return maxCounting * b.whileThere(l.CPUs) * slice.Seconds() / l.Count.Seconds()
@@ -152,7 +151,7 @@ func prime(n int) int {
 	}
 }
 
-// thousands writes a number as people read large ones: 220,000.
+// thousands formats a large number for people: 220,000.
 func thousands(v float64) string {
 	digits := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
 	var out strings.Builder
@@ -165,7 +164,7 @@ func thousands(v float64) string {
 	return out.String()
 }
 
-// significant writes a number with two digits that count, and no fewer than it has before the point: 0.6, 13, 220.
+// significant formats a number with two significant digits, but with all digits before the point: 0.6, 13, 220.
 func significant(v float64) string {
 	if v >= 10 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -45,7 +45,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// The message has the figures that were measured.
+// The message has the measured figures.
 func TestTooHotError(t *testing.T) {
 	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
 	const want = "probe monitor enter is hit 220,000 times a second; at 0.6 us a hit that uses 13% of a CPU before anything is recorded, " +
@@ -60,7 +60,7 @@ func TestTooHotError(t *testing.T) {
 	}
 }
 
-// What is answered keeps the budget, and N - 1 would not, but for primes in between.
+// The answer keeps the budget, and N - 1 would not, except for primes in between.
 func FuzzAllowance(f *testing.F) {
 	f.Add(0.01, 220_000., int64(600), int64(5000), 16.)
 	f.Add(0.001, 10., int64(0), int64(-5), 0.)
@@ -81,7 +81,7 @@ func FuzzAllowance(f *testing.F) {
 		if cost > share*cpus*(1+1e-9) {
 			t.Errorf("every %d of %+v costs %g of %g", n, l, cost, share*cpus)
 		}
-		// Half of the budget at least is for records. The next prime is less than twice as large.
+		// At least half of the budget is for records. The next prime is less than twice as large.
 		if n > 2 && float64(n) > 2*(1+2*(l.Record-l.Count).Seconds()*hits/(share*cpus)) {
 			t.Errorf("every %d of %+v", n, l)
 		}

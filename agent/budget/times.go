@@ -2,12 +2,11 @@ package budget
 
 import "time"
 
-// Times is one reading of the CPU time that processes have used, by what identifies them: the meter of what budgets are
-// shares of. What happened is known between two readings only, so a process counts from its second reading on.
+// Times is one reading of the CPU time that processes have used, by their identifiers: the base of budgets. Use is known between two
+// readings only, so a process counts from its second reading on.
 type Times map[uint32]time.Duration
 
-// Until is what the processes have used until later, all together. What they had used before their first reading does not
-// count.
+// Until is what all processes have used from this reading until later. Time before their first reading does not count.
 func (t Times) Until(later Times) (sum time.Duration) {
 	for process, used := range later {
 		if before, ok := t[process]; ok && used > before {
@@ -17,7 +16,7 @@ func (t Times) Until(later Times) (sum time.Duration) {
 	return sum
 }
 
-// Lacks reports whether there are processes later that are not known yet.
+// Lacks reports whether later has processes that this reading lacks.
 func (t Times) Lacks(later Times) bool {
 	for process := range later {
 		if _, ok := t[process]; !ok {
@@ -27,7 +26,7 @@ func (t Times) Lacks(later Times) bool {
 	return false
 }
 
-// Add takes over processes that are new.
+// Add adds processes that are new.
 func (t Times) Add(later Times) {
 	for process, used := range later {
 		if _, ok := t[process]; !ok {

@@ -2,7 +2,7 @@ package calls
 
 import "github.com/vmprof-agent/vmprof-agent/agent/profile"
 
-// An Estimated is the result for one process of an engine that has no records of calls, but estimates them when a window closes.
+// An Estimated is the result for one process from an engine that has no records of calls, but estimates them when a window closes.
 type Estimated struct {
 	Calls       []*profile.Calls
 	Credibility profile.Credibility // of the VM's own counters

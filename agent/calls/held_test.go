@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Parts stand for as much as the whole, as long as the burst stands for more with every part.
+// Parts stand for as many calls as the whole, as long as the burst's total grows with every part.
 func TestHeldParts(t *testing.T) {
 	edge := func(name string) profile.Edge {
 		return profile.Edge{Callee: symbolize.Intern(symbolize.Frame{Function: name})}

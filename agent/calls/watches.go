@@ -13,25 +13,25 @@ type Watches struct {
 	Full        uint64 // reached their limit of hits before
 	Void        uint64 // the watched code was replaced during the watch; the observation is not used
 	Refused     uint64 // no thread could be watched
-	Interrupted uint64 // the engine ended them early; what was observed is not used
-	Failed      uint64 // any other error; the log has it
-	// BusyThreads were left out of watches, because somebody else uses their debug registers. They are counted once a watch.
+	Interrupted uint64 // ended early by the engine; what they observed is not used
+	Failed      uint64 // any other error; see the log
+	// BusyThreads were left out of watches, because another tool uses their debug registers. Each counts once per watch.
 	BusyThreads uint64
 }
 
-// ByOutcome returns the counts by the names that metrics have for outcomes.
+// ByOutcome returns the counts by the names of outcomes in metrics.
 func (w *Watches) ByOutcome() map[string]uint64 {
 	return map[string]uint64{
 		"complete": w.Complete, "full": w.Full, "void": w.Void, "refused": w.Refused, "interrupted": w.Interrupted, "failed": w.Failed,
 	}
 }
 
-// All is how many watches there were.
+// All is the number of watches.
 func (w *Watches) All() uint64 {
 	return w.Complete + w.Full + w.Void + w.Refused + w.Interrupted + w.Failed
 }
 
-// Losses says what was not observed and why; "" if nothing was lost.
+// Losses describes what was not observed and why; "" if nothing was lost.
 func (w *Watches) Losses() string {
 	var parts []string
 	for _, p := range []struct {

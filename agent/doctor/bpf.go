@@ -39,7 +39,7 @@ func checkRingBuffer(_ context.Context, env *Env) Result {
 		"Raise the memory limit of the agent's cgroup, or boot Linux 6.1 or newer."}
 }
 
-// checkUprobeMulti asks for the links with which code that guests compile is announced.
+// checkUprobeMulti checks for the links through which VMs announce compiled code.
 func checkUprobeMulti(_ context.Context, env *Env) Result {
 	const why = "Methods compiled while the agent runs may have no names: the agent cannot follow compilations."
 	err := env.UprobeMulti()
@@ -57,7 +57,7 @@ func checkUprobeMulti(_ context.Context, env *Env) Result {
 		"Boot Linux 6.6 or newer, or run as root."}
 }
 
-// checkMemlock only informs. Since Linux 5.11 BPF memory counts against the cgroup, and the limit against nothing.
+// checkMemlock only informs. Since Linux 5.11, BPF memory counts towards the cgroup, and the limit has no effect.
 func checkMemlock(_ context.Context, env *Env) Result {
 	limit, err := env.Memlock()
 	switch {

@@ -1,16 +1,16 @@
-// Package doctor finds out whether this machine can be profiled, and says why where it cannot and how to mend it.
+// Package doctor finds out whether this machine can be profiled. If not, it reports why and the remedy.
 //
 //	report := doctor.Run(ctx, doctor.Host())
 //	err := report.WriteText(os.Stdout, 80)
 //	if !report.Ready { … }
 //
-// A check asks the running system and tries the real thing where it can, because versions and settings only hint at
-// what a kernel allows. Nothing that is tried stays behind.
+// A check asks the running system, and tries the real operation if possible, because versions and settings do not prove what a kernel
+// allows. No trial leaves anything behind.
 package doctor
 
 import "context"
 
-// Status is how a check ended.
+// Status is the outcome of a check.
 type Status string
 
 const (
@@ -27,7 +27,7 @@ type Check struct {
 	Run   func(context.Context, *Env) Result
 }
 
-// A Result is what a check found out. Why and Remedy are whole sentences, empty where the status is OK.
+// A Result is the outcome of a check. Why and Remedy are whole sentences, empty if the status is OK.
 type Result struct {
 	Status Status `json:"status"`
 	Detail string `json:"detail"`           // what was found
@@ -42,14 +42,14 @@ type Finding struct {
 	Result
 }
 
-// A Report is everything that was found out.
+// A Report is the outcome of all checks.
 type Report struct {
 	Ready    bool      `json:"ready"` // recording works: no check is missing something
 	Findings []Finding `json:"checks"`
 	JVMs     []JVM     `json:"jvms"` // by pid
 }
 
-// checks are the requirements in the order in which people read them.
+// checks returns the requirements in the order of the report.
 func checks() []Check {
 	return []Check{
 		{"kernel", "kernel", checkKernel},

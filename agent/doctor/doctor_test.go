@@ -24,7 +24,7 @@ const (
 	libc   = "7f0000011000-7f0000013000 r-xp 00001000 fe:00 78 /usr/lib/libc.so.6"
 )
 
-// machine has a kernel thread, a shell and JVMs of all sorts.
+// machine has a kernel thread, a shell and JVMs of all kinds.
 func machine(t *testing.T) *Env {
 	env := healthy(t)
 	addProcess(t, env, 2, "kthreadd", 0x200000)
@@ -51,7 +51,7 @@ func machine(t *testing.T) *Env {
 	return env
 }
 
-// unprivileged takes everything away from env that root has.
+// unprivileged removes all privileges of root from env.
 func unprivileged(env *Env) *Env {
 	env.Capable = capabilities()
 	env.LoadProgram, env.MakeRingBuffer, env.UprobeMulti = fails(unix.EPERM), fails(unix.EPERM), fails(unix.EPERM)
@@ -158,7 +158,7 @@ func TestJVMThatEnds(t *testing.T) {
 	}
 }
 
-// TestListedOnly has nobody to inspect JVMs.
+// TestListedOnly lists JVMs without inspecting them.
 func TestListedOnly(t *testing.T) {
 	env := machine(t)
 	env.Inspect = nil
@@ -169,7 +169,7 @@ func TestListedOnly(t *testing.T) {
 	}
 }
 
-// TestHost runs the real checks. What they find depends on the machine, that they find something does not.
+// TestHost runs the real checks. Their outcome depends on the machine, but each must have one.
 func TestHost(t *testing.T) {
 	r := Run(t.Context(), Host())
 	for _, f := range r.Findings {

@@ -1,5 +1,5 @@
-// Package engines samples calls with all call engines that this machine lets work: a table of engines, which it tries; a source that folds what
-// they sample, keeps them within a budget, and says in profiles what they did.
+// Package engines samples calls with all call engines that work on this machine. It has a table of engines, which it tries, and a source
+// that folds their samples, keeps them within a budget, and adds notes on them to profiles.
 //
 //	e, err := engines.Open(services, engines.Options{}.WithDefaults())
 //
@@ -23,14 +23,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Engines sample calls for an agent: those of all engines that this machine lets work.
+// Engines sample calls for an agent, with all engines that work on this machine.
 type Engines struct {
 	source.Passive
 	*source.Services
 	opt       Options
 	choices   []profile.Choice
 	running   []*engine
-	estimator estimator // of those that run; nil if none estimates
+	estimator estimator // one of the running engines; nil if none estimates
 	hot       bool      // one of them has needsHot
 
 	governed  []*governed
@@ -41,7 +41,7 @@ type Engines struct {
 	counts counts
 }
 
-// An engine is a call engine that runs, with its row of the table.
+// An engine is a running call engine, with its row of the table.
 type engine struct {
 	calls.Engine
 	engineSpec
@@ -50,11 +50,11 @@ type engine struct {
 	shown   target.PerProcess[showing]
 
 	// Only functions that have the State use these.
-	connected map[int]string           // guests of a calls.Connector when rates were set last: their runtimes, by pid
-	found     map[*target.Process]bool // guests of a calls.GuestFinder
+	connected map[int]string           // processes connected to a calls.Connector when rates were last set: their runtimes, by pid
+	found     map[*target.Process]bool // processes that a calls.GuestFinder samples
 }
 
-// Open starts the engines that opt asks for and that work here. It fails if none does.
+// Open starts the requested engines that work here. It fails if none does.
 func Open(services *source.Services, opt Options) (*Engines, error) {
 	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
 	for _, spec := range engineTable(opt) {
@@ -87,7 +87,7 @@ func Open(services *source.Services, opt Options) (*Engines, error) {
 	return nil, err
 }
 
-// run adds an engine that was started.
+// run adds a started engine.
 func (e *Engines) run(spec engineSpec, s started) *engine {
 	own := &engine{
 		Engine: s.engine, engineSpec: spec, engines: e, beneath: s.beneath, found: map[*target.Process]bool{},
@@ -100,7 +100,7 @@ func (e *Engines) run(spec engineSpec, s started) *engine {
 	return own
 }
 
-// engine is the one of a name; nil if it does not run.
+// engine returns the engine with a name; nil if it does not run.
 func (e *Engines) engine(name string) *engine {
 	if i := slices.IndexFunc(e.running, func(own *engine) bool { return own.Name() == name }); i >= 0 {
 		return e.running[i]
@@ -108,7 +108,7 @@ func (e *Engines) engine(name string) *engine {
 	return nil
 }
 
-// Choices says which engines sample calls, and why or why not.
+// Choices returns which engines sample calls, and why or why not.
 func (e *Engines) Choices() []profile.Choice { return slices.Clone(e.choices) }
 
 // NeedsHot implements source.HotUser.
@@ -127,13 +127,13 @@ func (e *Engines) Stop() error {
 	return nil
 }
 
-// EndRequests ends the engines: they wait for what workers read.
+// EndRequests ends the engines: they wait for readings by workers.
 func (e *Engines) EndRequests() error { return e.end() }
 
 // Report implements source.Reporter.
 func (e *Engines) Report(c *bpf.Counts, s *profile.Stats) { s.Calls = e.stats(c) }
 
-// stats of the engines since they were made.
+// stats returns the statistics of the engines since they were made.
 func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	s := &profile.CallStats{
 		Budget: e.opt.Budget, Costs: map[string]time.Duration{},
@@ -152,7 +152,7 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 		s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
 		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
 	})
-	for g, guests := range times { // not with the State: an engine's lock may be held while it attaches to guests
+	for g, guests := range times { // not while holding the State: an engine's lock may be held while it attaches to processes
 		s.Costs[g.Name()] = g.cost(guests).Time()
 	}
 	if s.Discarded == nil { // this request failed
@@ -178,7 +178,7 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	return s
 }
 
-// end takes all engines out of kernel and guests.
+// end removes all engines from the kernel and from processes.
 func (e *Engines) end() error {
 	var errs []error
 	for _, own := range e.running {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Every engine has all that the agent asks a row for, and records of its own.
+// Every engine has a complete row in the table, and records of its own.
 func TestEngineTable(t *testing.T) {
 	if got, want := Names(), []string{calls.Page, calls.Hotspot, calls.Listener, calls.USDT, calls.Branch}; !slices.Equal(got, want) {
 		t.Errorf("engines are tried in the order %v, want %v", got, want)
@@ -30,14 +30,14 @@ func TestEngineTable(t *testing.T) {
 	}
 }
 
-// The runtime whose VMs the engine hotspot estimates is one of the table.
+// The runtime whose VMs the engine hotspot estimates is in the table of runtimes.
 func TestHotspotRuntime(t *testing.T) {
 	if !slices.ContainsFunc(runtimes.Table(), func(r bridge.Runtime) bool { return r.Name() == hotspot.Runtime }) {
 		t.Errorf("the table of runtimes has none of the name %s", hotspot.Runtime)
 	}
 }
 
-// Doctor looks at the socket of guests for the engines that are marked so.
+// Doctor checks the socket for engines that are marked so.
 func TestSocketEngines(t *testing.T) {
 	for _, s := range engineTable(Options{GuestSocket: "/run/guests"}) {
 		if named := strings.Contains(s.purpose, "/run/guests"); named != s.socket {
@@ -46,7 +46,7 @@ func TestSocketEngines(t *testing.T) {
 	}
 }
 
-// Which engines are tried: all but experimental ones, or the one that is given.
+// Which engines are tried: all but experimental ones, or only the selected one.
 func TestDeclinedEngines(t *testing.T) {
 	for _, test := range []struct {
 		engine       string
@@ -74,7 +74,7 @@ func TestDeclinedEngines(t *testing.T) {
 	}
 }
 
-// A foldingEngine names the calls of records, but for those of callee 0. It hands out a held one when it is flushed.
+// A foldingEngine names the calls of records, except those of callee 0. It hands out a held one when it is flushed.
 type foldingEngine struct {
 	fakeEngine
 	held bpf.Header
@@ -91,7 +91,7 @@ func (f *foldingEngine) Held() int                    { return 0 }
 func (f *foldingEngine) Flush(add calls.Add)          { add(&f.held, profile.Edge{}, 4) }
 func (f *foldingEngine) Unweighed() map[string]uint64 { return map[string]uint64{discardTime: 7} }
 
-// A foldingNamed does the same with records that bring names.
+// A foldingNamed does the same with records that carry names.
 type foldingNamed struct{ fakeEngine }
 
 func (foldingNamed) Fold(c *bpf.NamedCall, add calls.Add) bool {
@@ -101,7 +101,7 @@ func (foldingNamed) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	return c.CalleeName[0] != 0
 }
 
-// Records go to the engine that they are of, and what it names is folded for it. Those of others are malformed.
+// Records go to the engine that they belong to, and its named calls are folded. Other records are malformed.
 func TestRecordsOfEngines(t *testing.T) {
 	e, w := testEngines()
 	s := e.state()

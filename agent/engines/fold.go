@@ -18,11 +18,11 @@ type counts struct {
 
 // Why user space discards a call that it received, apart from profile.Malformed, Failed and NoWindow.
 const (
-	discardUnnamed     = "unnamed"     // the engine knows no name of the callee
+	discardUnnamed     = "unnamed"     // the engine has no name for the callee
 	discardStale       = "stale"       // of a VM that the process no longer runs
 	discardFull        = "graph_full"  // an edge beyond fold.MaxEdges
 	discardCalibration = "calibration" // of a burst that measures the cost of a hit; the engine counts it
-	discardTime        = "time"        // of a burst whose time cannot be right; the engine counts it
+	discardTime        = "time"        // of a burst with an impossible time; the engine counts it
 )
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.
@@ -31,7 +31,7 @@ func noCallDiscards() map[string]uint64 {
 		discardCalibration: 0, discardTime: 0}
 }
 
-// HandleCall folds a record of a sampled call: one whose names are known to its engine, or that names code versions.
+// HandleCall folds a record of a sampled call, whose engine names it, or that has code versions.
 func (e *Engines) HandleCall(s *fold.State, raw []byte) {
 	e.counts.received++
 	if c, err := bpf.DecodeCall(raw); err != nil {
@@ -59,7 +59,7 @@ func (e *Engines) onCall(s *fold.State, c *bpf.Call) {
 	}
 }
 
-// HandleNamedCall folds a record of a sampled call that brought its names.
+// HandleNamedCall folds a record of a sampled call that carries its names.
 func (e *Engines) HandleNamedCall(s *fold.State, raw []byte) {
 	e.counts.received++
 	if c, err := bpf.DecodeNamedCall(raw); err != nil {
@@ -86,7 +86,7 @@ func (e *Engines) onNamedCall(s *fold.State, c *bpf.NamedCall) {
 	}
 }
 
-// Fail accounts for a call over which the agent panicked, and for those that were lost with it.
+// Fail accounts for a call over which the agent panicked, and for those lost with it.
 func (e *Engines) Fail(*fold.State) {
 	accounted := e.counts.folded + profile.Sum(e.counts.discarded)
 	for _, own := range e.running {
@@ -100,7 +100,7 @@ func (e *Engines) Fail(*fold.State) {
 	e.counts.discarded[profile.Failed] += e.counts.received - min(accounted, e.counts.received)
 }
 
-// recordedBy is the engine whose records are of a kind; nil if it does not run.
+// recordedBy returns the engine for a kind of records; nil if it does not run.
 func (e *Engines) recordedBy(kind uint8) *engine {
 	for _, own := range e.running {
 		if own.record == kind && kind != 0 {
@@ -127,7 +127,7 @@ func (own *engine) foldBranched(s *fold.State, p *fold.Process, c *bpf.Call) {
 	own.engines.addRaw(s, p, own.Name(), branched(c.Caller), branched(c.Callee), c.ClassEpoch)
 }
 
-// addRaw folds a call between two code versions, and asks for the names of both.
+// addRaw folds a call between two code versions, and requests the names of both.
 func (e *Engines) addRaw(s *fold.State, p *fold.Process, engine string, caller, callee target.RawFrame, epoch uint32) {
 	e.add(s, p, func(set *fold.CallSet) bool {
 		s.Want(p, []target.RawFrame{caller, callee}, epoch)
@@ -135,7 +135,7 @@ func (e *Engines) addRaw(s *fold.State, p *fold.Process, engine string, caller, 
 	})
 }
 
-// adder returns what takes weighed edges of an engine.
+// adder returns the function that receives weighed edges of an engine.
 func (own *engine) adder(s *fold.State) calls.Add {
 	e, name := own.engines, own.Name()
 	return func(h *bpf.Header, edge profile.Edge, weight float64) {
@@ -148,7 +148,7 @@ func (own *engine) adder(s *fold.State) calls.Add {
 	}
 }
 
-// Flush makes engines hand out what waits for the end of its burst, because a window ends.
+// Flush makes engines hand out samples that wait for the end of their burst, because a window ends.
 func (e *Engines) Flush(s *fold.State) {
 	for _, own := range e.running {
 		if holder, ok := own.Engine.(calls.SampleHolder); ok {
@@ -170,13 +170,13 @@ func (e *Engines) add(s *fold.State, p *fold.Process, add func(*fold.CallSet) bo
 	}
 }
 
-// branched is one end of a call that the CPU recorded: an address, of which the record does not say what code it is.
+// branched is one end of a call that the CPU recorded: an address; the record does not identify its code.
 func branched(pc uint64) target.RawFrame {
 	return target.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameNative)<<60 | pc&(1<<60-1)), Kind: target.RawAddress}
 }
 
-// listened is a call that a listener caught, as the trees and names have frames. False if it is of a VM that the
-// process no longer runs.
+// listened converts a call that a listener observed to frames of trees and names. It returns false if the call is of a VM that the process
+// no longer runs.
 func listened(c *bpf.Call, attachment uint32) (caller, callee target.RawFrame, ok bool) {
 	ok = c.Attachment == attachment && attachment != 0
 	callee = target.RawFrame{Frame: bpf.Frame(c.Callee), Kind: target.RawExact}

@@ -19,7 +19,7 @@ func listeningEngines() (*Engines, *fold.Window) {
 	return e, w
 }
 
-// Every call that is received is folded or discarded for a reason.
+// Every received call is folded or discarded for a reason.
 func TestCallIdentity(t *testing.T) {
 	e, w := listeningEngines()
 	id := identity{PID: 100, Start: 5, Exec: 1}
@@ -28,7 +28,7 @@ func TestCallIdentity(t *testing.T) {
 	e.HandleCall(e.state(), call)
 	e.HandleCall(e.state(), call)
 	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8))) // of an earlier VM
-	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))     // nobody runs that engine
+	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))     // that engine does not run
 	e.HandleCall(e.state(), call[:len(call)-1])
 	w.PIDs = map[int]bool{7: true}
 	e.HandleCall(e.state(), call)
@@ -69,7 +69,7 @@ func (holdingEngine) Flush(calls.Add)              {}
 func (holdingEngine) Held() int                    { return 3 }
 func (holdingEngine) Unweighed() map[string]uint64 { return map[string]uint64{discardTime: 2} }
 
-// A call over which the agent panicked is discarded once: not if it was accounted for before, and with those that were lost with it.
+// A call over which the agent panicked is discarded once: not if it was accounted for before, and together with those lost with it.
 func TestFailedCalls(t *testing.T) {
 	for lost := range uint64(3) {
 		e, _ := testEngines()

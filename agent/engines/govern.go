@@ -9,22 +9,22 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// governInterval is how often rates are set anew.
+// governInterval is the interval at which rates are set.
 const governInterval = time.Second
 
 // A governed is an engine whose rate follows from the budget.
 type governed struct {
 	*engine
 	controller *budget.Controller       // nil if the engine keeps to the budget by itself
-	time       time.Duration            // CPU time of its guests so far
-	seen       map[*fold.Process]uint64 // their samples that are in time
+	time       time.Duration            // CPU time of its processes so far
+	seen       map[*fold.Process]uint64 // their samples that are included in time
 
 	// Only functions that have the State use these.
-	exceeds      bool // the budget has no room for what is fixed, or for anything
+	exceeds      bool // the budget has no room for the fixed fields, or for any sampling
 	sampled, all int  // rates that were not a pause, all; there is one every governInterval
 }
 
-// govern keeps the engines within the budget until the function that it returns is called.
+// govern keeps the engines within the budget until the returned function is called.
 func (e *Engines) govern() (stop func()) {
 	var governs []*governed
 	for _, own := range e.running {
@@ -64,7 +64,7 @@ func (e *Engines) govern() (stop func()) {
 	}
 }
 
-// tune sets all rates anew.
+// tune sets all rates.
 func (e *Engines) tune() {
 	e.meet()
 	e.Owner.Do(func(s *fold.State) {
@@ -92,8 +92,8 @@ func (e *Engines) tune() {
 	}
 }
 
-// cost is what the engine took of its guests, which have used so much CPU time. The ticks that an estimate is made of are part of it: there are more of them
-// than of a time profile alone.
+// cost is what the engine took from its processes, which have used that much CPU time. It includes the ticks for estimates, which are more
+// frequent than those for a time profile alone.
 func (g *governed) cost(guests time.Duration) calls.Cost {
 	c := g.Engine.Cost()
 	if g.SelfGoverned {
@@ -103,7 +103,7 @@ func (g *governed) cost(guests time.Duration) calls.Cost {
 	return c
 }
 
-// count adds what the engine's guests used since the last time, by their samples.
+// count adds the CPU time of the engine's processes since the last call, by their samples.
 func (g *governed) count(s *fold.State) {
 	for _, p := range s.Table {
 		if !g.guests(g.engine, s, p) {

@@ -13,16 +13,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A showing is how far a process was shown to an engine.
+// A showing is the state of offering a process to an engine.
 type showing struct {
 	done  bool
 	again retry.Backoff
 }
 
-// showAgain is when a process that is still starting is shown to engines again: 25 s in all.
+// showAgain is when a process that is still starting is offered to engines again: 25 s in all.
 var showAgain = retry.Backoff{First: 100 * time.Millisecond, Limit: 8}
 
-// Look shows a process to the engines that must find their guests by themselves. What is not ready yet is shown again.
+// Look offers a process to the engines that find their processes by themselves. A process that is not ready yet is offered again.
 func (e *Engines) Look(p *target.Process) {
 	for _, own := range e.running {
 		if finder, ok := own.Engine.(calls.GuestFinder); ok {
@@ -65,7 +65,7 @@ func (e *Engines) Leave(p *target.Process) {
 	}
 }
 
-// meet notes which guests are connected to engines.
+// meet records which processes are connected to engines.
 func (e *Engines) meet() {
 	connected := make([]map[int]string, len(e.running))
 	for i, own := range e.running {
@@ -86,7 +86,7 @@ func (e *Engines) meet() {
 	})
 }
 
-// Which processes are guests of an engine.
+// Which processes belong to an engine.
 
 // isConnected is for engines that implement calls.Connector.
 func (own *engine) isConnected(_ *fold.State, p *fold.Process) bool {
@@ -103,11 +103,11 @@ func (own *engine) isAttached(_ *fold.State, p *fold.Process) bool { return p.At
 // isAny is for an engine of all processes.
 func (own *engine) isAny(_ *fold.State, _ *fold.Process) bool { return true }
 
-// isObserved is for an engine of compiled code that no other engine knows better.
+// isObserved is for an engine of compiled code that no other engine handles better.
 func (own *engine) isObserved(s *fold.State, p *fold.Process) bool { return own.engines.observes(s, p) }
 
-// observes reports whether a process is a guest of the engine listener, if that runs: one whose code a map names, unless it
-// cooperates, or an attached VM, unless its calls are estimated.
+// observes reports whether the engine listener, if it runs, samples a process: one with mapped code, unless it cooperates, or an attached
+// VM, unless its calls are estimated.
 func (e *Engines) observes(s *fold.State, p *fold.Process) bool {
 	if p.Attachment.Load() != 0 {
 		return e.estimator == nil

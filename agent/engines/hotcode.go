@@ -19,18 +19,18 @@ import (
 
 // Bounds of hotCode.
 const (
-	hotGuests   = 8  // processes that are listened to
+	hotGuests   = 8  // watched processes
 	hotMethods  = 48 // entries of each
 	hotInterval = time.Second
-	hotFade     = 0.2 // of what was seen, every interval
+	hotFade     = 0.2 // of past samples, every interval
 )
 
-// A hotCode knows where calls of the hottest code of the busiest guests arrive. It is the listener engine's source.
+// A hotCode finds where calls of the hottest code of the busiest processes arrive. It is the listener engine's source.
 type hotCode struct {
 	engines *Engines
 	name    string // of the engine that it serves
 
-	// The rest belongs to the goroutine that asks for entries.
+	// The goroutine that requests entries owns the rest.
 	guests []hotGuest // the busiest first
 	turn   int        // of guests
 	made   time.Time
@@ -41,7 +41,7 @@ type hotGuest struct {
 	entries []listener.Entry
 }
 
-// Next implements listener.Source: guests take turns.
+// Next implements listener.Source: processes take turns.
 func (h *hotCode) Next() (listener.Guest, []listener.Entry, bool) {
 	if time.Since(h.made) > hotInterval {
 		h.refresh()
@@ -63,7 +63,7 @@ func (h *hotCode) refresh() {
 	h.guests = h.guests[:0]
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
-	if h.engines.estimator == nil { // otherwise JVMs are its own
+	if h.engines.estimator == nil { // otherwise the estimator handles JVMs
 		for _, b := range h.engines.Busiest(hotGuests, hotFade, hotInterval) {
 			h.addVM(ctx, b)
 		}
@@ -103,17 +103,17 @@ func entryAt(g *target.VM, f bpf.Frame) (listener.Entry, bool) {
 	return listener.EntryOf(c)
 }
 
-// busiestCode returns the n guests of the engine listener whose code a map names that were busiest lately.
+// busiestCode returns the n recently busiest processes of the engine listener whose code is named by a map.
 func (e *Engines) busiestCode(n int, fade float64) []fold.BusyCode {
 	return fold.Get(e.Owner, func(s *fold.State) []fold.BusyCode {
 		return s.BusiestCode(n, fade, func(p *fold.Process) bool { return e.observes(s, p) })
 	})
 }
 
-// A jitEntries is code that calls arrive at, by its first instruction.
+// A jitEntries is the entered code, by its first instruction.
 type jitEntries map[uint64]vmruntime.MappedCode
 
-// addJIT adds the hottest code of a process whose code a map names.
+// addJIT adds the hottest code of a process whose code is named by a map.
 func (h *hotCode) addJIT(ctx context.Context, b fold.BusyCode) {
 	p, resolver := b.Process, h.engines.Resolver
 	g := hotGuest{guest: listener.Guest{Identity: b.Identity()}}
@@ -136,8 +136,8 @@ func (h *hotCode) addJIT(ctx context.Context, b fold.BusyCode) {
 	}
 }
 
-// hottestJIT returns the n pieces of code that most samples were in; p's worker has it. What a map says of a file's code
-// is left alone: it has names of its own, and a map may say anything.
+// hottestJIT returns the n pieces of code with most samples; it runs on p's worker. Map entries for a file's code are ignored: it has names
+// of its own, and a map may contain anything.
 func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []vmruntime.MappedCode {
 	heat := map[vmruntime.MappedCode]float64{}
 	for pc, count := range samples {
@@ -151,14 +151,14 @@ func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []vmruntime.
 	return hot[:min(n, len(hot))]
 }
 
-// take folds the calls of a window, unless the map says by now that other code is at an entry.
+// take folds the calls of a window, unless the map now has other code at an entry.
 func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) error {
 	e := h.engines
 	ctx, cancel := context.WithTimeout(context.Background(), hotInterval)
 	defer cancel()
 	err := e.Resolver.WithWorker(ctx, p.Process, func() error {
 		if !p.Exited.Load() {
-			e.Resolver.ReadMap(p.Process) // not only as often as for names: as often as there are windows
+			e.Resolver.ReadMap(p.Process) // for every window, more often than for names
 		}
 		return checkEntries(p, known, r.Hits)
 	})
@@ -185,7 +185,7 @@ func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) err
 	return err
 }
 
-// checkEntries is watch.ErrChanged if other code is at an entry by now; p's worker has it.
+// checkEntries returns watch.ErrChanged if other code is at an entry by now; it runs on p's worker.
 func checkEntries(p *fold.Process, known jitEntries, hits []listener.Hit) error {
 	for _, hit := range hits {
 		at := hit.Callee.PC()

@@ -24,7 +24,7 @@ type jitProcess struct {
 	engines *Engines
 }
 
-// codeAt is where it has compiled code.
+// codeAt is the address of its compiled code.
 const codeAt = targettest.CodeAt
 
 func newJITProcess(t *testing.T) *jitProcess {
@@ -44,12 +44,12 @@ func newJITProcess(t *testing.T) *jitProcess {
 	return w
 }
 
-// at is a frame whose address is that far in the code.
+// at is a frame at that offset in the code.
 func at(offset uint64, kind target.RawKind) target.RawFrame {
 	return target.RawFrame{Frame: targettest.NativeAt(codeAt + offset), Kind: kind}
 }
 
-// sample asks for the name of a frame as a sample does.
+// sample requests the name of a frame as a sample does.
 func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 	t.Helper()
 	stack := []target.RawFrame{r}
@@ -59,7 +59,7 @@ func (w *jitProcess) sample(t *testing.T, r target.RawFrame) {
 	w.engines.Resolver.Wait(t.Context(), []*target.Process{w.Process.Process}, time.Minute)
 }
 
-// listened makes w a guest of the engine listener.
+// listened makes the engine listener sample w.
 func (w *jitProcess) listened() *hotCode {
 	w.engines.runFake(calls.Listener)
 	return &hotCode{engines: w.engines, name: calls.Listener}
@@ -69,7 +69,7 @@ func (w *jitProcess) hits(caller, callee uint64) listener.Result {
 	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, target.RawReturn).Frame, Callee: at(callee, target.RawExact).Frame}}}
 }
 
-// Entries are the first instructions of the code that most samples were in.
+// Entries are the first instructions of the code with most samples.
 func TestHottestJIT(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
@@ -81,7 +81,7 @@ func TestHottestJIT(t *testing.T) {
 	}
 }
 
-// A window's calls are folded if all its code is still there, and each of them is accounted for.
+// A window's calls are folded if all its code is unchanged, and each of them is accounted for.
 func TestTakeWindow(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 leaf", "7f3814003040 40 caller")
@@ -122,7 +122,7 @@ func TestTakeWindow(t *testing.T) {
 	}
 }
 
-// Calls of a process that has ended since are no other one's.
+// Calls of a process that has ended are not attributed to another one.
 func TestTakeWindowOfTheDead(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 leaf")
@@ -141,7 +141,7 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 	}
 }
 
-// Who is listened to: what a map names, JVMs only if nobody knows them better, and nobody who counts by itself.
+// The engine listener samples processes with a map, JVMs only if no engine handles them better, and no processes that cooperate.
 func TestWhoIsListenedTo(t *testing.T) {
 	w := newJITProcess(t)
 	e := w.listened().engines

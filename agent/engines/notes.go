@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// notes are what readers of a profile must know of engines, one sentence each. Of an engine that runs and has no calls in
-// it they say why, as far as that is known. failed is of how many JVMs there is no estimate although there should be.
+// notes are what readers of a profile must know about engines, one sentence each. For a running engine without calls in it they say why, as
+// far as known. failed is the number of JVMs whose estimate failed.
 func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
 	rates, jvms := map[string]profile.Rate{}, 0
 	for _, process := range p.Processes {
@@ -119,7 +119,7 @@ func silenceOfBranch(*engine, *fold.State, int, int) string {
 	return "no call was made while it sampled"
 }
 
-// note says that the budget lets an engine sample a part of the time only, and why; "" if the engine samples all the time.
+// note says that the budget lets an engine sample only part of the time, and why; "" if the engine samples all the time.
 func (g *governed) note(o Options) string {
 	if !g.exceeds {
 		return ""
@@ -132,8 +132,7 @@ func (g *governed) note(o Options) string {
 	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.Name(), g.sampled, g.all, why, remedy)
 }
 
-// unused are the options that do not apply to some of the engines that run. Where they apply to none, options are
-// refused before.
+// unused lists the options that do not apply to some of the running engines. Options that apply to none are refused before.
 func (e *Engines) unused() (notes []string) {
 	stride, samples := e.opt.Rate.Stride > 0, e.opt.Rate.Samples > 0
 	for _, engine := range e.running {

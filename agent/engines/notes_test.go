@@ -28,7 +28,7 @@ type fakeEngine struct {
 func (f fakeEngine) Name() string    { return f.name }
 func (f fakeEngine) Notes() []string { return nil }
 
-// testEngines runs no engine yet, without a kernel side and without workers, and has an open window.
+// testEngines returns Engines that run no engine yet, without a kernel side and without workers, and an open window.
 func testEngines() (*Engines, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
 	e := &Engines{rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
@@ -38,7 +38,7 @@ func testEngines() (*Engines, *fold.Window) {
 	return e, e.openWindow()
 }
 
-// state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
+// state returns the State without a loan: nothing else runs in these tests.
 func (e *Engines) state() (s *fold.State) {
 	e.Owner.Do(func(own *fold.State) { s = own })
 	return s
@@ -50,7 +50,7 @@ func (e *Engines) openWindow() *fold.Window {
 	return w
 }
 
-// runFake runs an engine that has nothing but its name and its row of the table.
+// runFake runs an engine that has only its name and its row of the table.
 func (e *Engines) runFake(name string) *engine {
 	return e.run(specOf(e.opt, name), started{engine: fakeEngine{name: name}})
 }
@@ -66,7 +66,7 @@ func notingEngines(opt Options, names ...string) *Engines {
 	return e
 }
 
-// An engine that was used and has no calls in a profile says why.
+// A running engine without calls in a profile says why.
 func TestNotesOfSilence(t *testing.T) {
 	e := notingEngines(Options{}, "page", "hotspot", "listener", "usdt", "branch")
 	e.choices = append(e.choices, profile.Choice{Engine: "other", Reason: "it is not for this machine"})
@@ -83,7 +83,7 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine usdt: used: for some; no calls: no supported interpreter is running",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
-	// JVMs are the engine hotspot's, where that is used.
+	// The engine hotspot handles JVMs, if it runs.
 	e.estimator = &hotspot.Engine{}
 	closed.Processes = []*profile.Process{{Runtime: "hotspot"}}
 	check("engine page: used: for some; no calls: no process has connected",
@@ -121,7 +121,7 @@ type watchingEngine struct {
 func (w watchingEngine) Watches() calls.Watches { return w.watches }
 func (w watchingEngine) Cost() calls.Cost       { return calls.Cost{} }
 
-// What became of watches of breakpoints is in profiles if some were lost, and in the agent's health, of all engines together.
+// Lost watches of breakpoints are in the notes of profiles, and in the agent's health, for all engines together.
 func TestWatchesOfEngines(t *testing.T) {
 	e, _ := testEngines()
 	if s := e.stats(&bpf.Counts{}); s.Watches != nil {
@@ -183,7 +183,7 @@ func TestNotesOfRates(t *testing.T) {
 	}
 }
 
-// What is fixed of an engine's rate is what applies to it.
+// The fixed part of an engine's rate is the part that applies to it.
 func TestFixedRates(t *testing.T) {
 	all := profile.Rate{Hz: 99, Burst: profile.Burst{Stride: 7, Samples: 32}}
 	for _, test := range []struct {

@@ -15,14 +15,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
-// An estimator is an engine that has no records of calls. It estimates them for a window when that is closed.
+// An estimator is an engine without records of calls. It estimates them for a window when that is closed.
 type estimator interface {
 	Estimate(context.Context, *source.Closed) map[*fold.Process]calls.Estimated
-	// Credibility of what VMs count of calls, by service.
+	// Credibility returns the credibility of VMs' counts of calls, by service.
 	Credibility() map[string]profile.Credibility
 }
 
-// Fill estimates calls before the parts of processes are made, which takes the samples out of the window.
+// Fill estimates calls before the parts of processes are made, which removes the samples from the window.
 func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	var guests map[*fold.Process]calls.Estimated
 	if e.estimator != nil {
@@ -31,8 +31,8 @@ func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile
 	return source.Part{Finish: func() { e.addTo(p, w, guests) }}
 }
 
-// addTo puts the calls of a window that was closed into its profile. They are those of the window; what its comments say
-// of losses, hits and cost is counted since the agent began, and they say so.
+// addTo adds the calls of a closed window to its profile. Losses, hits and cost in its comments are counted since the agent began, and the
+// comments say so.
 func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.Process]calls.Estimated) {
 	rates := fold.Get(e.Owner, func(*fold.State) map[string]profile.Rate { return maps.Clone(e.rates) })
 	for i, proc := range w.Processes {
@@ -71,7 +71,7 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 	p.Comments = append(p.Comments, e.notes(p, failed)...)
 }
 
-// account is one line on what became of sampled calls since the agent began, and of the budget.
+// account is one line on the sampled calls since the agent began, and on the budget.
 func (e *Engines) account() string {
 	c, err := e.Objects.ReadCounts()
 	if err != nil {

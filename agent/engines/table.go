@@ -16,26 +16,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// An engineSpec is all that the agent knows of a call engine apart from the interfaces of package calls.
+// An engineSpec is everything that the agent knows about a call engine apart from the interfaces of package calls.
 type engineSpec struct {
 	name         string
-	purpose      string // why one would want it
-	experimental bool   // only if it is asked for
+	purpose      string // why one would use it
+	experimental bool   // only on request
 	socket       bool   // VMs connect to it at Options.GuestSocket
 	try          func(*Engines) (started, error)
 
 	calls.Traits
 	maxHz        int   // of its ticks; 0 means budget.MaxHz
-	needsHot     bool  // it wants to know which code is busy: see fold.State.Hot
+	needsHot     bool  // it needs to know which code is busy: see fold.State.Hot
 	interrupting bool  // its programs interrupt others: see bpf.Options
 	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none
 
 	// fold folds a record of code versions. It is nil for an engine that names its calls by itself.
 	fold func(*engine, *fold.State, *fold.Process, *bpf.Call)
-	// guests reports whether the budget is a share of a process's time.
+	// guests reports whether a process's time counts towards the budget.
 	guests func(*engine, *fold.State, *fold.Process) bool
-	// silence is why the engine runs and has no calls in a profile with so many JVMs, of so many of which the estimate
-	// failed.
+	// silence says why the running engine has no calls in a profile with that many JVMs, for failed of which the estimate failed.
 	silence func(own *engine, s *fold.State, jvms, failed int) string
 }
 
@@ -68,11 +67,11 @@ func engineTable(o Options) []engineSpec {
 	}
 }
 
-// A started is what trying an engine gives.
+// A started is the result of starting an engine.
 type started struct {
 	engine  calls.Engine
 	limit   string    // what it cannot do here, and why; "" for nothing
-	beneath io.Closer // what it works with, which is closed when all engines are; nil for nothing
+	beneath io.Closer // what it depends on, closed after all engines; nil for nothing
 }
 
 func tryPage(e *Engines) (started, error) {
@@ -81,7 +80,7 @@ func tryPage(e *Engines) (started, error) {
 }
 
 func tryHotspot(e *Engines) (s started, err error) {
-	var l *listener.Listener // without breakpoints the estimates rest on time and counters alone
+	var l *listener.Listener // without breakpoints the estimates use time and counters alone
 	if unsafe := e.Breakpoints.Check(); unsafe == nil {
 		if l, err = listener.Open(e.Objects, e.Watcher); err != nil {
 			return s, err
@@ -116,7 +115,7 @@ func tryBranch(e *Engines) (started, error) {
 	return started{engine: engine}, err
 }
 
-// Names are the names of all engines, in the order in which they are tried.
+// Names returns the names of all engines, in the order in which they are tried.
 func Names() (names []string) {
 	for _, spec := range engineTable(Options{}) {
 		names = append(names, spec.name)
@@ -124,7 +123,7 @@ func Names() (names []string) {
 	return names
 }
 
-// inlining are the names of the engines that know inlined calls.
+// inlining returns the names of the engines that report inlined calls.
 func inlining() (names []string) {
 	for _, spec := range engineTable(Options{}) {
 		if spec.Inlined {
@@ -134,10 +133,10 @@ func inlining() (names []string) {
 	return names
 }
 
-// TraitsOf are the traits of the engine of a name; the zero value if there is none.
+// TraitsOf returns the traits of the engine with a name; the zero value if there is none.
 func TraitsOf(engine string) calls.Traits { return specOf(Options{}, engine).Traits }
 
-// specOf is the row of an engine in the table; the zero value if there is none.
+// specOf returns the row of an engine in the table; the zero value if there is none.
 func specOf(o Options, engine string) engineSpec {
 	table := engineTable(o)
 	if i := slices.IndexFunc(table, func(s engineSpec) bool { return s.name == engine }); i >= 0 {
@@ -146,7 +145,7 @@ func specOf(o Options, engine string) engineSpec {
 	return engineSpec{}
 }
 
-// declined is why an engine is not to be tried with these options; "" if it is.
+// declined says why an engine is not tried with these options; "" if it is.
 func (s *engineSpec) declined(o Options) string {
 	switch {
 	case o.Engine == s.name:

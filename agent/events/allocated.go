@@ -16,10 +16,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// exactDeadline bounds how long the names of counted classes are waited for.
+// exactDeadline bounds the wait for the names of counted classes.
 const exactDeadline = 5 * time.Second
 
-// A classCounts is how many objects of each class were allocated since the agent began.
+// A classCounts is the number of objects of each class allocated since the agent began.
 type classCounts map[bpf.CountedClass]bpf.ClassCount
 
 // classCounts reads the counts of all VMs.
@@ -29,7 +29,7 @@ func (e *Source) classCounts() (classCounts, error) {
 	var count bpf.ClassCount
 	for all := e.Programs.Allocated.Iterate(); ; {
 		if !all.Next(&key, &count) {
-			// A map that changes while it is read may be read from its beginning again; what was read is still true.
+			// If a map changes while it is read, reading may restart from its beginning; entries read before are still correct.
 			if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 				return nil, fmt.Errorf("read counts of allocations: %w", err)
 			}
@@ -39,7 +39,7 @@ func (e *Source) classCounts() (classCounts, error) {
 	}
 }
 
-// since are the counts of one VM after before.
+// since returns the counts of one VM after before.
 func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.ClassCount {
 	counts := map[uint64]bpf.ClassCount{}
 	for key, n := range c {
@@ -51,7 +51,7 @@ func (c classCounts) since(before classCounts, serial uint32) map[uint64]bpf.Cla
 	return counts
 }
 
-// countObjects adds to a window what was counted of its processes' objects.
+// countObjects adds the counted objects of a window's processes to the window.
 func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, after classCounts, out *profile.Profile) {
 	for _, p := range w.Processes {
 		counts := after.since(before, p.Attachment.Load())
@@ -68,15 +68,15 @@ func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, aft
 	}
 }
 
-// classNames names the classes of p's objects that were counted.
+// classNames names the classes of p's counted objects.
 func (e *Source) classNames(ctx context.Context, p *fold.Process, counts map[uint64]bpf.ClassCount) (map[uint64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
 	return e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
 }
 
-// addExact adds what was counted of a process's objects, in rows without a context, with the State that has the events: another window that
-// is released reads their frames.
+// addExact adds the counted objects of a process, in rows without a context. The caller holds the State of the events: the release of
+// another window reads their frames.
 func addExact(s *fold.EventSet, counts map[uint64]bpf.ClassCount, names map[uint64]string) {
 	r := s.Of(profile.Allocations)
 	for klass, n := range counts {

@@ -15,24 +15,24 @@ import (
 // maxFaults bounds the page faults of a process that wait for the lookup of their object. Faults beyond it are recorded without one.
 const maxFaults = 4096
 
-// A fault is a page fault whose object is not known yet. It is looked up by the worker that has the process, and then goes
-// into the windows that were open when it was received.
+// A fault is a page fault whose object is not known yet. The worker that handles the process looks it up. Then it is added to the windows
+// that were open when it was received.
 type fault struct {
 	event   fold.Event
 	address uint64
-	bases   []uint64 // addresses that objects may begin at: the thread's registers
-	stops   uint32   // of the VM, when it happened
+	bases   []uint64 // addresses where objects may begin: the thread's registers
+	stops   uint32   // safepoint count of the VM at the fault
 	process *fold.Process
 	windows []*fold.Window
 }
 
-// handleFault folds a page fault, which has its address, or leaves it to the worker.
+// handleFault folds a page fault with its address, or leaves it to the worker.
 func (e *Source) handleFault(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted bool) {
 	event.Kind = profile.Faults
 	event.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
 	address := o.Seen.Values[0]
 	if o.Attachment == 0 || o.Attachment != p.Attachment.Load() {
-		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: what was touched is not known
+		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: the touched object is unknown
 	}
 	f := fault{process: p, event: *event, address: address, stops: o.Seen.Stops}
 	for _, w := range s.Windows() {
@@ -67,7 +67,7 @@ func (f *fault) fold(*fold.State) {
 	}
 }
 
-// lookUpFaults labels all faults that wait with what was touched.
+// lookUpFaults labels all waiting faults with what was touched.
 func (e *Source) lookUpFaults(p *target.Process, faults []fault) {
 	for i := range faults {
 		if g := p.VM(); g != nil {
@@ -77,7 +77,7 @@ func (e *Source) lookUpFaults(p *target.Process, faults []fault) {
 	e.foldFaults(p, faults)
 }
 
-// foldFaults adds faults, which are the next of the queue, to their windows.
+// foldFaults adds faults, the next ones of the queue, to their windows.
 func (e *Source) foldFaults(p *target.Process, faults []fault) {
 	e.faults.done(p, len(faults))
 	e.services.Owner.Do(func(s *fold.State) {
@@ -126,7 +126,7 @@ func (q *faultQueue) done(p *target.Process, n int) {
 	}
 }
 
-// locate labels a fault with what its address is in. An object is only named if no collection can have moved it since.
+// locate labels a fault with the region of its address. An object is only named if no collection can have moved it since.
 func locate(resolver *target.Resolver, g *target.VM, f *fault) {
 	labels := &f.event.Labels
 	heap, err := target.As[vmruntime.HeapReader](g)

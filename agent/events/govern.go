@@ -16,21 +16,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A plan whose hits cost too much even if nothing is recorded of them is observed in slices of time (budget.Duty).
+// A plan whose hits are too expensive even without records is observed in slices of time (budget.Duty).
 const (
-	// steady is by how much a rate must be wrong to be changed: weights of a window should not vary for nothing.
+	// steady is the factor by which a rate must be wrong to be changed: weights in a window should not vary needlessly.
 	steady = 1.5
-	// governEvery is how often rates are set anew.
+	// governEvery is the interval at which rates are set.
 	governEvery = time.Second
-	// checkInterval is how often the governor looks whether a probe has spent what it may until the rates are set anew, if one
-	// was attached recently: a probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
+	// checkInterval is the interval of checks whether a recently attached probe has already spent its budget for the time until rates are
+	// set again. A probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
 	checkInterval = governEvery / 50
-	// checksSkipped is how many of these are none where all probes are known for longer than a second.
+	// checksSkipped is how many of these checks are skipped once all probes are older than a second.
 	checksSkipped = 4
-	// faultLookups is how many page faults a second are recorded, about: to look one up takes the agent some 50 us.
+	// faultLookups is about how many page faults a second are recorded: looking one up takes the agent some 50 us.
 	faultLookups = 200
-	// leastBudget is the part of one CPU that events of a kind may take however little CPU time the processes use. A process
-	// that is nearly idle has next to no CPU time to take a share of, and what it does is still to be seen.
+	// leastBudget is the part of one CPU that events of a kind may always take, however little CPU time the processes use. A nearly idle
+	// process has next to no CPU time to take a share of, but its events should still be recorded.
 	leastBudget = 0.002
 )
 
@@ -71,10 +71,10 @@ func (e *Probes) measureTrap() {
 // usualTrap is the assumed cost of a hit without the program, into the kernel and back, until it has been measured.
 const usualTrap = 550 * time.Nanosecond
 
-// TrapTime returns the CPU time that a hit takes of a process, without the program.
+// TrapTime returns the CPU time of the process that a hit takes, without the BPF program.
 func (e *Probes) TrapTime() time.Duration { return time.Duration(e.trap.Load()) }
 
-// tune sets all rates by what was measured in the time that has passed.
+// tune sets all rates from the measurements of the time that has passed.
 func (e *Probes) tune(now, passed time.Duration) {
 	m, ok := e.measure()
 	if !ok {
@@ -105,8 +105,8 @@ func (e *Probes) tune(now, passed time.Duration) {
 	}
 }
 
-// check thins out, or observes in slices, what has spent already, in the time that has passed since the rates were set, more
-// than it may until they are set anew: tune would do the same, but later.
+// check thins out plans, or observes them in slices, if they have already spent more than they may until rates are set again. passed is the
+// time since rates were last set. tune would do the same, but later.
 func (e *Probes) check(now, passed time.Duration) {
 	m, ok := e.measure()
 	if !ok {
@@ -136,14 +136,14 @@ func (e *Probes) check(now, passed time.Duration) {
 	}
 }
 
-// A measurement is what processes have used, and what the kernel side has counted, until now.
+// A measurement is the CPU time that processes have used, and the kernel side's counts, until now.
 type measurement struct {
 	times  budget.Times
 	counts bpf.Counts
 }
 
-// measure measures; mu is not held, as reading takes time. It is false if the kernel side's counters cannot be read: whoever reads
-// them for people reports that.
+// measure takes a measurement; mu is not held, as reading takes time. It returns false if the kernel side's counters cannot be read: other
+// readers of them report that.
 func (e *Probes) measure() (m measurement, ok bool) {
 	counts, err := e.config.Objects.ReadCounts()
 	if err != nil {
@@ -152,15 +152,15 @@ func (e *Probes) measure() (m measurement, ok bool) {
 	return measurement{e.config.GuestTimes(), counts}, true
 }
 
-// take notes what a measurement says of the time since rates were set; mu is held.
+// take applies a measurement for the time since rates were set; mu is held.
 func (e *Probes) take(m *measurement, now, passed time.Duration) {
 	e.now = now
 	e.measureCPUs(m.times, passed)
 	e.noteRecordCost(&m.counts)
 }
 
-// measureCPUs notes how many CPUs the processes have used since rates were set. Of a process that was attached since then
-// too little is known to say that it uses few; it is taken to use one. mu is held.
+// measureCPUs records how many CPUs the processes have used since rates were set. A process attached since then counts as using one CPU, as
+// too little is known to assume fewer. mu is held.
 func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	e.fresh = e.fresh || e.used.Lacks(times)
 	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
@@ -169,25 +169,25 @@ func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	}
 }
 
-// apply tells the kernel side a plan's rate; mu is held.
+// apply sends a plan's rate to the kernel side; mu is held.
 func (e *Probes) apply(p *attachedPlan) {
 	if err := e.setRate(p); err != nil {
 		e.config.Log.Warn("cannot set the rate of a probe", "events", p.of, "err", err)
 	}
 }
 
-// unbound says that a plan is wanted at any price, or is rare.
+// unbound reports whether a plan ignores the budget: because it was requested at any cost, or is rare.
 func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
 
-// allowance is that of a plan of some kind if part of the kind's is for it; mu is held.
+// allowance returns the allowance of a plan of some kind that gets this part of the kind's; mu is held.
 func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
 	return budget.Allowance{
 		Share: e.FairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.Options.Budget), Slices: slices,
 	}
 }
 
-// loadOf is what was measured of a plan; mu is held. Of the processes of a library that was found recently, too little is
-// known, too, to say that they use few CPUs.
+// loadOf returns the measured load of a plan; mu is held. If a library was found recently, too little is known about its processes to
+// assume that they use few CPUs.
 func (e *Probes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpus
 	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
@@ -198,36 +198,36 @@ func (e *Probes) loadOf(l planLoad) budget.Load {
 	}
 }
 
-// affordable is of how many hits of a plan one may be recorded, if it is observed all the time and part of its kind's budget
-// is for it; mu is held. A *budget.TooHotError if none may.
+// affordable returns N if one in N hits of a plan may be recorded, if it is observed all the time and gets this part of its kind's budget;
+// mu is held. It returns a *budget.TooHotError if none may.
 func (e *Probes) affordable(l planLoad, part float64) (int, error) {
 	return e.allowance(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
 
-// adopt takes on a rate if it is worth it.
+// adopt sets a new rate if the change is worth it.
 func (p *attachedPlan) adopt(every uint32) {
 	if float64(every) > steady*float64(p.every) || float64(p.every) > steady*float64(every) {
 		p.every = every
 	}
 }
 
-// faultRate is of how many page faults one is recorded: of enough to look them up, at least of the budget's, and of half as
-// many as before at least, as they come in bursts.
+// faultRate returns N if one in N page faults is recorded. N is large enough for looking them up, at least the budget's, and at least half
+// of the previous one, as faults come in bursts.
 func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
 
-// noteRecordCost notes the average cost of the latest records, without the trap; mu is held.
+// noteRecordCost updates the average cost of the latest records, without the trap; mu is held.
 func (e *Probes) noteRecordCost(now *bpf.Counts) {
 	if n := now[bpf.ObservationsAttempted] - e.spent[bpf.ObservationsAttempted]; n > 0 {
 		e.record = time.Duration((now[bpf.NsProbes] - e.spent[bpf.NsProbes]) / n)
 	}
 }
 
-// FairShare is the part of the processes' CPU time that is each kind's.
+// FairShare is the part of the processes' CPU time for each kind of events.
 func (e *Probes) FairShare() float64 { return e.Options.Budget / float64(e.kinds()) }
 
-// lend gives what some kinds do not need of their shares to those that need more; mu is held.
+// lend moves unneeded parts of some kinds' shares to kinds that need more; mu is held.
 func (e *Probes) lend(loads planLoads) {
 	var claims [profile.EventKinds]budget.Claim
 	for _, l := range loads {
@@ -236,7 +236,7 @@ func (e *Probes) lend(loads planLoads) {
 	for kind, wanted := range e.Options.Kinds {
 		claims[kind].Fixed = !wanted
 	}
-	// Something takes part of these shares that is not among the loads.
+	// These kinds have costs that are not among the loads.
 	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.Options.MonitorEnters
 	for _, p := range e.plans {
 		if p.unbound() && p.kind != profile.Pauses {
@@ -246,7 +246,7 @@ func (e *Probes) lend(loads planLoads) {
 	copy(e.lent[:], budget.Lend(e.FairShare(), claims[:]))
 }
 
-// kinds is how many kinds of events the budget is shared among.
+// kinds returns the number of kinds of events that share the budget.
 func (e *Probes) kinds() int {
 	n := 0
 	for _, on := range e.Options.Kinds {
@@ -257,7 +257,7 @@ func (e *Probes) kinds() int {
 	return max(n, 1)
 }
 
-// hitsOf is how often the events of a plan began, or happened, since its probes were attached first; mu is held.
+// hitsOf returns how often the events of a plan began, or happened, since its probes were first attached; mu is held.
 func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
 	var told, freed uint64
@@ -273,10 +273,10 @@ func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	return sum, nil
 }
 
-// fairlyMany is of how many hits the share is reckoned that found a free monitor.
+// fairlyMany is the number of hits from which the share of free monitors is computed.
 const fairlyMany = 64
 
-// noteFree computes the share of hits that found a free monitor. told and freed count from the first attachment of the probes on.
+// noteFree computes the share of hits that found a free monitor. Both counts start when the probes are first attached.
 func (p *attachedPlan) noteFree(told, freed uint64) {
 	if told < p.told+fairlyMany {
 		return
@@ -285,12 +285,12 @@ func (p *attachedPlan) noteFree(told, freed uint64) {
 	p.told, p.freed = told, freed
 }
 
-// recordTime is what the record of a hit takes on average, as not all hits that may have one do; mu is held.
+// recordTime returns the average time for the record of a hit that may have one; not all of them do. mu is held.
 func (e *Probes) recordTime(p *attachedPlan) time.Duration {
 	return time.Duration(float64(e.record) * (1 - p.free))
 }
 
-// name is that of the probe at which events begin.
+// name returns the name of the probe at which events begin.
 func (p *attachedPlan) name() string {
 	if len(p.probes) == 0 {
 		return p.of
@@ -298,15 +298,15 @@ func (p *attachedPlan) name() string {
 	return p.probes[len(p.probes)-1].name
 }
 
-// traps is how many probes one event passes.
+// traps returns how many probes one event passes.
 func (p *attachedPlan) traps() int {
 	if p.kind == profile.Locks {
-		return len(p.probes) // the wait's begin and its end, and what is in between
+		return len(p.probes) // the beginning and end of the wait, and probes in between
 	}
 	return 1
 }
 
-// countTime is what an event of a plan takes of a process if it is not recorded.
+// countTime returns the time that an event of a plan takes from a process without a record.
 func (e *Probes) countTime(p *attachedPlan) time.Duration {
 	return time.Duration(p.traps()) * e.TrapTime()
 }
@@ -318,7 +318,7 @@ func (e *Probes) appear(p *attachedPlan, now time.Duration) error {
 	if err := errors.Join(e.setRate(p), p.attach(e.uprobes)); err != nil {
 		return err
 	}
-	// What the first probes saw until the last one was there is left out: the time that attaching takes is not observed.
+	// Hits before the last probe was attached are left out: the time of attaching is not observed.
 	now += proc.Monotonic() - before
 	if p.duty.Always() {
 		p.cover.Begin(now, nil)
@@ -330,16 +330,16 @@ func (e *Probes) appear(p *attachedPlan, now time.Duration) error {
 	return nil
 }
 
-// sliceOf is the slice that a duty has begun.
+// sliceOf returns the slice that a duty has begun.
 func sliceOf(d *budget.Duty) *fold.Slice {
 	return &fold.Slice{To: d.To, Weight: d.Weight, Length: d.Length, Cycle: d.Cycle()}
 }
 
-// vanish takes the probes of a plan away; mu is held.
+// vanish removes the probes of a plan; mu is held.
 func (e *Probes) vanish(p *attachedPlan, now time.Duration) {
 	p.duty.On = false
 	p.cover.End(now)
-	e.apply(p) // sooner than probes are gone
+	e.apply(p) // this takes effect before the probes are removed
 	if err := p.detach(); err != nil {
 		e.config.Log.Error("cannot remove probes", "events", p.of, "err", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// pretend has a plan's probes hit n times more.
+// pretend adds n hits to a plan's probes.
 func (k *kernelSide) pretend(t *testing.T, p *attachedPlan, n uint64) {
 	t.Helper()
 	for _, cookie := range p.cookies {
@@ -29,7 +29,7 @@ func (k *kernelSide) pretend(t *testing.T, p *attachedPlan, n uint64) {
 	}
 }
 
-// pretendCost has so many records of all probes taken that long each.
+// pretendCost simulates that many records of all probes, each of that duration.
 func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duration) {
 	t.Helper()
 	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records, bpf.NsProbes: records * uint64(each)} {
@@ -44,7 +44,7 @@ func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duratio
 	}
 }
 
-// rateOf is how many hits of a plan the kernel side is to tell: one in that many.
+// rateOf returns N if the kernel side records one hit in N of a plan.
 func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 	t.Helper()
 	var rate bpf.ProbeRate
@@ -54,7 +54,7 @@ func (k *kernelSide) rateOf(t *testing.T, p *attachedPlan) uint32 {
 	return rate.Every
 }
 
-// Hits of free monitors have no record, so more of the others can be recorded.
+// Hits of free monitors have no record, so that more of the others can be recorded.
 func TestTuneFree(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -89,15 +89,15 @@ func TestTuneFree(t *testing.T) {
 	}
 }
 
-// A plan is thinned out as its hits get more. It is observed in slices of time when even hits that are not recorded cost too
-// much, and all the time again, in steps, when they do not any more.
+// A plan is thinned out as its hits become more frequent. It is observed in slices of time when even unrecorded hits are too expensive.
+// When they no longer are, it returns in steps to being observed all the time.
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
 	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe) // which counts each hit
 	k.enrol(t, p)
 	now := time.Duration(0)
-	// Nobody's CPU time is known: a budget of 0.2 % of a CPU is left, which is 2 ms a second.
+	// No CPU times are known: the minimum budget of 0.2 % of a CPU remains, which is 2 ms a second.
 	second := func(hits uint64) {
 		t.Helper()
 		k.pretend(t, p, hits)
@@ -123,7 +123,7 @@ func TestTune(t *testing.T) {
 	if p.every != 1 || k.rateOf(t, p) != 1 {
 		t.Errorf("10 hits a second again: one in %d", p.every)
 	}
-	second(10_000) // take ten times as much as passing over may
+	second(10_000) // take ten times as much as unrecorded hits may
 	if d := &p.duty; !p.silent() || d.Slices != 10 || d.Length != 100*time.Millisecond || k.rateOf(t, p) != 0 {
 		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.Slices, d.Length, k.rateOf(t, p))
 	}
@@ -136,10 +136,10 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(false)
-	for _, want := range []int{5, 3, 2, 1} { // the first slice of each cycle is drawn, and no more than half of the load is forgotten
+	for _, want := range []int{5, 3, 2, 1} { // the first slice of each cycle is drawn, and at most half of the load is forgotten
 		k.turn(now)
 		is(true)
-		// In a slice the plan may take what is for all of the cycle: 20 ms a second, of which half is for records.
+		// In a slice the plan may take the budget of the whole cycle: 20 ms a second, of which half is for records.
 		if p.duty.On && p.duty.Slices == 10 && (p.every != 11 || k.rateOf(t, p) != 11) {
 			t.Errorf("one in %d hits of a slice, the kernel side says %d", p.every, k.rateOf(t, p))
 		}
@@ -164,7 +164,7 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// A process of which nothing was measured yet does not have its probes taken away for using no CPU.
+// A process without measurements does not lose its probes for using no CPU.
 func TestTuneUnmeasured(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -193,7 +193,7 @@ func TestTuneUnmeasured(t *testing.T) {
 	}
 }
 
-// What is wanted at any price, or is rare, keeps its rate; perf events are thinned out, and do not rest.
+// Plans requested at any cost, or rare, keep their rate; perf events are thinned out, but never paused.
 func TestTuneExceptions(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -214,11 +214,11 @@ func TestTuneExceptions(t *testing.T) {
 	}
 	k.tune(2*time.Second, time.Second)
 	if faults.every != 1_000_000/faultLookups/2 {
-		t.Errorf("a second without page faults: one in %d is told", faults.every)
+		t.Errorf("a second without page faults: one in %d is recorded", faults.every)
 	}
 }
 
-// Plans of one kind share its budget by what they would take.
+// Plans of one kind share its budget in proportion to their full cost.
 func TestTuneShares(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -236,14 +236,14 @@ func TestTuneShares(t *testing.T) {
 	}
 }
 
-// What costs too much in a tenth of a second is not waited for until the second is over.
+// Excessive cost within a tenth of a second is acted upon before the second is over.
 func TestCheck(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
 	p, fixed := k.plan(t, profile.Values, k.Programs.ValueProbe), k.plan(t, profile.Values, k.Programs.ValueProbe)
 	fixed.fixed = true
 	k.enrol(t, p, fixed)
-	// Nobody's CPU time is known: a second's budget is 2 ms. Beside the trap a record takes 10 us.
+	// No CPU times are known: a second's budget is 2 ms. In addition to the trap, a record takes 10 us.
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.pretend(t, fixed, 1_000_000)
 	k.pretend(t, p, 100)
@@ -258,7 +258,7 @@ func TestCheck(t *testing.T) {
 	if k.check(3*checkInterval, 3*checkInterval); !p.silent() || fixed.silent() {
 		t.Errorf("the budget of a second is half spent on hits alone: silent: %v, what is fixed: %v", p.silent(), fixed.silent())
 	}
-	// 2,200 hits in 60 ms take 37 times what passing over may.
+	// 2,200 hits in 60 ms take 37 times as much as unrecorded hits may.
 	if p.duty.Slices != 37 {
 		t.Errorf("one slice of %d is observed", p.duty.Slices)
 	}
@@ -288,10 +288,10 @@ func TestRecordCost(t *testing.T) {
 	}
 }
 
-// A plan that cannot be attached again for a slice says why, and is tried again in the next cycle.
+// A plan that cannot be attached again for a slice reports why, and is tried again in the next cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // which is no program of a probe
+	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // which is not a program of a probe
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestAttachAgainInVain(t *testing.T) {
 	}
 }
 
-// A pull of a time that is shorter than a cycle has the next slice sooner.
+// A request for a window shorter than a cycle makes the next slice earlier.
 func TestHurry(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
@@ -335,8 +335,7 @@ func TestHurry(t *testing.T) {
 	}
 }
 
-// A kind takes what others do not need of their shares, keeps twice what it needs itself, and has its own again when it
-// needs it.
+// A kind takes what others do not need of their shares. It keeps twice what it needs itself, and gets its own share back when it needs it.
 func TestLend(t *testing.T) {
 	k := newKernelSide(t)
 	k.Options.Kinds[profile.Allocations], k.Options.Kinds[profile.Locks], k.Options.Kinds[profile.Pauses] = true, true, true
@@ -364,7 +363,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// Cycles grow with the time that a plan is there.
+// Cycles grow with the age of a plan.
 func TestUsualCycle(t *testing.T) {
 	p := &attachedPlan{}
 	p.cover.Begin(100*time.Second, nil)
@@ -377,7 +376,7 @@ func TestUsualCycle(t *testing.T) {
 	}
 }
 
-// TestCoverageOfUndone: a plan that was attached too late, and never adopted, counts for nothing.
+// TestCoverageOfUndone: a plan that was attached too late, and never adopted, has no coverage.
 func TestCoverageOfUndone(t *testing.T) {
 	var c Coverages
 	for range 2 * maxGone {

@@ -53,8 +53,8 @@ func newKernelSide(t *testing.T) *kernelSide {
 
 var probedTimes int
 
-// probed is where probes are. The tests count how often it runs. It does not look at its stack's bound, as code for the
-// race detector would: a goroutine that is preempted there begins the function again, and hits the probe again.
+// probed has the probes. The tests count how often it runs. It does not check its stack's bound, unlike code for the race detector: a
+// goroutine that is preempted there restarts the function, and hits the probe again.
 //
 //go:noinline
 //go:nosplit
@@ -77,7 +77,7 @@ func (k *kernelSide) find(t *testing.T) []probesite.Site {
 	return nil
 }
 
-// plan is a plan whose probes are all in probed.
+// plan returns a plan whose probes are all in probed.
 func (k *kernelSide) plan(t *testing.T, kind profile.EventKind, programs ...*ebpf.Program) *attachedPlan {
 	t.Helper()
 	file, err := os.Open("/proc/self/exe")
@@ -113,7 +113,7 @@ func (k *kernelSide) place(t *testing.T, plans ...*attachedPlan) {
 	}
 }
 
-// enrol finds the sites of plans, has them observed, and governs them.
+// enrol finds the sites of plans, observes and governs them.
 func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 	t.Helper()
 	k.plans = plans
@@ -124,7 +124,7 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 		if err := p.register(k.register); err != nil {
 			t.Fatal(err)
 		}
-		p.cover.Begin(0, nil) // long ago: nothing is young
+		p.cover.Begin(0, nil) // long ago: no plan is young
 		p.cover.End(0)
 		if err := k.appear(p, 0); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func (k *kernelSide) enrol(t *testing.T, plans ...*attachedPlan) {
 	}
 }
 
-// hits is how often probes were hit in all.
+// hits returns the number of hits of all probes.
 func (k *kernelSide) hits(t *testing.T) uint64 {
 	t.Helper()
 	c, err := k.config.Objects.ReadCounts()

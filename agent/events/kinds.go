@@ -23,7 +23,7 @@ type eventPlan struct {
 	probes []plannedProbe
 }
 
-// A plannedProbe is a program and where it belongs.
+// A plannedProbe is a program and the place for it.
 type plannedProbe struct {
 	name      string
 	program   *ebpf.Program
@@ -31,10 +31,10 @@ type plannedProbe struct {
 	configure configureSite // or nil
 }
 
-// A configureSite finds the place of the value that a site reports.
+// A configureSite finds the location of the value that a site reports.
 type configureSite = func(f *probesite.Finder, s probesite.Site) (setting, error)
 
-// A setting sends that place to the kernel side, under the site's cookie. It replaces the setting of an earlier owner of the cookie.
+// A setting sends that location to the kernel side, under the site's cookie. It replaces the setting of an earlier owner of the cookie.
 type setting = func(cookie uint32) error
 
 type findSites = func(*probesite.Finder) ([]probesite.Site, error)
@@ -57,8 +57,8 @@ const (
 	clockEnd   = "_ZN16SafepointTracing27_last_safepoint_end_time_nsE"
 )
 
-// eventPlans are all plans for a library. Probes at which something ends come before those at which it begins: what begins
-// is seen to end.
+// eventPlans returns all plans for a library. Probes at an end come before those at the beginning, so that every observed beginning has an
+// end.
 func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	return []eventPlan{
 		{kind: profile.Allocations, of: "allocations", probes: []plannedProbe{
@@ -81,16 +81,15 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	}
 }
 
-// LockProbes says why waits for monitors, and those of java.util.concurrent, cannot be recorded in JVMs that have this libjvm;
-// file was opened with bytes. It reads the file's code, which takes some 0.3 s.
+// LockProbes returns why waits for monitors, and those of java.util.concurrent, cannot be recorded in JVMs with this libjvm; file was
+// opened with bytes. It reads the file's code, which takes some 0.3 s.
 func LockProbes(file *elffile.File, bytes io.ReaderAt) (monitors, parks error) {
 	finder, none := probesite.New(file, bytes), &bpf.ProbeObjects{}
 	why := func(plan eventPlan) error { return (&attachedPlan{eventPlan: plan}).find(finder) }
 	return why(monitorPlan(none, finder)), why(parkPlan(none, finder))
 }
 
-// monitorPlan follows the function through which threads get monitors that compiled code and the interpreter could not get
-// themselves.
+// monitorPlan observes the function that acquires monitors which compiled code and the interpreter could not acquire themselves.
 func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	p := eventPlan{kind: profile.Locks, of: "waits for monitors"}
 	switch {
@@ -112,7 +111,7 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	return p
 }
 
-// lightweightProbes are those of a function that has a handle of the object.
+// lightweightProbes are those of a function with a handle of the object.
 func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
 	return []plannedProbe{
 		{name: function + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: function, Handle: true}), configure: returnSite(o)},
@@ -126,8 +125,8 @@ func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
 	}
 }
 
-// unnamedMonitorProbes are those of a libjvm without symbols. Where threads spin is not known there: whether one waited shows in
-// whether it slept.
+// unnamedMonitorProbes are those of a libjvm without symbols. The spinning code is not found there: a thread is known to have waited only
+// if it slept.
 func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedProbe {
 	entry, err := f.MonitorEntry()
 	if err != nil {
@@ -146,7 +145,7 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 	}
 }
 
-// parkPlan follows the VM's probes around Parker::park, or where it was built without them that function.
+// parkPlan uses the VM's probes around Parker::park, or that function itself if the VM was built without them.
 func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	const end, begin = "thread__park__end", "thread__park__begin"
 	p := eventPlan{kind: profile.Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
@@ -190,14 +189,14 @@ func returns(c probesite.Calls) findSites {
 	}
 }
 
-// monitorReturns finds where threads have got a monitor. ObjectMonitor::enter is where functions jump to at their end. So does the
-// VM's own ObjectLocker to functions that have a handle, from JDK 24 on, from many places that are not worth a probe each: its waits
-// are missed. So are calls of JNI in some builds.
+// monitorReturns finds where threads have acquired a monitor. Functions jump to ObjectMonitor::enter at their end. From JDK 24 on, the VM's
+// own ObjectLocker jumps likewise to functions with a handle, from many places that are not worth a probe each: its waits are missed. So
+// are calls from JNI in some builds.
 func monitorReturns(entry probesite.MonitorEntry) findSites {
 	return returns(probesite.Calls{Callee: entry.Function, Tails: !entry.Handle, Stores: true, Joins: true})
 }
 
-// returnSite finds how far a site is from where the call before it returns to.
+// returnSite finds the distance of a site from the return address of the call before it.
 func returnSite(o *bpf.ProbeObjects) configureSite {
 	const call = 5 // bytes, with a distance of 32 bits
 	return func(_ *probesite.Finder, s probesite.Site) (setting, error) {
@@ -209,8 +208,8 @@ func returnSite(o *bpf.ProbeObjects) configureSite {
 	}
 }
 
-// spins finds where the result of spinning is known. Each way of it that a build does not have as a function of its own
-// goes unseen: then waits that ended by it count as blocked.
+// spins finds where the result of spinning is known. Ways of spinning that are not functions of their own in a build are missed: waits that
+// ended by them count as blocked.
 func spins(ways ...probesite.Calls) findSites {
 	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
 		for _, way := range ways {
@@ -225,7 +224,7 @@ func spins(ways ...probesite.Calls) findSites {
 	}
 }
 
-// objectEntries finds the overloads that have the object as their second parameter, behind the thread, or as the first.
+// objectEntries finds the overloads with the object as their second parameter, after the thread, or as the first.
 func objectEntries(thread bool) findSites {
 	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
 		all, err := f.Entries(functionObject)
@@ -238,9 +237,9 @@ func objectEntries(thread bool) findSites {
 	}
 }
 
-// nameSite finds where a probe has a name, which is its first argument, and its length in bytes, the second:
-// hotspot:vmops__begin(name, length, mode) of an operation, mem__pool__gc__begin(name, length, ...) of a memory manager
-// (src/hotspot/share/runtime/vmThread.cpp, services/memoryService.cpp).
+// nameSite locates a name, a probe's first argument, and its length in bytes, the second: hotspot:vmops__begin(name, length, mode) of an
+// operation, mem__pool__gc__begin(name, length, ...) of a memory manager (src/hotspot/share/runtime/vmThread.cpp,
+// services/memoryService.cpp).
 func nameSite(o *bpf.ProbeObjects) configureSite {
 	return func(_ *probesite.Finder, s probesite.Site) (setting, error) {
 		if len(s.Args) < 2 {
@@ -258,8 +257,8 @@ func nameSite(o *bpf.ProbeObjects) configureSite {
 	}
 }
 
-// clockSite finds in which variable the VM has kept the time. Where the file has no symbols, or the VM is older than the
-// variable, the time is that of the hit.
+// clockSite finds the variable in which the VM keeps the time. If the file has no symbols, or the VM is older than the variable, the time
+// of the hit is used.
 func clockSite(o *bpf.ProbeObjects, variable string) configureSite {
 	return func(f *probesite.Finder, s probesite.Site) (setting, error) {
 		distance := int64(0) // unknown

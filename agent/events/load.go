@@ -2,19 +2,19 @@ package events
 
 import "time"
 
-// A planLoad is how often the events of a plan happen.
+// A planLoad is the rate and cost of a plan's events.
 type planLoad struct {
 	plan  *attachedPlan
 	hits  uint64        // since it was attached
 	rate  float64       // a second, recently
-	count time.Duration // what a hit takes that is not recorded
-	full  float64       // CPUs, if all were recorded
+	count time.Duration // of a hit without a record
+	full  float64       // CPUs, if all hits were recorded
 }
 
 type planLoads []planLoad
 
-// loads are those of the plans that are governed, in the time since their hits were last taken down, or in the last slice in
-// which they were observed; mu is held.
+// loads returns the loads of the governed plans, in the time since their hits were last read, or in the last slice in which they were
+// observed; mu is held.
 func (e *Probes) loads(passed time.Duration) (list planLoads) {
 	for _, p := range e.plans {
 		if p.unbound() {
@@ -24,7 +24,7 @@ func (e *Probes) loads(passed time.Duration) (list planLoads) {
 		if err != nil {
 			continue
 		}
-		if p.idle { // nothing is recorded; hits are governed by the plan of the process that has them
+		if p.idle { // nothing is recorded; hits are governed by the plan of their own process
 			p.hits = hits
 			continue
 		}
@@ -38,8 +38,8 @@ func (e *Probes) loads(passed time.Duration) (list planLoads) {
 	return list
 }
 
-// part is how much of its kind's budget a plan may take: as much as it would take of what all plans of the kind would, so
-// that of all one hit in about as many is recorded.
+// part returns a plan's part of its kind's budget: its fraction of the full cost of all plans of the kind. So all of them record about one
+// hit in the same number.
 func (list planLoads) part(l planLoad) float64 {
 	all := 0.0
 	for _, other := range list {

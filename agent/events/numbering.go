@@ -5,10 +5,10 @@ import "slices"
 // A numbering gives out the numbers below a bound, each to one owner at a time.
 type numbering struct {
 	next, bound uint32
-	free        []uint32 // of those below next
+	free        []uint32 // below next
 }
 
-// take returns a number that is free, of all that were given back the one that was so first; false if there is none.
+// take returns a free number, the one that was returned longest ago; false if there is none.
 func (n *numbering) take() (uint32, bool) {
 	if len(n.free) > 0 {
 		number := n.free[0]
@@ -22,5 +22,5 @@ func (n *numbering) take() (uint32, bool) {
 	return n.next - 1, true
 }
 
-// give gives back numbers whose owner is gone.
+// give returns numbers whose owner is gone.
 func (n *numbering) give(numbers []uint32) { n.free = append(slices.Clip(n.free), numbers...) }

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Numbers are used again, each by one owner at a time, and those that were given back last come last.
+// Numbers are reused, each by one owner at a time, in the order in which they were returned.
 func TestNumbering(t *testing.T) {
 	n := numbering{bound: 3}
 	take := func() int {

@@ -30,7 +30,7 @@ func noEventDiscards() map[string]uint64 {
 	return none
 }
 
-// Handle folds a record of what a probe saw.
+// Handle folds a record of a probe's hit.
 func (e *Source) Handle(s *fold.State, raw []byte) {
 	c := &e.received
 	c.received++
@@ -76,14 +76,14 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	c.folded++
 }
 
-// Fail accounts for an observation over which the agent panicked.
+// Fail accounts for an observation during which the agent panicked.
 func (e *Source) Fail(*fold.State) {
 	c := &e.received
 	c.discarded[profile.Failed] += c.received - c.folded - profile.Sum(c.discarded)
 }
 
-// observedStack appends the frames of an observation to buf. Where it begins in Java code, that called what was probed: its
-// innermost pc is a return address like the others. The VM's stub between the two says nothing and is left out.
+// observedStack appends the frames of an observation to buf. If it begins in Java code, that code called the probed function: its innermost
+// pc is a return address like the others. The VM's stub between the two has no information and is left out.
 func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32) []target.RawFrame {
 	for len(o.User) > 1 && o.User[0].Kind() == bpf.FrameStub {
 		o.User = o.User[1:]
@@ -95,7 +95,7 @@ func observedStack(buf []target.RawFrame, o *bpf.Observation, attachment uint32)
 	return buf
 }
 
-// describe fills in what an event is, by what its probe saw; className names classes. It is false for what no probe records.
+// describe fills in an event from a probe's observation; className names classes. It returns false for an observation of an unknown kind.
 func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) bool {
 	seen := o.Seen
 	n := float64(seen.Every)
@@ -119,7 +119,7 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
 		switch {
 		case seen.Flags&bpf.SeenContended == 0:
-			e.Labels.What = "enter" // it was free
+			e.Labels.What = "enter" // the monitor was free
 			e.Sums.Values[1] = 0
 		case seen.Flags&bpf.SeenSpun != 0:
 			e.Labels.What = "spin"
@@ -135,7 +135,7 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 		if waitsForWork(e.Labels.Class) {
 			e.Labels.What = profile.WaitForWork
 			e.Sums.Values[0], e.Sums.Values[1] = 0, 0 // nothing was acquired
-			// A thread that is known, and is parked for nothing, waits for work indeed.
+			// If the thread is known and parked for no object, it does wait for work.
 			e.Unclear = e.Labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
 		}
 	case bpf.ObservedPause:
@@ -167,9 +167,9 @@ var placeNames = [...]string{
 	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
 }
 
-// waitsForWork reports, by the class of the object that a thread parks for, whether it is no lock: a condition, a task, a queue,
-// or nothing. What locks and semaphores of java.util.concurrent park for are their own subclasses of
-// AbstractQueuedSynchronizer, which all are named Sync, NonfairSync or FairSync; a StampedLock is its own.
+// waitsForWork reports, by the class of the object that a thread parks for, whether it is not a lock: a condition, a task, a queue, or
+// nothing. Locks and semaphores of java.util.concurrent park for their own subclasses of AbstractQueuedSynchronizer, which are all named
+// Sync, NonfairSync or FairSync; a StampedLock parks for itself.
 func waitsForWork(class string) bool {
 	return !strings.HasSuffix(class, "Sync") && class != "java.util.concurrent.locks.StampedLock"
 }

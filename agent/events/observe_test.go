@@ -27,7 +27,7 @@ type (
 
 var java = identity{PID: 100, Start: 5, Exec: 1}
 
-// watchingSource folds what probes saw, without a kernel side and without workers.
+// watchingSource folds observations of probes, without a kernel side and without workers.
 func watchingSource() (*Source, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
 	e := &Source{Probes: &Probes{}, received: received{discarded: fold.NoDiscards()}}
@@ -39,7 +39,7 @@ func watchingSource() (*Source, *fold.Window) {
 	return e, w
 }
 
-// state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
+// state returns the State without a loan: nothing else runs in these tests.
 func (e *Source) state() (s *fold.State) {
 	e.services.Owner.Do(func(own *fold.State) { s = own })
 	return s
@@ -124,7 +124,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Threads wait for work at what is no lock of java.util.concurrent.
+// Threads that park for an object that is not a lock of java.util.concurrent wait for work.
 func TestWaitsForWork(t *testing.T) {
 	for class, want := range map[string]bool{
 		"java.util.concurrent.locks.ReentrantLock$NonfairSync":                  false,
@@ -147,7 +147,7 @@ func TestWaitsForWork(t *testing.T) {
 	}
 }
 
-// A wait for work is certain if the thread is known, and parked for nothing.
+// A wait for work is certain if the thread is known, and parked for no object.
 func TestUnclearWaits(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -181,7 +181,7 @@ func TestUnclearWaits(t *testing.T) {
 	}
 }
 
-// A thread that is only ever seen by probes has the VM's list of threads read, as one that is sampled has.
+// A thread seen only by probes triggers reading the VM's list of threads, like a sampled one.
 func TestObservedStranger(t *testing.T) {
 	e, _ := watchingSource()
 	p := e.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec})
@@ -202,7 +202,7 @@ func TestObservedStranger(t *testing.T) {
 	}
 }
 
-// What is observed begins in the code that made the call: not in a stub, and behind a call.
+// An observed stack begins in the calling code: not in a stub, and after a call.
 func TestObservedStack(t *testing.T) {
 	for _, c := range []struct{ user, want string }{
 		{"a:1 b:2", "a:1 b:2, return"},
@@ -226,7 +226,7 @@ func TestObservedStack(t *testing.T) {
 	}
 }
 
-// Every observation that is received is folded or discarded for a reason, also if it has several values.
+// Every received observation is folded or discarded for a reason, even if it has several values.
 func TestObservationIdentity(t *testing.T) {
 	e, w := watchingSource()
 	e.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec}).Attachment.Store(7)
@@ -236,8 +236,8 @@ func TestObservationIdentity(t *testing.T) {
 	e.handle(good)
 	e.handle(good)
 	e.handle(good[:len(good)-8])                                                          // cut
-	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, ""))       // of no kind
-	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedValues}, "")) // of a probe that nobody asked for
+	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, ""))       // of an unknown kind
+	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedValues}, "")) // of a probe that nobody requested
 	w.PIDs = map[int]bool{7: true}
 	e.handle(good)
 	c := e.received

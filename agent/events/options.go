@@ -8,13 +8,13 @@ import (
 // Options say which events are recorded.
 type Options struct {
 	Kinds [profile.EventKinds]bool
-	// ExactAllocations also counts every object, in JVMs that were started with -XX:+DTraceAllocProbes.
+	// ExactAllocations also counts every object, in JVMs started with -XX:+DTraceAllocProbes.
 	ExactAllocations bool
-	// MonitorEnters also estimates how often compiled code takes monitors that are free, if Kinds has Locks.
+	// MonitorEnters also estimates how often compiled code acquires free monitors, if Kinds has Locks.
 	MonitorEnters bool
-	// Values says at which probes values are read, if Kinds has Values.
+	// Values are the probes at which values are read, if Kinds has Values.
 	Values []valueprobe.Spec
-	// Budget is the share of the guests' CPU time that their probes may take; 0 means the default of the agent.
+	// Budget is the share of the processes' CPU time that their probes may take; 0 means the default of the agent.
 	Budget float64
 }
 

@@ -9,21 +9,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// cyclesPeriod is how many cycles one sample stands for: a few hundred a second of a busy CPU. It is a prime, so that it
-// does not march in step with loops.
+// cyclesPeriod is how many cycles one sample stands for: a few hundred samples a second of a busy CPU. It is a prime, to avoid
+// synchronizing with loops.
 const cyclesPeriod = 9_999_991
 
-// firstFaults is N of the first second, in which one page fault in N is recorded because the rate of faults is not known yet: a
-// program that starts has about ten thousand a second.
+// firstFaults is N of the first second, in which one page fault in N is recorded because the rate of faults is not known yet: a starting
+// program has about ten thousand a second.
 const firstFaults = 17
 
-// perfEvents are the events that come from the kernel and the CPU, not from probes.
+// perfEvents are the events of the kernel and the CPU, not of probes.
 type perfEvents struct {
 	objects *bpf.FaultObjects
 	events  []*attach.Ticks
 }
 
-// newPerfEvents opens what is wanted; nil if nothing is.
+// newPerfEvents opens the requested events; nil if there are none.
 func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 	if !e.Options.Kinds[profile.Faults] && !e.Options.Kinds[profile.Cycles] {
 		return nil, nil
@@ -56,7 +56,7 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 	return p, nil
 }
 
-// perfPlans returns the plans of perf events, which set how many of those the kernel side records. They have no probes.
+// perfPlans returns the plans of perf events, which set the sampling rate of the kernel side. They have no probes.
 func (e *Probes) perfPlans() (plans []*attachedPlan) {
 	if e.Options.Kinds[profile.Faults] {
 		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
@@ -69,7 +69,7 @@ func (e *Probes) perfPlans() (plans []*attachedPlan) {
 	return plans
 }
 
-// start lets all events come.
+// start enables all events.
 func (p *perfEvents) start() error {
 	if p == nil {
 		return nil
@@ -82,7 +82,7 @@ func (p *perfEvents) start() error {
 	return nil
 }
 
-// stop lets none come any more.
+// stop disables all events.
 func (p *perfEvents) stop() error { return p.each((*attach.Ticks).Stop) }
 
 // refresh follows CPUs that came or went.
@@ -95,7 +95,7 @@ func (p *perfEvents) close() error {
 	return errors.Join(p.each((*attach.Ticks).Close), p.objects.Close())
 }
 
-// each does something with all events, also after it failed for one.
+// each does something with all events, even if it failed for one.
 func (p *perfEvents) each(do func(*attach.Ticks) error) error {
 	if p == nil {
 		return nil

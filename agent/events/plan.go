@@ -22,21 +22,21 @@ type attachedPlan struct {
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
 
-	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
-	every uint32        // hits of which one is recorded
-	fixed bool          // so many are wanted, whatever it costs
+	idle  bool          // no known process maps the library: hits are of other processes, which have their own probes
+	every uint32        // one hit in this many is recorded
+	fixed bool          // every is fixed, at any cost
 	perf  bool          // of perf events: nothing is attached to the library, and it is observed all the time
 	hits  uint64        // when they were last read
-	told  uint64        // hits that were to be recorded, when free was last reckoned
-	freed uint64        // and those among them that found a free monitor
-	free  float64       // the recent share of hits without a record, as the monitor was free
+	told  uint64        // hits that were to be recorded, when free was last computed
+	freed uint64        // those among them that found a free monitor
+	free  float64       // the recent share of hits without a record because the monitor was free
 	rate  float64       // hits a second, in the last slice, if the plan is not observed all the time
 	duty  budget.Duty   // when the plan is observed
-	cover fold.Coverage // when it was
-	turn  uint32        // how often its probes were attached
+	cover fold.Coverage // when it was observed
+	turn  uint32        // how many times its probes were attached
 }
 
-// A foundSite is where a probe belongs, and what the kernel side must know there.
+// A foundSite is the place of a probe, and what the kernel side must know there.
 type foundSite struct {
 	probesite.Site
 	setting setting // or nil
@@ -64,7 +64,7 @@ func (p *attachedPlan) find(finder *probesite.Finder) error {
 	return nil
 }
 
-// register gives cookies to all sites. After an error p.cookies also holds those that were given.
+// register assigns cookies to all sites. After an error p.cookies also has those assigned before.
 func (p *attachedPlan) register(next func() (uint32, error)) error {
 	for i, found := range p.found {
 		var sites []attach.Site
@@ -99,7 +99,7 @@ func (p *attachedPlan) attach(u attach.Uprobes) error {
 	return nil
 }
 
-// detach takes all probes away.
+// detach removes all probes.
 func (p *attachedPlan) detach() error {
 	var errs []error
 	for _, l := range p.links {
@@ -109,7 +109,7 @@ func (p *attachedPlan) detach() error {
 	return errors.Join(errs...)
 }
 
-// silent says that nothing that probes see is to be recorded now.
+// silent reports whether no hits are to be recorded now.
 func (p *attachedPlan) silent() bool { return !p.duty.Always() && !p.duty.On }
 
 func (p *attachedPlan) close() error {

@@ -39,7 +39,7 @@ func TestPlanFind(t *testing.T) {
 		{"two probes", []plannedProbe{{find: sites(2), configure: configure}, {find: sites(1)}}, 20, nil, 3},
 		{"one is not there", []plannedProbe{{find: sites(1)}, {find: func(*probesite.Finder) ([]probesite.Site, error) { return nil, none }}}, 20, none, 0},
 		{"no room", []plannedProbe{{find: sites(3)}}, 2, full, 2},
-		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10}, // the one that failed is given back, too
+		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10}, // the one that failed is returned, too
 	} {
 		configured = nil
 		given := uint32(0)
@@ -75,7 +75,7 @@ func TestPlanFind(t *testing.T) {
 	}
 }
 
-// A plan is attached and taken away as a whole: if one of its probes cannot be attached none is.
+// A plan is attached and removed as a whole: if one of its probes cannot be attached, none is.
 func TestPlanAttach(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, profile.Values, k.Programs.ValueProbe, k.Programs.ParkBegin)
@@ -108,7 +108,7 @@ func TestPlanAttach(t *testing.T) {
 		}
 		attached(false)
 	}
-	p.probes[1].program = k.config.Objects.Tick // which is no program of a probe
+	p.probes[1].program = k.config.Objects.Tick // which is not a program of a probe
 	if err := p.attach(k.uprobes); err == nil {
 		t.Error("a program of ticks was attached to a probe")
 	}

@@ -1,7 +1,7 @@
-// Package events attaches the probes that see events of processes, such as allocations, lock waits and safepoint pauses, and opens
-// the events of the kernel and the CPU. It finds where probes belong in a library, sets how many hits are recorded so that they cost
-// no more than their budget, and says what each recorded event stands for. All of that is Probes. A Source says what their observations
-// mean, and folds them into the windows that are open.
+// Package events attaches the probes for events of processes, such as allocations, lock waits and safepoint pauses, and opens the events of
+// the kernel and the CPU. It finds the places of probes in a library, sets how many hits are recorded so that they stay within their
+// budget, and computes the weight of each recorded event. All of that is Probes. A Source interprets their observations, and folds them
+// into the open windows.
 package events
 
 import (
@@ -32,8 +32,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Probes are the probes of events in the libraries of processes. A library is attached once, for all processes that
-// map it, and as long as there are such; the kernel takes the probes away when the agent ends, however it ends.
+// Probes are the probes of events in the libraries of processes. A library is attached once, for all processes that map it, and as long as
+// any does. The kernel removes the probes when the agent ends in any way.
 //
 // They are a target.Follower: workers find the libraries.
 type Probes struct {
@@ -41,11 +41,11 @@ type Probes struct {
 	Options  Options
 	Programs *bpf.ProbeObjects
 	uprobes  attach.Uprobes
-	trap     atomic.Int64 // ns of a guest's CPU time that a hit takes, without the program
+	trap     atomic.Int64 // ns of a process's CPU time that a hit takes, without the program
 	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
 
-	exit      link.Link   // forgets what is known of threads that end
+	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted
 	libraries *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary]
 	watches   []*valueWatch
@@ -53,7 +53,7 @@ type Probes struct {
 	values    valueSites
 	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
 	Covers    Coverages                        // when plans were observed
-	draw      func(n int) int                  // a number from 0 to n-1, by chance
+	draw      func(n int) int                  // a random number from 0 to n-1
 
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if they did not start
@@ -64,18 +64,18 @@ type Probes struct {
 	recording bool                        // hits are recorded; before, nobody would read them
 	used      budget.Times                // when rates were last set
 	fresh     bool                        // processes were attached since then
-	cpus      float64                     // that processes use
-	lent      [profile.EventKinds]float64 // of the processes' CPU time, what a kind has in addition to its share; negative: other kinds have it
+	cpus      float64                     // CPUs that processes use
+	lent      [profile.EventKinds]float64 // addition to a kind's share of the processes' CPU time; negative: other kinds have it
 	now       time.Duration               // of the governor, CLOCK_MONOTONIC
-	record    time.Duration               // what a record took when there were some last
-	spent     bpf.Counts                  // then
+	record    time.Duration               // average time of a record, when there last were some
+	spent     bpf.Counts                  // at that time
 }
 
-// A Config is what Probes need of others.
+// A Config is what Probes need from others.
 type Config struct {
 	Log        *slog.Logger
 	Resolver   *target.Resolver
-	Objects    *bpf.Objects                    // whose maps and ring programs of probes share
+	Objects    *bpf.Objects                    // whose maps and ring the programs of probes share
 	Attaching  *proc.Pool                      // in which probes are attached
 	GuestTimes func() budget.Times             // CPU times of the processes whose VMs are attached, by the serials of those
 	Flush      func(ctx context.Context) error // returns when all records that were emitted have been handled
@@ -107,7 +107,7 @@ func New(c Config, opt Options) (*Probes, error) {
 	return e, nil
 }
 
-// Start has hits recorded, and governs how many, until Stop or the end of ctx.
+// Start makes hits be recorded, and governs how many, until Stop or the end of ctx.
 func (e *Probes) Start(ctx context.Context) error {
 	if err := e.setRecording(true); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (e *Probes) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began, also if that failed or was not called.
+// Stop ends what Start began, even if Start failed or was not called.
 func (e *Probes) Stop() {
 	if e.endGovern != nil {
 		e.endGovern()
@@ -131,7 +131,7 @@ func (e *Probes) Stop() {
 // Refresh follows CPUs that came online or went.
 func (e *Probes) Refresh() error { return e.perf.refresh() }
 
-// Maps are the generated structs of BPF maps that the programs have.
+// Maps returns the generated structs of the programs' BPF maps.
 func (e *Probes) Maps() []any {
 	maps := []any{e.Programs.ProbeMaps}
 	if e.perf != nil {
@@ -140,13 +140,13 @@ func (e *Probes) Maps() []any {
 	return maps
 }
 
-// An eventLibrary is what the library of a VM has of the events that are recorded.
+// An eventLibrary is the plans of recorded events for the library of a VM.
 type eventLibrary struct {
 	plans []*attachedPlan
-	lacks []string // what it does not report, one sentence each
+	lacks []string // events that it does not report, one sentence each
 }
 
-// newLibraries returns the keeper of what is attached to libraries of VMs.
+// newLibraries returns the keeper of attached libraries of VMs.
 func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary] {
 	return library.New[symbolize.FileKey, *target.Process](pool, library.Kind[eventLibrary]{
 		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
@@ -159,8 +159,8 @@ func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 	})
 }
 
-// Attaching attaches what is recorded to the library of p's VM, and returns what it does not report. The error is
-// library.ErrAttaching while that takes long.
+// Attaching attaches the recorded events to the library of p's VM, and returns what it does not report. The error is library.ErrAttaching
+// while attaching takes long.
 func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.MappedFile) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
 		read, err := target.Call(e.config.Resolver, p, func() (eventLibrary, error) {
@@ -180,20 +180,20 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 	return used.lacks, err
 }
 
-// Look finds probes whose values are wanted.
+// Look finds probes whose values are requested.
 func (e *Probes) Look(p *target.Process) {
 	e.config.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
 }
 
-// Leave notes that p is gone: what no other process maps is detached after a while.
+// Leave records that p has ended: libraries that no other process maps are detached after a while.
 func (e *Probes) Leave(p *target.Process) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
 	e.loading.Forget(p)
 }
 
-// find finds in lib what it has of what is recorded, and says what it does not have. It reads the file.
+// find finds the plans of recorded events for lib, and lists what it lacks. It reads the file.
 func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lacks []string) {
 	finder := probesite.New(lib, f)
 	for _, plan := range eventPlans(e.Programs, finder) {
@@ -202,7 +202,7 @@ func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lac
 		}
 		p := &attachedPlan{eventPlan: plan, every: 1}
 		if err := p.find(finder); err != nil {
-			lacks = append(lacks, lack(&plan, err)) // logged by the caller, if it is still there
+			lacks = append(lacks, lack(&plan, err)) // logged by the caller, if it still exists
 			continue
 		}
 		plans = append(plans, p)
@@ -210,7 +210,7 @@ func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lac
 	return plans, lacks
 }
 
-// attach attaches plans to the library f, and returns why others cannot be attached. Hits are recorded from adopt on.
+// attach attaches plans to the library f, and returns why others cannot be attached. Hits are recorded after adopt.
 func (e *Probes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
 	for _, p := range plans {
 		if err := e.attachPlan(p, f); err != nil {
@@ -249,12 +249,12 @@ func (e *Probes) attachPlan(p *attachedPlan, f *os.File) (err error) {
 	}
 	if err != nil {
 		err = errors.Join(err, p.close())
-		e.free(p.cookies) // no hit of them was recorded
+		e.free(p.cookies) // none of their hits was recorded
 	}
 	return err
 }
 
-// prepare gives cookies to a plan's sites. No hit is recorded until the plan is adopted.
+// prepare assigns cookies to a plan's sites. No hit is recorded until the plan is adopted.
 func (e *Probes) prepare(p *attachedPlan, register func(next func() (uint32, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -269,7 +269,7 @@ func (e *Probes) prepare(p *attachedPlan, register func(next func() (uint32, err
 	return nil
 }
 
-// adopt has hits of attached plans recorded and governed.
+// adopt starts to record and govern the hits of attached plans.
 func (e *Probes) adopt(plans []*attachedPlan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,7 +283,7 @@ func (e *Probes) adopt(plans []*attachedPlan) {
 	e.lastAttached.Store(int64(proc.Monotonic()))
 }
 
-// setIdle says whether no process that is known maps the library of plans.
+// setIdle records whether no known process maps the library of plans.
 func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -293,8 +293,8 @@ func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 	}
 }
 
-// remove takes the probes of plans away, some 50 ms each, and frees their cookies. Records of their last hits may wait in
-// the ring: until those are handled the cookies have no other owner.
+// remove detaches the probes of plans, which takes some 50 ms each, and frees their cookies. Records of their last hits may be in the ring:
+// until those are handled, the cookies get no other owner.
 func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	if len(plans) == 0 {
 		return
@@ -326,7 +326,7 @@ var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached at
 
 func newCookies() numbering { return numbering{bound: bpf.MaxProbes} }
 
-// register gives out a cookie of which no hits are counted yet; mu is held.
+// register returns a cookie without counted hits; mu is held.
 func (e *Probes) register() (uint32, error) {
 	cookie, ok := e.cookies.take()
 	if !ok {
@@ -343,14 +343,14 @@ func (e *Probes) register() (uint32, error) {
 	return cookie, nil
 }
 
-// free gives cookies back.
+// free returns cookies.
 func (e *Probes) free(cookies []uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.cookies.give(cookies)
 }
 
-// setRate sets of how many hits of a plan's probes the kernel side records one; mu is held.
+// setRate sets N for a plan's probes: the kernel side records one hit in N; mu is held.
 func (e *Probes) setRate(p *attachedPlan) error {
 	rate := bpf.ProbeRate{Turn: p.turn}
 	if e.recording && !p.idle && e.Options.Kinds[p.kind] && !p.silent() {
@@ -384,10 +384,10 @@ func (e *Probes) setRecording(on bool) error {
 	return nil
 }
 
-// Announce gives the kernel side the layout of objects in p's VM.
+// Announce sends the layout of objects in p's VM to the kernel side.
 func (e *Probes) Announce(p *target.Process, heap *bpf.HotspotHeap, serial uint32) error {
 	if heap == nil {
-		return nil // the VM's notes say so
+		return nil // the VM's notes report it
 	}
 	h := *heap
 	h.Serial = serial
@@ -397,15 +397,15 @@ func (e *Probes) Announce(p *target.Process, heap *bpf.HotspotHeap, serial uint3
 	return nil
 }
 
-// Withdraw has the kernel side forget the objects of p's VM, but not of one that has the pid now.
+// Withdraw makes the kernel side forget the objects of p's VM, but not those of another process with its pid.
 func (e *Probes) Withdraw(p *target.Process, serial uint32) {
 	var h bpf.HotspotHeap
 	if e.Programs.Heaps.Lookup(uint32(p.PID), &h) == nil && h.Serial == serial {
-		e.Programs.Heaps.Delete(uint32(p.PID)) // it may be gone by now, which is as well
+		e.Programs.Heaps.Delete(uint32(p.PID)) // it may already be gone
 	}
 }
 
-// Close takes all probes away. No worker runs any more.
+// Close removes all probes. No worker may still run.
 func (e *Probes) Close() error {
 	e.libraries.Close()
 	e.watched.Close()

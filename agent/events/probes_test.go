@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 )
 
-// What a library needed is free when its plans are removed, so more libraries can come one after the other than there are
-// cookies. Who gets a cookie next inherits nothing.
+// The cookies of a library are free after its plans are removed, so that more libraries can come one after the other than there are
+// cookies. The next owner of a cookie inherits nothing.
 func TestRemovePlans(t *testing.T) {
 	k := newKernelSide(t)
 	place := k.find(t)
@@ -70,7 +70,7 @@ func TestRemovePlans(t *testing.T) {
 	}
 	// A plan that cannot be attached keeps no cookies.
 	for range most {
-		p := k.plan(t, profile.Values, k.config.Objects.Tick) // which is no program of a probe
+		p := k.plan(t, profile.Values, k.config.Objects.Tick) // which is not a program of a probe
 		p.found = [][]foundSite{{{Site: place[0]}}}
 		p.file.Close()
 		if err := k.attachPlan(p, k.file); err == nil || errors.Is(err, errTooManyProbes) {
@@ -79,7 +79,7 @@ func TestRemovePlans(t *testing.T) {
 	}
 }
 
-// A site whose VM has no clock clears the clock of whoever had its cookie before.
+// A site whose VM has no clock clears the clock of the cookie's earlier owner.
 func TestClockSiteClears(t *testing.T) {
 	k := newKernelSide(t)
 	if err := k.Programs.ClockSites.Put(uint32(7), int64(4711)); err != nil {

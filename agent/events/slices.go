@@ -14,22 +14,22 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// tolerated is how many times as much as planned a slice may cost before it is drawn whether it goes on.
+// tolerated is the cost of a slice, in multiples of the planned cost, from which a draw decides whether it continues.
 const tolerated = 4
 
-// Lengths of cycles, if slices can be chosen so.
+// Bounds of the length of cycles, where it can be chosen.
 const (
-	shortestCycle = 500 * time.Millisecond // of a young plan: a short recording has some slices, too
+	shortestCycle = 500 * time.Millisecond // for a young plan: so that a short recording has some slices, too
 	longestCycle  = 5 * time.Second        // so that each window of serve has at least two
 )
 
-// usualCycle returns the length of a cycle that begins now: an eighth of the age of the plan, within bounds. So a recording has eight
-// cycles or more unless slices are rare, and an agent that runs for long seldom attaches and detaches.
+// usualCycle returns the length of a cycle that begins now: an eighth of the age of the plan, within bounds. So a recording has at least
+// eight cycles unless slices are rare, and a long-running agent seldom attaches and detaches.
 func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
 	return min(max((now-p.cover.BornAt())/8, shortestCycle), longestCycle)
 }
 
-// slice has a plan observed in slices of time from now on, as it costs too much; mu is held.
+// slice starts to observe a plan in slices of time, because it is too expensive; mu is held.
 func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
 	p.rate = l.rate
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
@@ -40,11 +40,11 @@ func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part floa
 	e.config.Log.Warn("events are observed for a part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
 }
 
-// thin sets of how many hits one is recorded in a slice; mu is held.
+// thin sets N for a slice, in which one hit in N is recorded; mu is held.
 func (e *Probes) thin(p *attachedPlan, l planLoad, part float64) {
 	every, err := e.allowance(p.kind, part, p.duty.Slices).Every(e.loadOf(l))
 	if err != nil {
-		every = int(p.every) // not more slices than there may be: they cost what they cost
+		every = int(p.every) // the number of slices is at its maximum: their cost is accepted
 	}
 	p.every = uint32(max(every, 1))
 }
@@ -61,7 +61,7 @@ func (e *Probes) turn(now time.Duration) {
 			ended = ended || !d.On
 		}
 	}
-	if ended { // which takes a while
+	if ended { // this takes a while
 		now += proc.Monotonic() - before
 	}
 	for _, p := range e.plans {
@@ -74,7 +74,7 @@ func (e *Probes) turn(now time.Duration) {
 			}
 		case !d.Done && now >= d.From:
 			e.beginSlice(p, now)
-			return // attaching took a while, too: what else is to begin has its own time, at the next tick
+			return // attaching took a while, too: other beginnings get their own time, at the next tick
 		}
 	}
 }
@@ -89,13 +89,13 @@ func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 		err = e.appear(p, now)
 	}
 	if err != nil {
-		p.duty.On, p.duty.Done = false, true // of this cycle nothing is seen
+		p.duty.On, p.duty.Done = false, true // nothing of this cycle is observed
 		p.cover.SetPartly(err)
 		e.config.Log.Warn("cannot attach probes again", "events", p.of, "err", err)
 	}
 }
 
-// watchSlice ends a slice whose time is over, or that costs far more than was planned, by lot.
+// watchSlice ends a slice that is over. If a slice costs far more than planned, a draw decides whether it ends.
 func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err != nil {
@@ -113,19 +113,19 @@ func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 	}
 	d.Done = true
 	e.noteSlice(p, hits-p.hits, now-d.From)
-	// After a burst a plan comes back to all of the time in steps.
+	// After a burst, a plan returns in steps to being observed all the time.
 	p.rate, p.hits = max(seen/max(now-d.From, checkInterval).Seconds(), p.rate/2), hits
 	e.vanish(p, now)
 }
 
-// noteSlice notes what a slice took of the processes, with so many hits in that time; mu is held.
+// noteSlice records what a slice cost the processes, with that many hits in that time; mu is held.
 func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	count := e.countTime(p)
 	each := float64(count) + float64(e.recordTime(p))/float64(max(p.every, 1))
 	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
 }
 
-// nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
+// nextCycle begins another cycle of slices, or returns to observing the plan all the time if its cost is clearly below its limit.
 func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	l, part := e.loadNow(p)
 	load := e.loadOf(l)
@@ -149,7 +149,7 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	e.lastAttached.Store(int64(now))
 }
 
-// loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.
+// loadNow returns the load of a plan that is observed in slices, and its part of its kind's budget.
 func (e *Probes) loadNow(p *attachedPlan) (planLoad, float64) {
 	loads := e.loads(governEvery)
 	for _, l := range loads {
@@ -160,7 +160,7 @@ func (e *Probes) loadNow(p *attachedPlan) (planLoad, float64) {
 	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
 }
 
-// Expect begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
+// Expect restarts cycles that are so long that a window of that length may contain none of their slices, with shorter ones.
 func (e *Probes) Expect(now, window time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,15 +179,15 @@ type Coverages struct {
 	of   [bpf.MaxProbes]atomic.Pointer[fold.Coverage] // by cookie
 	mu   sync.Mutex
 	list []*fold.Coverage
-	// gone are those among list whose plans were removed: the last maxGone, as windows that are open may have parts of them.
+	// gone are the coverages in list of removed plans: the last maxGone, as open windows may have parts of them.
 	gone             []*fold.Coverage
-	wanted, observed map[string]time.Duration // of those before, by kind
+	wanted, observed map[string]time.Duration // of earlier ones, by kind
 }
 
-// maxGone bounds what is kept of plans that were removed, some 5 KB each: those of a hundred libraries.
+// maxGone bounds the kept coverages of removed plans, some 5 KB each: those of a hundred libraries.
 const maxGone = 1024
 
-// add adds that of a plan, once.
+// add adds the coverage of a plan, once.
 func (c *Coverages) add(p *attachedPlan) {
 	if len(p.cookies) == 0 || c.of[p.cookies[0]].Load() == &p.cover {
 		return
@@ -201,7 +201,7 @@ func (c *Coverages) add(p *attachedPlan) {
 	c.list = append(c.list, &p.cover)
 }
 
-// remove forgets that of a plan, as far as no open window needs it.
+// remove drops the coverage of a plan, unless an open window may need it.
 func (c *Coverages) remove(p *attachedPlan) {
 	for _, cookie := range p.cookies {
 		c.of[cookie].CompareAndSwap(&p.cover, nil)
@@ -209,7 +209,7 @@ func (c *Coverages) remove(p *attachedPlan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.list, &p.cover) {
-		return // it was never adopted
+		return // the plan was never adopted
 	}
 	if c.gone = append(c.gone, &p.cover); len(c.gone) <= maxGone {
 		return
@@ -225,7 +225,7 @@ func (c *Coverages) remove(p *attachedPlan) {
 	c.observed[old.Kind.String()] += sums.Observed
 }
 
-// Sums are the sums of all coverages now.
+// Sums returns the present sums of all coverages.
 func (c *Coverages) Sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,7 +236,7 @@ func (c *Coverages) Sums(now time.Duration) map[*fold.Coverage]fold.CoverageSums
 	return all
 }
 
-// Times are for how long events were to be observed, and for how long they were, by kind.
+// Times returns for how long events were to be observed, and for how long they were, by kind.
 func (c *Coverages) Times(now time.Duration) (wanted, observed map[string]time.Duration) {
 	wanted, observed = map[string]time.Duration{}, map[string]time.Duration{}
 	c.mu.Lock()
@@ -250,7 +250,7 @@ func (c *Coverages) Times(now time.Duration) (wanted, observed map[string]time.D
 	return wanted, observed
 }
 
-// Part says what an observation stands for; ok is false if it was made while its plan was not observed.
+// Part returns the weight of an observation; ok is false if it was made while its plan was not observed.
 func (c *Coverages) Part(o *bpf.Observation) (part fold.ObservedPart, ok bool) {
 	if o.Seen.Probe >= bpf.MaxProbes {
 		return part, true

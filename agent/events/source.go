@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Source is the source of events: of probes, of the kernel and of the CPU. It folds the observations of its Probes.
+// A Source is the source of events of probes, of the kernel and of the CPU. It folds the observations of its Probes.
 type Source struct {
 	source.Passive
 	*Probes
@@ -28,10 +28,10 @@ type Source struct {
 	stack       []target.RawFrame // scratch
 }
 
-// A Complete sets values of the events of p that are known only when a window closes. It returns a note for readers, or "".
+// A Complete sets values of p's events that are known only when a window closes. It returns a note for readers, or "".
 type Complete func(w *fold.Window, p *fold.Process) (note string)
 
-// Open loads the programs of probes, and opens what needs none. Nothing is attached before a library is found.
+// Open loads the programs of probes, and opens events that need no library. Nothing is attached before a library is found.
 func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
@@ -48,7 +48,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	return e, nil
 }
 
-// CompleteWith has c called for each process of a window that is closed, before its events are in the profile.
+// CompleteWith registers c, which is called for each process of a closed window, before its events are added to the profile.
 func (e *Source) CompleteWith(c Complete) { e.complete = append(e.complete, c) }
 
 // guestTimes reads the CPU times of processes that are attached and alive, by the serials of their attachments.
@@ -62,7 +62,7 @@ func (e *Source) guestTimes() budget.Times {
 		}
 	})
 	times := make(budget.Times)
-	for serial, p := range guests { // a system call for each: not with the State
+	for serial, p := range guests { // one system call each: not while holding the State
 		if used, ok := proc.CPUTime(p.PID); ok && !p.Exited.Load() {
 			times[serial] = used
 		}
@@ -79,13 +79,13 @@ func (e *Source) Stop() error {
 
 func (e *Source) Close() error { return e.Probes.Close() }
 
-// Expect has plans that are observed in slices of time observed in some of a short window.
+// Expect makes sure that a short window contains slices of plans that are observed in slices of time.
 func (e *Source) Expect(length time.Duration) { e.Probes.Expect(proc.Monotonic(), length) }
 
 // KernelMaps implements source.Mapper.
 func (e *Source) KernelMaps() []any { return e.Maps() }
 
-// BeforeNames looks up the objects of page faults: first, as objects move.
+// BeforeNames looks up the objects of page faults. It comes before the names, as objects move.
 func (e *Source) BeforeNames(p *target.Process) {
 	if faults := e.faults.of(p); len(faults) > 0 {
 		e.services.Resolver.Begin(target.StageObjects, p)
@@ -96,7 +96,7 @@ func (e *Source) BeforeNames(p *target.Process) {
 // LeftAlone folds page faults without their objects.
 func (e *Source) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
 
-// A snapshot is what has been counted of events since the agent started.
+// A snapshot is the counts of events since the agent started.
 type snapshot struct {
 	received
 	allocated classCounts // nil unless objects are counted
@@ -118,7 +118,7 @@ func (e *Source) Count() func(*fold.State) any {
 	}
 }
 
-// of is the snapshot of events in one of all sources; the zero value if there is none.
+// of returns the snapshot of events from one of all sources; the zero value if there is none.
 func (e *Source) of(s *source.Snapshot) snapshot {
 	own, _ := s.Of[e].(snapshot)
 	return own
@@ -129,7 +129,7 @@ func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
 	var counts profile.EventCounts
 	e.services.Owner.Do(func(*fold.State) {
 		counts = eventCountsSince(&bpf.Counts{}, c, received{}, e.received.clone(), e.TrapTime())
-		// What a hit takes is measured when the first ones may have been counted, at a guess; a counter must not go back.
+		// The cost of a hit may be measured only after the first ones were counted with an estimate; a counter must not decrease.
 		e.shownCost = max(e.shownCost, counts.Cost)
 		counts.Cost = e.shownCost
 	})
@@ -152,7 +152,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) { out.Events = e.named(w.Window, of, &covered) }}
 }
 
-// named are the events of p in a window that was closed.
+// named returns the events of p in a closed window.
 func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredParts) []*profile.Events {
 	s := w.Events[p]
 	if s == nil {
@@ -168,15 +168,15 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 	defer names.Close()
 	all := s.Profile(names, p.Noticed, covered)
 	for _, e := range all {
-		if e.Kind == profile.Locks { // the only kind of which some values are known late
+		if e.Kind == profile.Locks { // the only kind with values that are known late
 			e.Basis = append(e.Basis, notes...)
 		}
 	}
 	return all
 }
 
-// eventCountsSince is what was counted of events between two readings of counters, if a hit takes that long. Events in flight at either edge are in
-// Attempted and not in Delivered, or the other way round; the identities hold when the agent was stopped and flushed first.
+// eventCountsSince returns the counts of events between two readings of counters; trap is the time that a hit takes. Events in flight at
+// either edge are in Attempted but not in Delivered, or vice versa; the identities hold if the agent was stopped and flushed first.
 func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
 	return profile.EventCounts{

@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// What happened before a window began is not in its account.
+// Counts from before a window began are not in its account.
 func TestEventsSince(t *testing.T) {
 	snap := func(scale uint64) (kernel *bpf.Counts, s received) {
 		kernel = &bpf.Counts{}

@@ -34,7 +34,7 @@ type valueWatch struct {
 	lacking map[symbolize.FileKey]error // guarded by Probes.mu: why files have no probe for it
 }
 
-// maxLacking bounds these; from so many on they are forgotten, and looked at again.
+// maxLacking bounds the map lacking; when full it is cleared, and files are examined again.
 const maxLacking = 4096
 
 // A watchedKey is a file to which a spec is attached, for all processes that map it.
@@ -78,18 +78,18 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 	return s, ok
 }
 
-// AddValueSite has observations with the site's cookie read as values of that spec. What is attached does so by itself.
+// AddValueSite makes observations with the site's cookie be read as values of that spec. Attached plans do so by themselves.
 func (e *Probes) AddValueSite(s attach.ValueSite, spec valueprobe.Spec) {
 	e.values.add(s, &valueWatch{spec: spec})
 }
 
-// maxValueFiles bounds the files of one process that are looked through for a probe, each time that it is looked at.
+// maxValueFiles bounds the files of one process that are searched for a probe, each time that it is examined.
 const maxValueFiles = 512
 
-// librariesLoad is when a process is looked at again for libraries that it loads later: half a minute in all.
+// librariesLoad is when a process is examined again for libraries that it loads later: half a minute in all.
 var librariesLoad = retry.Backoff{First: 50 * time.Millisecond, Limit: 9}
 
-// Finds reports whether a process that maps these files may have a probe whose values are wanted.
+// Finds reports whether a process that maps these files may have a probe with requested values.
 func (e *Probes) Finds(maps proc.Maps) bool {
 	for _, w := range e.watches {
 		for i := range maps {
@@ -101,8 +101,7 @@ func (e *Probes) Finds(maps proc.Maps) bool {
 	return false
 }
 
-// lookForValues attaches to the files that p maps what is wanted of their values. Libraries that p loads later are found
-// when it is looked at again.
+// lookForValues attaches the requested specs to the files that p maps. Libraries that p loads later are found when it is examined again.
 func (e *Probes) lookForValues(p *target.Process) {
 	if len(e.watches) == 0 {
 		return
@@ -131,8 +130,8 @@ func (e *Probes) lookForValues(p *target.Process) {
 	}
 }
 
-// attachWatch attaches a spec to one file of p, unless that was done before for another process. What a file cannot offer is
-// logged where it was asked for by name; that of all files only some have a probe is no error.
+// attachWatch attaches a spec to one file of p, unless another process's mapping has done that. If the file was requested by name, its lack
+// of the probe is logged; for specs on all files it is normal.
 func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
 	lib, err := e.config.Resolver.Open(p, m)
 	if err != nil {
@@ -170,8 +169,8 @@ func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) 
 	return nil
 }
 
-// explain has profiles of p say why a file's values are not recorded, unless it is one of many that just have no such probe. It
-// reports whether they did not say so before.
+// explain adds a note to profiles of p why a file's values are not recorded, unless it is one of many that just lack the probe. It reports
+// whether the note is new.
 func (w *valueWatch) explain(p *target.Process, path string, err error) bool {
 	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
 		return false
@@ -179,7 +178,7 @@ func (w *valueWatch) explain(p *target.Process, path string, err error) bool {
 	return p.Note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))
 }
 
-// A valuePlan is where a spec belongs in a file, or why it belongs nowhere; and what is attached there.
+// A valuePlan is the sites of a spec in a file, or why there are none; and its attached probes.
 type valuePlan struct {
 	watch    *valueWatch
 	sites    []probesite.Site
@@ -187,7 +186,7 @@ type valuePlan struct {
 	attached *attachedPlan
 }
 
-// newWatched returns the keeper of what is attached for specs of values.
+// newWatched returns the keeper of attached specs of values.
 func (e *Probes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target.Process, valuePlan] {
 	return library.New[watchedKey, *target.Process](pool, library.Kind[valuePlan]{
 		Attach: func(v valuePlan, f *os.File) (_ valuePlan, err error) {
@@ -204,14 +203,14 @@ func (e *Probes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *target
 	})
 }
 
-// mayPass reports whether another attempt to attach may succeed where this one failed.
+// mayPass reports whether a failed attempt to attach may succeed later.
 func mayPass(err error) bool {
 	var p *proc.PanicError
 	return proc.HeldUp(err) || errors.As(err, &p) || errors.Is(err, context.Canceled) || errors.Is(err, errTooManyProbes) ||
 		errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }
 
-// findValues finds where a spec belongs in a file. It reads the file.
+// findValues finds the sites of a spec in a file. It reads the file.
 func (e *Probes) findValues(lib target.MappedFile, w *valueWatch) (found valuePlan, _ error) {
 	found.watch = w
 	file, err := elffile.Open(lib.File, lib.Key.Size)
@@ -223,7 +222,7 @@ func (e *Probes) findValues(lib target.MappedFile, w *valueWatch) (found valuePl
 	return found, nil
 }
 
-// lacks is why the file is known to have no such probe; nil if it is not.
+// lacks returns why the file is known to lack such a probe; nil if that is not known.
 func (e *Probes) lacks(key watchedKey) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -239,7 +238,7 @@ func (e *Probes) lack(key watchedKey, why error) {
 	key.watch.lacking[key.file] = why
 }
 
-// attachValues attaches what was found in the file f. Hits are recorded from adopt on.
+// attachValues attaches what was found in the file f. Hits are recorded after adopt.
 func (e *Probes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error) {
 	w := found.watch
 	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
@@ -278,8 +277,8 @@ func (e *Probes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error
 	return p, nil
 }
 
-// ValueEvents calls add with the values of one execution: one event for each value, or one without where there is none to read. The
-// events are like base otherwise. It is false if the observation is of no probe that is known.
+// ValueEvents calls add with the values of one execution: one event for each value, or one without a value if there is none to read.
+// Otherwise the events equal base. It returns false if the observation is of an unknown probe.
 func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
 	site, ok := e.values.of(o.Seen.Probe)
 	if !ok {
@@ -315,8 +314,8 @@ func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold
 	return true
 }
 
-// valueText is a text as it labels events. An ellipsis marks what is only the beginning of the text, because the kernel side cut it or
-// because it is too long for a label.
+// valueText returns a text as a label of events. An ellipsis marks a truncated text, because the kernel side cut it or because it is too
+// long for a label.
 func valueText(s string, cut bool) string {
 	s = symbolize.CleanName(s)
 	if len(s) > maxValueText {

@@ -20,7 +20,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Each value of an execution is an event in a row of its own, of which only the first counts the execution.
+// Each value of an execution is an event in a row of its own. Only the first counts the execution.
 func TestValueEvents(t *testing.T) {
 	k := newKernelSide(t)
 	site := func(text string) (cookie uint32) {
@@ -30,7 +30,7 @@ func TestValueEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := attach.Values{Objects: k.Programs, Uprobes: k.uprobes, Register: k.register}
-		sites, _, err := v.Prepare(spec, k.find(t)) // nothing is to be hit
+		sites, _, err := v.Prepare(spec, k.find(t)) // without any hits
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestValueText(t *testing.T) {
 	}
 }
 
-// Profiles of a process say why values at a probe that was asked for by name are missing; not of every file that has no such probe.
+// Profiles of a process report why the values of a probe requested by name are missing, but not for every file that lacks the probe.
 func TestValuesExplained(t *testing.T) {
 	redZone := fmt.Errorf("leaf at 0x1234: %w", probesite.ErrRedZone)
 	for _, c := range []struct {

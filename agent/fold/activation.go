@@ -6,15 +6,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// An activation is a raw frame as cct.Chain takes it: the method, which is the frame without the place in it; the place;
-// and where on the stack it stands.
+// An activation is a raw frame in the form of cct.Chain: the method, which is the frame without the place in it; the place; and its depth
+// on the stack.
 type activation = cct.Activation[target.RawFrame, uint32]
 
 type chainLink = cct.Link[target.RawFrame, uint32]
 
-// activate splits a frame. Of stubs and native code it is not known which code they belong to: the leaf has only its
-// kind, as on the kernel side, and a return address is a method of its own. It has no epoch: the kernel side, which says
-// what is known, does not know of those.
+// activate splits a frame. The code of stubs and native frames is not known: a leaf keeps only its kind, as on the kernel side, and a
+// return address is a method of its own. Such frames have no epoch, because the kernel side, which decides what is known, does not know
+// theirs.
 func activate(r target.RawFrame, depth uint32) activation {
 	leaf := r.Kind == target.RawExact
 	a := activation{Method: r, Depth: depth}
@@ -36,22 +36,22 @@ func activate(r target.RawFrame, depth uint32) activation {
 	return a
 }
 
-// callerFrame is the frame of an activation that is not the leaf.
+// callerFrame returns the frame of an activation that is not the leaf.
 func callerFrame(a activation) target.RawFrame {
 	r := a.Method
 	r.Frame |= bpf.Frame(a.Site)
 	return r
 }
 
-// unreached stands above the outermost frame of a walk that ended early.
+// unreached stands for everything above the outermost frame of a walk that ended early.
 func unreached(end bpf.WalkEnd) activation {
 	return activation{Method: target.RawFrame{Kind: target.RawNothing, End: end}}
 }
 
 func isUnreached(r target.RawFrame) bool { return r.Kind == target.RawNothing }
 
-// activations appends the user frames of a stack, innermost first, as far as their depths are known. It reports whether a
-// chain may learn them: frames of a VM that is gone say nothing.
+// activations appends the user frames of a stack, innermost first, as far as their depths are known. It reports whether a chain may learn
+// them: frames of a VM that has ended must not be learned.
 func activations(buf []activation, user []target.RawFrame, depths []uint32) ([]activation, bool) {
 	for i, r := range user {
 		if r.Kind == target.RawStale || r.Kind == target.RawNothing {
@@ -71,8 +71,7 @@ func activations(buf []activation, user []target.RawFrame, depths []uint32) ([]a
 	return buf, len(buf) > 0
 }
 
-// callers appends the frames of activations that are no leaves. What stands above the outermost one becomes the end of the
-// last frame.
+// callers appends the frames of activations that are not leaves. The marker above the outermost one becomes the end of the last frame.
 func callers(buf []target.RawFrame, above []activation) []target.RawFrame {
 	for _, a := range above {
 		if isUnreached(a.Method) {
@@ -86,7 +85,7 @@ func callers(buf []target.RawFrame, above []activation) []target.RawFrame {
 	return buf
 }
 
-// linkOf is the link at the top of a stack.
+// linkOf returns the link at the top of a stack.
 func linkOf(stack []activation) chainLink {
 	l := chainLink{Leaf: stack[0]}
 	if len(stack) > 1 && !isUnreached(stack[1].Method) {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A frame is its method and the place in it, and comes back from both.
+// A frame can be split into method and place, and restored from both.
 func TestActivate(t *testing.T) {
 	for _, c := range []struct {
 		frame  bpf.Frame
@@ -21,11 +21,11 @@ func TestActivate(t *testing.T) {
 		{frame: foldtest.JIT(7, 0x12345), method: foldtest.JIT(7, 0), site: 0x12345, leaf: foldtest.JIT(7, 0)},
 		{frame: foldtest.JIT(0xfffffff, 0xffffffff), method: foldtest.JIT(0xfffffff, 0), site: 0xffffffff, leaf: foldtest.JIT(0xfffffff, 0)},
 		{frame: foldtest.Method('A', 17), epoch: 3, method: foldtest.Method('A', 0), site: 17, leaf: foldtest.Method('A', 0)},
-		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff, leaf: foldtest.Method('A', 0)}, // bytecode not known
+		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff, leaf: foldtest.Method('A', 0)}, // no bytecode
 		{frame: foldtest.Method('A', 0), method: foldtest.Method('A', 0), leaf: foldtest.Method('A', 0)},
 		{frame: foldtest.Method('!', 5), method: foldtest.Method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
 		{frame: foldtest.Method('0', 5), method: foldtest.Method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
-		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of no kind
+		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of an undefined kind
 	} {
 		caller := target.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: target.RawReturn}
 		a := activate(caller, 40)
@@ -44,7 +44,7 @@ func TestActivate(t *testing.T) {
 			t.Errorf("code of leaf %v: %+v, want %+v", c.frame, got, want.Method)
 		}
 	}
-	// What a map of compiled code says of native frames the kernel side does not know.
+	// The kernel side does not know the epochs of a map of compiled code, for native frames.
 	if a := activate(target.RawFrame{Frame: foldtest.Method('0', 5), Epoch: 9}, 40); a.Method.Epoch != 0 {
 		t.Errorf("epoch of a native frame: %+v", a)
 	}
@@ -67,7 +67,7 @@ func TestActivations(t *testing.T) {
 		t.Errorf("link %+v of %+v", l, walk)
 	}
 
-	// Where a walk ended early a marker stands for the rest, and gives the reason back.
+	// If a walk ended early, a marker stands for the rest, and preserves the reason.
 	for _, text := range []string{"a:1@16 B:2@32 c:3@48", "c:3@48"} {
 		user, depths = sample(text, bpf.EndPointer)
 		walk, ok = activations(nil, user, depths)
@@ -84,11 +84,11 @@ func TestActivations(t *testing.T) {
 		}
 	}
 
-	// Depths that are not there are not known.
+	// Missing depths count as unknown.
 	if walk, ok = activations(nil, user, nil); !ok || walk[0].Depth != 0 {
 		t.Errorf("%+v, %t", walk, ok)
 	}
-	// Nothing is learned from frames of another VM, nor from none.
+	// Nothing is learned from frames of another VM, nor from an empty stack.
 	for _, user := range [][]target.RawFrame{{{Kind: target.RawStale}}, {user[0], {Kind: target.RawStale}}, {{Kind: target.RawNothing, End: bpf.EndRead}}, nil} {
 		if _, ok = activations(nil, user, depths); ok {
 			t.Errorf("%s may be learned", foldtest.Path(user))

@@ -12,25 +12,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A TopEdge is the two innermost physical frames of a sampled stack whose innermost one was guest code at work: where
-// the thread was, and where that code had been called.
+// A TopEdge is the two innermost physical frames of a sampled stack whose innermost frame is managed code: the place of the thread, and the
+// place from where that code was called.
 type TopEdge struct {
 	At, From target.RawFrame // from is zero if at is the outermost frame
 }
 
-// maxTopEdges bounds those that are counted of one process.
+// maxTopEdges bounds the edges that are counted of one process.
 const maxTopEdges = 1 << 15
 
 // TopEdges counts samples of one process by their TopEdge.
 type TopEdges struct {
 	Edges map[TopEdge]float64
 	Left  float64       // samples of edges beyond maxTopEdges
-	All   float64       // samples, of whatever was at work
-	Span  time.Duration // that they were taken in; fades as they do
+	All   float64       // samples, whatever code was running
+	Span  time.Duration // the time that they cover; fades as they do
 }
 
-// topOf returns the TopEdge of a stack, innermost frame first. A tick in the kernel counts for the guest code that it
-// interrupted. False if something else was at work: a stub, the VM.
+// topOf returns the TopEdge of a stack, innermost frame first. A tick in the kernel counts for the managed code that it interrupted. It
+// returns false if something else was running: a stub, the VM.
 func topOf(stack []target.RawFrame) (e TopEdge, ok bool) {
 	for len(stack) > 0 && stack[0].Kind == target.RawKernel {
 		stack = stack[1:]
@@ -89,7 +89,7 @@ func (t *TopEdges) AddTree(tree *Tree) {
 	}
 }
 
-// Fade takes a part of all counts away, and forgets what is hardly there any more.
+// Fade reduces all counts by a fraction, and drops those close to zero.
 func (t *TopEdges) Fade(by float64) {
 	const least = 0.1 // of a sample
 	t.All *= 1 - by
@@ -102,13 +102,13 @@ func (t *TopEdges) Fade(by float64) {
 	}
 }
 
-// A TopCode is a compiled version that was at work.
+// A TopCode is a compiled version that was running in samples.
 type TopCode struct {
 	Frame   bpf.Frame // somewhere in it
 	samples float64
 }
 
-// Hottest returns the n compiled versions that were at work most, the hottest first.
+// Hottest returns the n compiled versions with most samples, the hottest first.
 func (t *TopEdges) Hottest(n int) []TopCode {
 	byID := map[uint32]TopCode{}
 	for e, samples := range t.Edges {
@@ -128,14 +128,13 @@ func (t *TopEdges) Hottest(n int) []TopCode {
 	return all[:min(n, len(all))]
 }
 
-// HotAddresses counts samples of one process by the address that it was at. Those that are not in its code, by the map,
-// are counted in all only.
+// HotAddresses counts samples of one process by their address. Samples outside of its mapped code are counted in all only.
 type HotAddresses struct {
 	Samples map[uint64]float64
 	All     float64
 }
 
-// maxHotAddresses bounds those that are counted of one process.
+// maxHotAddresses bounds the addresses that are counted of one process.
 const maxHotAddresses = 1 << 14
 
 // Add counts a sample with this stack.
@@ -159,7 +158,7 @@ func (h *HotAddresses) Add(stack []target.RawFrame, c *target.JITCode) {
 	}
 }
 
-// Fade takes a part of all counts away, and forgets what is hardly there any more.
+// Fade reduces all counts by a fraction, and drops those close to zero.
 func (h *HotAddresses) Fade(by float64) {
 	const least = 0.1 // of a sample
 	h.All *= 1 - by
@@ -170,15 +169,15 @@ func (h *HotAddresses) Fade(by float64) {
 	}
 }
 
-// A Busy is a process that was busy lately, and what it was at.
+// A Busy is a recently busy process, and where its samples were.
 type Busy struct {
 	*Process
 	Top     TopEdges
 	samples float64
 }
 
-// Busiest returns the n processes with VMs that were busiest lately, and lets what is known of all fade. It is meant to be called
-// every interval.
+// Busiest returns the n processes with VMs that were busiest recently, and fades the counts of all. It is meant to be called every
+// interval.
 func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy) {
 	now := proc.Monotonic()
 	passed := interval
@@ -209,15 +208,15 @@ func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy
 	return all
 }
 
-// A BusyCode is a process whose code a map names, and where it was lately.
+// A BusyCode is a process whose code is named by a map, and where its recent samples were.
 type BusyCode struct {
 	*Process
 	Samples map[uint64]float64 // by address
 	all     float64
 }
 
-// BusiestCode returns the n processes whose code a map names that were busiest lately, of those that is reports, and lets what is known
-// of all fade.
+// BusiestCode returns the n processes that were busiest recently, among those with mapped code for which is returns true. It fades the
+// counts of all.
 func (s *State) BusiestCode(n int, fade float64, is func(*Process) bool) (busy []BusyCode) {
 	for _, p := range s.Table {
 		if len(p.Hot.Samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && is(p) {

@@ -42,7 +42,7 @@ func TestTopEdge(t *testing.T) {
 	}
 }
 
-// A tree and the stacks that it was made of have the same edges.
+// A tree and the stacks that it was built from have the same edges.
 func TestTopEdgesOfTree(t *testing.T) {
 	kernel := target.RawFrame{Frame: 1, Kind: target.RawKernel}
 	a, b := target.RawFrame{Frame: foldtest.JIT(1, 4), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.JIT(2, 4), Kind: target.RawExact}

@@ -10,23 +10,22 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// MaxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it are
-// counted as discarded.
+// MaxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it count as discarded.
 const MaxEdges = 1 << 17
 
 // A RawGraph is a call graph of code versions: a caller is a return address, a callee an entry point. It is named when
 // its window closes.
 type RawGraph = cct.Graph[target.RawFrame, struct{}]
 
-// A CallSet is what a window holds of the sampled calls of one process.
+// A CallSet is the sampled calls of one process in a window.
 type CallSet struct {
 	Named map[string]*profile.Graph // of engines that name calls, by engine
 	Raw   map[string]*RawGraph      // of the others, by engine
-	// Counters is what an engine that estimates calls knows of what the VM counted at the begin of the window.
+	// Counters is the state of the VM's counters at the beginning of the window, for an engine that estimates calls.
 	Counters any
 }
 
-// Add adds a call that has names and stands for weight calls. It is false if there is no room for a new edge.
+// Add adds a named call that stands for weight calls. It returns false if there is no room for a new edge.
 func (s *CallSet) Add(engine string, e profile.Edge, weight float64) bool {
 	if s.Named == nil {
 		s.Named = map[string]*profile.Graph{}
@@ -39,7 +38,7 @@ func (s *CallSet) Add(engine string, e profile.Edge, weight float64) bool {
 	return g.Add(e, weight)
 }
 
-// AddRaw adds a call between two code versions. It is false if there is no room for a new edge.
+// AddRaw adds a call between two code versions. It returns false if there is no room for a new edge.
 func (s *CallSet) AddRaw(engine string, caller, callee target.RawFrame) bool {
 	if s.Raw == nil {
 		s.Raw = map[string]*RawGraph{}
@@ -52,7 +51,7 @@ func (s *CallSet) AddRaw(engine string, caller, callee target.RawFrame) bool {
 	return g.Add(cct.Edge[target.RawFrame, struct{}]{Caller: caller, Callee: callee}, 1)
 }
 
-// Frames calls f for every code version in the raw graphs.
+// Frames calls f for every frame in the raw graphs.
 func (s *CallSet) Frames(f func(target.RawFrame)) {
 	for _, g := range s.Raw {
 		for e := range g.Edges() {
@@ -62,7 +61,7 @@ func (s *CallSet) Frames(f func(target.RawFrame)) {
 	}
 }
 
-// Profile names the raw graphs and returns all, by engine.
+// Profile names the raw graphs and returns all graphs, by engine.
 func (s *CallSet) Profile(names target.Names, rates map[string]profile.Rate) []*profile.Calls {
 	var out []*profile.Calls
 	for engine, g := range s.Named {
@@ -79,7 +78,7 @@ func (s *CallSet) Profile(names target.Names, rates map[string]profile.Rate) []*
 	return out
 }
 
-// nameEdge names a call: from the innermost method at its return address to the method whose code was entered.
+// nameEdge names a call: from the innermost method at its return address to the method of the entered code.
 func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
 	from, to := names.Of(caller), names.Of(callee)
 	e := profile.Edge{Caller: target.Marker("[unknown]"), Callee: target.Marker("[unknown]"), Site: profile.Site{Offset: -1}}
@@ -87,7 +86,7 @@ func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
 		e.Callee = target.MethodOf(to.Symbols[n-1])
 	}
 	for i, s := range from.Symbols {
-		if !s.Value().Approximate { // [inlined in M] is no method
+		if !s.Value().Approximate { // [inlined in M] is not a method
 			e.Caller, e.Site = target.MethodOf(s), SiteOf(from, i)
 			break
 		}
@@ -95,13 +94,13 @@ func nameEdge(names target.Names, caller, callee target.RawFrame) profile.Edge {
 	return e
 }
 
-// SiteOf is the place of a name's i-th symbol in its method.
+// SiteOf returns the place of a name's i-th symbol in its method.
 func SiteOf(n target.Name, i int) profile.Site {
 	line, bci := n.Place(i)
 	return profile.Site{Line: line, Offset: bci}
 }
 
-// CallSite is where a watch saw a call come from, at that many unloadings of classes.
+// CallSite returns the call site of an observed call; classEpoch is how many times the VM had unloaded classes.
 func CallSite(f bpf.Frame, classEpoch uint32) target.RawFrame {
 	r := target.RawFrame{Frame: f, Kind: target.RawReturn}
 	if f.Kind() == bpf.FrameInterpreted {

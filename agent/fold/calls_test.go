@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// An edge is named by the innermost method at the return address and the method whose code was entered, whatever
-// inlined at either place and whichever tier runs them.
+// An edge is named by the innermost method at the return address and the method of the entered code, whatever was inlined at either place
+// and in any tier.
 func TestNameEdge(t *testing.T) {
 	code := unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"})
 	frame := func(name string, line int, kind symbolize.Kind, inlined bool) symbolize.Symbol {

@@ -6,23 +6,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A Chaining is what is known of the contexts of one process where stacks are not all walked: CallerChaining of Inoue and
-// Nakatani (OOPSLA 2009, section 6). Walks teach it as they arrive; the links of a window are placed when it closes, with
-// all that is known by then. It belongs to the State that has the process.
+// A Chaining is the known contexts of one process whose stacks are not all walked: CallerChaining of Inoue and Nakatani (OOPSLA 2009,
+// section 6). Walks teach it as they arrive. The links of a window are placed when it closes, with everything learned by then. It belongs
+// to the State that has the process.
 type Chaining struct {
 	Attachment uint32 // of the VM whose frames these are, 0 if there is none
 	Slot       uint32 // of its rate on the kernel side
 	Chain      cct.Chain[target.RawFrame, uint32]
 	WalkRate   *WalkRate
-	generation uint64 // of Chain, as kernelRate returned it last
+	generation uint64 // of Chain, at the last call of kernelRate
 
 	walk, guess []activation // scratch
 }
 
-// chainedContexts bounds the contexts, and the links, of one process.
+// chainedContexts bounds the contexts of one process, and likewise its links.
 const chainedContexts = 1 << 17
 
-// newChaining knows nothing yet. Several may share one WalkRate.
+// newChaining returns a Chaining without contexts. Several may share one WalkRate.
 func newChaining(attachment, slot uint32, p *WalkRate) *Chaining {
 	c := &Chaining{Attachment: attachment, Slot: slot, WalkRate: p}
 	c.Chain.Limit, c.Chain.LinkLimit, c.Chain.Marker = chainedContexts, chainedContexts, isUnreached
@@ -37,20 +37,20 @@ func (c *Chaining) take(t *Sample) (changed bool) {
 	return c.learn(t.Sample, t.User())
 }
 
-// takeCall learns who called whom from a call that was observed. It reports whether kernelRate has changed.
+// takeCall learns caller and callee from an observed call. It reports whether kernelRate has changed.
 func (c *Chaining) takeCall(callee, caller target.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
 	c.Chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
 	return c.forgot()
 }
 
-// kernelRate is how often stacks are to be walked by now, and whether something was forgotten since the last call.
+// kernelRate returns how often stacks should be walked, and whether something was forgotten since the last call.
 func (c *Chaining) kernelRate() (rate bpf.ChainRate, forgot bool) {
 	forgot = c.forgot()
 	c.generation = c.Chain.Generation()
 	return bpf.ChainRate{Every: c.WalkRate.Every, Generation: uint32(c.generation)}, forgot
 }
 
-// learn takes a walk of a stack. It reports whether kernelRate has changed.
+// learn learns from a walk of a stack. It reports whether kernelRate has changed.
 func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	walk, ok := activations(c.walk[:0], user, s.Depths)
 	if c.walk = walk; !ok {
@@ -58,7 +58,7 @@ func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 		return false
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
-		// Nobody chose this sample: that its context would have been found is as likely as for those with a link.
+		// This walk was drawn at random among samples with a known link: so its context is as predictable as those of links.
 		changed = c.WalkRate.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
 	}
 	c.Chain.Proof = c.WalkRate.Proof
@@ -66,8 +66,8 @@ func (c *Chaining) learn(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	return c.forgot() || changed
 }
 
-// unsettled reports whether the link of the walk that was learned last is steady, and whether the kernel side does not know that.
-// If users set how many samples to walk, the kernel side needs to know of none.
+// unsettled reports whether the link of the last walk has one context (steady), and whether the kernel side lacks that information. If
+// users fixed the share of walked samples, the kernel side needs no such information.
 func (c *Chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
 	if s.LinkTag == 0 || c.WalkRate.fixed || len(c.walk) < 2 {
 		return true, false
@@ -76,11 +76,11 @@ func (c *Chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
 	return steady, steady != (s.LinkTag&bpf.LinkSteady != 0)
 }
 
-// forgot reports whether the chain has forgotten what the kernel side takes for known.
+// forgot reports whether the chain has forgotten contexts that the kernel side considers known.
 func (c *Chaining) forgot() bool { return c.Chain.Generation() != c.generation }
 
-// learnLink takes the link of a sample whose stack was not walked: who called whom, for contexts that no walk has shown.
-// It reports what learn does.
+// learnLink learns from a sample whose stack was not walked: caller and callee, for contexts that no walk has shown. It returns the same as
+// learn.
 func (c *Chaining) learnLink(s *bpf.Sample, user []target.RawFrame) (changed bool) {
 	pair, ok := activations(c.walk[:0], user[:min(len(user), 2)], s.Depths)
 	c.walk = pair
@@ -90,7 +90,7 @@ func (c *Chaining) learnLink(s *bpf.Sample, user []target.RawFrame) (changed boo
 	return c.forgot()
 }
 
-// likeliest returns the likeliest context of a link; it is good until the next call.
+// likeliest returns the likeliest context of a link; it is valid until the next call.
 func (c *Chaining) likeliest(l chainLink) []activation {
 	to := cct.Candidate[target.RawFrame, uint32]{}
 	if p := c.Chain.Place(l); len(p.Candidates) > 0 {
@@ -100,7 +100,7 @@ func (c *Chaining) likeliest(l chainLink) []activation {
 	return c.guess
 }
 
-// context appends a context of a link. Where it is not known to its outermost frame, a marker says so.
+// context appends a context of a link. If it is not known to its outermost frame, it ends with a marker.
 func (c *Chaining) context(buf []activation, l chainLink, to cct.Candidate[target.RawFrame, uint32]) []activation {
 	buf = c.Chain.Stack(buf, l, to)
 	if to.Context == cct.Root {
@@ -111,8 +111,8 @@ func (c *Chaining) context(buf []activation, l chainLink, to cct.Candidate[targe
 
 const threeLevels = 3
 
-// Agreement is in how many callers all contexts agree that a link may belong to, with a key of Thread.Links: by {method, depth} of
-// the leaf, and by all that the link has.
+// Agreement returns for how many callers all possible contexts of a link agree, with a key of Thread.Links: by {method, depth} of the leaf,
+// and by the complete link.
 func (c *Chaining) Agreement(key []target.RawFrame) (byDepth, bySite cct.Agreement) {
 	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
 	switch {
@@ -127,30 +127,30 @@ func (c *Chaining) Agreement(key []target.RawFrame) (byDepth, bySite cct.Agreeme
 	return byDepth, bySite
 }
 
-// A WalkRate decides how many of the samples whose link is known are walked all the same, and when a link is known.
+// A WalkRate decides how many samples with a known link are walked all the same, and when a link counts as known.
 type WalkRate struct {
-	Every        uint32 // one in so many
+	Every        uint32 // one in this many
 	Proof        uint8  // walks that must agree with a link's first one: see cct.Chain
 	fixed        bool   // users set Every
-	Draws, Right int    // walks that were drawn since Every was judged, and those of them that were guessed right
-	frames       int    // of the walks that were drawn
+	Draws, Right int    // walks drawn since Every was last adapted, and those of them that were predicted correctly
+	frames       int    // of the drawn walks
 }
 
 const (
-	// firstEvery is the first Every that adapts.
+	// firstEvery is the initial Every when it adapts.
 	firstEvery = 8
 	minEvery   = 2
-	// A walk of many frames is drawn more rarely, so that all walks together take about as long whatever the depth.
+	// Walks of many frames are drawn less often, so that all walks together take about the same time whatever the depth.
 	maxEvery, maxEveryPerFrame = 128, 4
 	firstProof                 = 1
 	maxProof                   = 31
-	// drawsToJudge is after how many draws Every is judged.
+	// drawsToJudge is the number of draws after which Every is adapted.
 	drawsToJudge = 50
-	// A guess that is right for three levels in so many of a hundred draws is good enough to walk less, or not.
+	// Of a hundred draws, this many must be predicted correctly for three levels to walk less often, or not to walk more often.
 	goodGuesses, badGuesses = 97, 94
 )
 
-// newWalkRate is a fixed rate, or one that adapts if every is 0.
+// newWalkRate returns a fixed rate, or one that adapts if every is 0.
 func newWalkRate(every uint32) *WalkRate {
 	if every != 0 {
 		return &WalkRate{Every: every, fixed: true}
@@ -158,7 +158,7 @@ func newWalkRate(every uint32) *WalkRate {
 	return &WalkRate{Every: firstEvery, Proof: firstProof}
 }
 
-// drawn notes whether a draw of so many frames was guessed right. It reports whether every has changed.
+// drawn records whether a drawn walk with that many frames was predicted correctly. It reports whether Every has changed.
 func (p *WalkRate) drawn(right bool, frames int) bool {
 	p.Draws++
 	p.frames += frames

@@ -14,13 +14,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A guess that does not reach the root is none.
+// A prediction that does not reach the root does not count.
 func TestGuessOfAPart(t *testing.T) {
 	q := newChaining(1, 1, newWalkRate(0))
 	user, depths := foldtest.Frames("b:2@32 c:3@48")
 	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
 	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.WalkRate.Draws != 1 || q.WalkRate.Right != 0 {
-		t.Errorf("of %d draws %d were guessed by what is not known", q.WalkRate.Draws, q.WalkRate.Right)
+		t.Errorf("of %d draws %d were predicted from unknown contexts", q.WalkRate.Draws, q.WalkRate.Right)
 	}
 	if q.learn(sample, target.AppendStack(nil, sample, 1)); q.WalkRate.Draws != 2 || q.WalkRate.Right != 1 {
 		t.Errorf("of %d draws %d were guessed", q.WalkRate.Draws, q.WalkRate.Right)
@@ -69,7 +69,7 @@ func TestPace(t *testing.T) {
 	}
 	p = newWalkRate(0)
 	if p.Every != firstEvery {
-		t.Errorf("the first pace is one in %d", p.Every)
+		t.Errorf("the first rate is one in %d", p.Every)
 	}
 	for range 20 {
 		right(p, 100)
@@ -90,11 +90,11 @@ func TestPace(t *testing.T) {
 		t.Errorf("one in %d after many draws of 900 frames", p.Every)
 	}
 	if p = newWalkRate(100); p.Every != 100 || right(p, 100)+right(p, 0) != 0 || p.Every != 100 {
-		t.Errorf("a pace that is given changes to %d", p.Every)
+		t.Errorf("a fixed rate changes to %d", p.Every)
 	}
 }
 
-// Links of which walks show several contexts are walked until walks agree again.
+// Links that walks show in several contexts are walked until walks agree again.
 func TestSettle(t *testing.T) {
 	const tag = 0x1230 // without the bit
 	walk := func(a *contextState, user string, known bool) {
@@ -115,8 +115,8 @@ func TestSettle(t *testing.T) {
 		t.Fatalf("the kernel side received %v, but it has all of them", a.known)
 	}
 	walk(a, other, true)
-	if steady, told := a.known[tag]; steady || !told {
-		t.Fatalf("after two contexts: steady %v, told %v", steady, told)
+	if steady, sent := a.known[tag]; steady || !sent {
+		t.Fatalf("after two contexts: steady %v, sent %v", steady, sent)
 	}
 	clear(a.known)
 	walk(a, other, false)
@@ -124,9 +124,9 @@ func TestSettle(t *testing.T) {
 	if len(a.known) != 0 {
 		t.Errorf("the kernel side received them again: %v", a.known)
 	}
-	walk(a, one, true) // forgotten there: the slot was another link's
-	if steady, told := a.known[tag]; steady || !told {
-		t.Errorf("the kernel side was not told again: steady %v, told %v", steady, told)
+	walk(a, one, true) // forgotten there: another link took the slot
+	if steady, sent := a.known[tag]; steady || !sent {
+		t.Errorf("the kernel side did not receive it again: steady %v, sent %v", steady, sent)
 	}
 	clear(a.known)
 	for range 100 {
@@ -148,14 +148,14 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// drawn feeds a walk of a sample whose link was known.
+// drawn feeds walks of samples whose link was known.
 func (a *contextState) drawn(user string, times int) {
 	for range times {
 		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleDrawn, User: user})
 	}
 }
 
-// How often a process is walked depends on how many of its draws would have been guessed.
+// How often a process is walked depends on the share of draws that were predicted correctly.
 func TestDrawsSetTheRate(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -163,17 +163,17 @@ func TestDrawsSetTheRate(t *testing.T) {
 	a.walked("a:1@16 b:2@32 c:3@48", 3)
 	a.drawn("a:1@16 b:2@32 c:3@48", drawsToJudge-1)
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
-		t.Errorf("told %v, want %v", a.rates[slot], want)
+		t.Errorf("sent %v, want %v", a.rates[slot], want)
 	}
 	a.drawn("a:1@16 b:2@32 c:3@48", 1)
-	for i := range drawsToJudge { // each is guessed to be the one before
+	for i := range drawsToJudge { // each is predicted to be the one before
 		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
-		t.Errorf("told %v, want %v", a.rates[slot], want)
+		t.Errorf("sent %v, want %v", a.rates[slot], want)
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
-		t.Errorf("processes without a VM: told %v, want %v", a.rates[bpf.MaxAttached], want)
+		t.Errorf("processes without a VM: sent %v, want %v", a.rates[bpf.MaxAttached], want)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestRateIsGiven(t *testing.T) {
 	a.drawn("a:1@16 b:2@32 c:3@48", 3*drawsToJudge)
 	want := []bpf.ChainRate{{Every: 33}}
 	if !slices.Equal(a.rates[p.Slot.Load()], want) || !slices.Equal(a.rates[bpf.MaxAttached], want) {
-		t.Errorf("told %v, want %v of each", a.rates, want)
+		t.Errorf("sent %v, want %v of each", a.rates, want)
 	}
 }
 
-// A chain that is full forgets, and the kernel side is told that nothing is known any more.
+// A chain that is full forgets everything, and the kernel side receives a new generation.
 func TestFullChainAsksAgain(t *testing.T) {
 	for _, attached := range []uint32{7, 0} {
 		a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
@@ -202,36 +202,36 @@ func TestFullChainAsksAgain(t *testing.T) {
 		for i := range 9 {
 			a.walked(fmt.Sprintf("0:1@16 1:%d@32 2:3@48", i+10), 1)
 		}
-		// A context of 0, and two for each of 1; a stack may need one for each frame and one above them. So the third finds
-		// no room, and each third from then on.
+		// Each context needs two, except the first; a stack may need one for each frame and one above them. So the third finds no room, and
+		// so does every third from then on.
 		if g := p.Chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
 		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
 		if !slices.Equal(a.rates[slot], want) {
-			t.Errorf("attached %d: told %v, want %v", attached, a.rates[slot], want)
+			t.Errorf("attached %d: sent %v, want %v", attached, a.rates[slot], want)
 		}
-		// Links fill it, too.
+		// Links fill it as well.
 		p.Chaining.Chain.LinkLimit = 10
 		for i := range 30 {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
 		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
-			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
 		}
-		// So do calls that engines catch.
+		// So do observed calls.
 		before := p.Chaining.Chain.Generation()
 		for i := range uint32(30) {
 			a.state().Joiner().LearnCall(p, target.RawFrame{Frame: foldtest.Method('2', 0), Kind: target.RawExact}, target.RawFrame{Frame: foldtest.Method('1', 5), Kind: target.RawReturn}, 100+i, 50)
 		}
 		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
-			t.Errorf("attached %d: forgot %d times, told %v", attached, g, a.rates.last(slot))
+			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
 		}
 		a.placed(w)
 	}
 }
 
-// What waits when a chain is full is placed by what is known then.
+// Samples that wait when a chain is full are placed with what is known then.
 func TestFullChainPlaces(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -242,7 +242,7 @@ func TestFullChainPlaces(t *testing.T) {
 	if g := p.Chaining.Chain.Generation(); g != 1 {
 		t.Fatalf("forgot %d times", g)
 	}
-	a.linked("0:1@16 1:2@32 2:4@48", 3) // of what is forgotten
+	a.linked("0:1@16 1:2@32 2:4@48", 3) // of forgotten contexts
 	var certain, unplaced uint64
 	for path, n := range a.placed(w) {
 		switch {
@@ -257,7 +257,7 @@ func TestFullChainPlaces(t *testing.T) {
 	}
 }
 
-// Processes without a VM share a rate: that one of them is walked more or less makes none forgotten.
+// Processes without a VM share a rate: a change for one of them makes none forget.
 func TestNativeProcessesShareRate(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	draw := func(pid uint32, user string, times int) {
@@ -267,22 +267,22 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	}
 	const user = "0:1@16 1:2@32 2:3@48"
 	for pid := range uint32(2) {
-		draw(pid+1, user, 1) // which nobody can guess
+		draw(pid+1, user, 1) // which cannot be predicted
 		draw(pid+1, user, drawsToJudge/2)
 	}
 	draw(1, user, drawsToJudge)
 	var every []uint32
 	for _, r := range a.rates[bpf.MaxAttached] {
 		if r.Generation != 0 {
-			t.Errorf("told %v: nobody has forgotten anything", r)
+			t.Errorf("sent %v: nobody has forgotten anything", r)
 		}
 		every = append(every, r.Every)
 	}
-	// 48 of the first 50 draws are right, of the next 50 all.
+	// Of the first 50 draws 48 are right, of the next 50 all are.
 	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
-		t.Errorf("told %v, want %v", every, want)
+		t.Errorf("sent %v, want %v", every, want)
 	}
-	// What one of them forgets the kernel side forgets of all. Those of a VM are not concerned.
+	// If one of them forgets, the kernel side forgets the links of all. Processes with a VM are not affected.
 	p := a.state().Table[1]
 	p.Chaining.Chain.Purge()
 	draw(1, user, 1)
@@ -290,10 +290,10 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	p.Chaining.Chain.Purge()
 	draw(2, user, 1)
 	if got := a.rates.last(bpf.MaxAttached); got != (bpf.ChainRate{Every: 2 * firstEvery, Generation: 2}) {
-		t.Errorf("told %v", got)
+		t.Errorf("sent %v", got)
 	}
 	if len(a.rates) != 1 {
-		t.Errorf("told %v", a.rates)
+		t.Errorf("sent %v", a.rates)
 	}
 }
 
@@ -301,7 +301,7 @@ type refusingMap struct{}
 
 func (refusingMap) Put(any, any) error { return errors.New("no") }
 
-// A rate that cannot be set is not an end.
+// A rate that cannot be set is not fatal.
 func TestRateNotSet(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.own(refusingMap{}, a.setSteady)
@@ -314,7 +314,7 @@ func TestRateNotSet(t *testing.T) {
 	}
 }
 
-// Another VM of a process is another chaining. What waited is of the one before.
+// Another VM in a process gets another chaining. Samples that waited belong to the earlier one.
 func TestAttachedAnew(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(0)
@@ -327,7 +327,7 @@ func TestAttachedAnew(t *testing.T) {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
 	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
-		t.Errorf("told %v", got)
+		t.Errorf("sent %v", got)
 	}
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 3)
@@ -337,7 +337,7 @@ func TestAttachedAnew(t *testing.T) {
 	a.walked("d:1@16 b:2@32 c:3@48", 1) // where the other VM had a
 	a.linked("b:2@32 c:4@48", 1)
 	if p.Chaining.Attachment != 8 || len(a.rates[8]) != 1 {
-		t.Errorf("attachment %d, told %v", p.Chaining.Attachment, a.rates[8])
+		t.Errorf("attachment %d, sent %v", p.Chaining.Attachment, a.rates[8])
 	}
 	want := map[string]uint64{
 		"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 2, "unplaced: [known from before] 1:2 2:4": 1,
@@ -352,7 +352,7 @@ func TestAttachedAnew(t *testing.T) {
 	}
 }
 
-// A process that has a pid after another learns for itself, as does one after an exec.
+// A process that reuses a pid learns separately, and so does one after an exec.
 func TestChainingOfReusedPID(t *testing.T) {
 	for _, next := range []identity{{PID: 100, Start: 9, Exec: 1}, {PID: 100, Start: 5, Exec: 2}} {
 		a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
@@ -369,13 +369,13 @@ func TestChainingOfReusedPID(t *testing.T) {
 	}
 }
 
-// A caughtCall is one that a watch observed.
+// A caughtCall is a call that a watch observed.
 type caughtCall struct {
 	callee, caller           bpf.Frame
 	calleeDepth, callerDepth uint32
 }
 
-// learnCalls learns from what a watch observed of code of p's VM, as engines do.
+// learnCalls learns from calls that a watch observed in code of p's VM, as engines do.
 func (a *contextState) learnCalls(p *Process, hits []caughtCall, classEpoch uint32) {
 	for _, h := range hits {
 		callee := target.RawFrame{Frame: h.callee, Kind: target.RawExact}
@@ -383,7 +383,7 @@ func (a *contextState) learnCalls(p *Process, hits []caughtCall, classEpoch uint
 	}
 }
 
-// Calls that engines catch teach who called whom.
+// Observed calls teach callers and callees.
 func TestTeachCalls(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -393,7 +393,7 @@ func TestTeachCalls(t *testing.T) {
 	}
 	a.learnCalls(p, []caughtCall{
 		hit('d', 64, foldtest.Method('B', 5), 32), hit('e', 80, foldtest.Method('d', 6), 64),
-		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // of no known place
+		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // of unknown place
 	}, 0)
 	a.learnCalls(p, []caughtCall{hit('g', 64, foldtest.Method('B', 5), 32)}, 1) // another method by now
 	for _, link := range []string{"d:6@64 e:1@80", "e:8@80 h:1@96", "e:7@80 f:1@96", "g:1@64 h:1@80"} {

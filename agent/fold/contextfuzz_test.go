@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Whatever a record says, each sample that is folded is in a tree once the window is closed.
+// Whatever records contain, each folded sample is in a tree once the window is closed.
 func FuzzContexts(f *testing.F) {
 	walk := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "a:1@16 B:2@32 1:3@48"}
 	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "B:2@32 1:4@48", Kernel: []uint64{1 << 63}}

@@ -19,7 +19,7 @@ type modelThread struct {
 	stack []modelFrame // outermost first
 }
 
-// A modelFrame stands at depth, in bytes below the base of the stack.
+// A modelFrame is a frame at depth, in bytes below the base of the stack.
 type modelFrame struct {
 	method byte
 	place  uint64
@@ -29,8 +29,8 @@ type modelFrame struct {
 // modelMethods are compiled, interpreted and native code.
 const modelMethods = "abcXY12"
 
-// A modelGuest is a process with threads. If its places tell contexts apart, every call site is that of one context only,
-// so that nothing coincides by chance.
+// A modelGuest is a process with threads. If its places distinguish contexts, every call site belongs to one context only, so that nothing
+// coincides by chance.
 type modelGuest struct {
 	rand    *rand.Rand
 	threads []*modelThread
@@ -49,7 +49,7 @@ func newModelGuest(r *rand.Rand, apart bool) *modelGuest {
 	return g
 }
 
-// run makes some calls and returns, and returns a thread to be sampled.
+// run makes some calls and returns, and returns a thread to sample.
 func (g *modelGuest) run() *modelThread {
 	t := g.threads[g.rand.IntN(len(g.threads))]
 	for range g.rand.IntN(4) {
@@ -65,7 +65,7 @@ func (g *modelGuest) run() *modelThread {
 
 func (g *modelGuest) call(t *modelThread) {
 	callee := modelFrame{method: modelMethods[g.rand.IntN(len(modelMethods))], place: 1}
-	callee.depth = 16 * (1 + uint32(strings.IndexByte(modelMethods, callee.method)%3)) // of one method always the same
+	callee.depth = 16 * (1 + uint32(strings.IndexByte(modelMethods, callee.method)%3)) // constant for each method
 	if n := len(t.stack); n > 0 {
 		caller := &t.stack[n-1]
 		callee.depth += caller.depth
@@ -81,7 +81,7 @@ func (g *modelGuest) call(t *modelThread) {
 	t.stack = append(t.stack, callee)
 }
 
-// path is the stack as foldtest.Path writes it.
+// path is the stack in the form of foldtest.Path.
 func (t *modelThread) path() string {
 	path := make([]string, len(t.stack))
 	for i, f := range t.stack {
@@ -90,7 +90,7 @@ func (t *modelThread) path() string {
 	return strings.Join(path, " ")
 }
 
-// user are its innermost frames, as a record has them.
+// user is its n innermost frames, as in a record.
 func (t *modelThread) user(n int) string {
 	var b strings.Builder
 	for _, f := range t.stack[len(t.stack)-n:] {
@@ -120,10 +120,10 @@ const (
 type modelKept struct {
 	tid, serial uint32
 	levels      []modelFrame // outermost first
-	low         int          // of them those before are not there any more
+	low         int          // levels before it no longer exist
 }
 
-// A modelTag says of what link it is, and in which generation.
+// A modelTag identifies the link that it is for, and its generation.
 type modelTag struct {
 	leaf, caller bpf.Frame
 	depths       [2]uint32
@@ -131,7 +131,7 @@ type modelTag struct {
 	known        bool
 }
 
-// partial takes a partial walk. If the record is lost nothing is built on it.
+// partial makes a partial walk. If the record is lost, later samples do not build on it.
 func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	n := len(t.stack)
 	r := record{Identity: java, TID: t.tid, Attachment: 7, User: t.user(n)}
@@ -190,7 +190,7 @@ func (k *modelKernel) partial(t *modelThread, busy, lost bool) record {
 	return r
 }
 
-// chain takes a link, or a walk.
+// chain makes a link, or a walk.
 func (k *modelKernel) chain(t *modelThread, lost bool) record {
 	n := len(t.stack)
 	r := record{Identity: java, TID: t.tid, Attachment: 7, Flags: bpf.SampleDepths, User: t.user(n)}
@@ -220,7 +220,7 @@ func (k *modelKernel) chain(t *modelThread, lost bool) record {
 	return r
 }
 
-// A modelRun is many samples of a guest, and what a walk of every one of them gives.
+// A modelRun is many samples of a process, together with the results of walking every one of them.
 type modelRun struct {
 	*contextState
 	guest    *modelGuest
@@ -228,9 +228,9 @@ type modelRun struct {
 	window   *Window
 	contexts map[string]uint64 // right
 	entered  map[string]uint64
-	tops     map[string]uint64 // contexts, but of each only the leaf and its caller
+	tops     map[string]uint64 // contexts cut to the leaf and its caller
 	previous map[uint32][]modelFrame
-	whose    map[uint32]uint32 // which thread's previous stack is kept, by tid, folded
+	whose    map[uint32]uint32 // the thread whose previous stack is kept, by tid, folded
 
 	gotContexts, gotEntered, gotTops map[string]uint64
 	uncertain                        uint64 // samples
@@ -279,7 +279,7 @@ func (r *modelRun) enter(t *modelThread, busy bool) {
 		for same < len(before) && same < len(t.stack) && before[same] == t.stack[same] {
 			same++
 		}
-		// The same activation, elsewhere in its method; in native code only a leaf is known to be one.
+		// The same activation, at another place in its method; in native code only a leaf can be recognised as the same.
 		if same < len(before) && same < len(t.stack) && before[same].method == t.stack[same].method &&
 			(t.stack[same].method >= 'A' || same == len(before)-1 && same == len(t.stack)-1) {
 			same++
@@ -294,7 +294,7 @@ func (r *modelRun) enter(t *modelThread, busy bool) {
 	}
 }
 
-// topOfPath are the leaf and its caller.
+// topOfPath returns the leaf and its caller.
 func topOfPath(path string) string {
 	f := strings.Fields(path)
 	return strings.Join(f[max(0, len(f)-2):], " ")
@@ -346,7 +346,7 @@ func sumOf(m map[string]uint64) (sum uint64) {
 	return sum
 }
 
-// differ names what is different in two counts.
+// differ lists the differences between two counts.
 func differ(got, want map[string]uint64) string {
 	var lines []string
 	for _, m := range []map[string]uint64{got, want} {
@@ -362,7 +362,7 @@ func differ(got, want map[string]uint64) string {
 
 const modelSamples = 2000
 
-// Where nothing coincides by chance, partial walks and links give what walks give, to the last sample.
+// If nothing coincides by chance, partial walks and links give exactly the results of full walks.
 func TestModelExact(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for _, check := range []bool{false, true} {
@@ -387,7 +387,7 @@ func TestModelExact(t *testing.T) {
 	}
 }
 
-// Whatever coincides, and however often the chain forgets, no sample is lost, and leaves have their callers.
+// For any coincidences, and however often the chain forgets, no sample is lost, and leaves have their callers.
 func TestModelSums(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for seed := range uint64(10) {
@@ -414,7 +414,7 @@ func TestModelSums(t *testing.T) {
 	}
 }
 
-// cutEnds leaves out why contexts end where they do.
+// cutEnds removes the reasons why contexts end.
 func cutEnds(tops map[string]uint64) map[string]uint64 {
 	m := map[string]uint64{}
 	for path, n := range tops {

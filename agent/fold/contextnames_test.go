@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// profiled is what a reader gets of java in a window that closes.
+// profiled is what a reader sees of java in a closing window.
 func (a *contextState) profiled(p *Process, w *Window) map[string]uint64 {
 	a.placed(w)
 	a.named(p)
@@ -32,7 +32,7 @@ func (p *Process) namesKept() int {
 	return names.Len()
 }
 
-// Contexts that were learned before the window was open are named when it closes, also if their names were forgotten.
+// Contexts that were learned before the window was open are named when it closes, even if their names were forgotten.
 func TestNamesOfPlacedContexts(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -65,7 +65,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 		t.Errorf("%d names are counted, %d were asked for", n, requested)
 	}
 
-	// Learned while nobody recorded.
+	// Learned while no window was open.
 	b, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p = b.attach(7)
 	b.release(w)
@@ -78,7 +78,7 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	}
 }
 
-// Of a process that is gone when its window closes, the end of a context that was never sampled is named by the same frame
+// If a process has ended when its window closes, the outermost frame of a context that was never sampled gets the name of the same frame
 // within a context.
 func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
@@ -89,7 +89,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	a.fold(foldtest.Process(bpf.EventProcessExit, java))
 	a.state().Submit()
 	a.named(p) // in time
-	// From now on every other frame is stale: p has no VM any more.
+	// From now on every other frame is stale: p no longer has a VM.
 	want := map[string]uint64{"certain: a:1 B:2 c:3": 3, "unplaced: [callers unknown] x:1 y:1": 1}
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -100,7 +100,7 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	}
 }
 
-// Two ends of one frame do not get into each other's names.
+// Two ends of one frame do not mix their names.
 func TestNamesOfEnds(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{})
 	p := a.attach(7)
@@ -126,7 +126,7 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 }
 
-// What an interpreted frame of a context is was decided when it was learned: by now another method may be there.
+// The epoch of an interpreted frame in a context is that of the time when it was learned: another method may be at its address now.
 func TestWantedEpochs(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)

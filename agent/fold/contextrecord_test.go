@@ -19,14 +19,14 @@ type (
 	record   = foldtest.Record
 )
 
-// A contextState folds records in a mode, without a kernel side. It keeps what that would have been told.
+// A contextState folds records in one mode, without a kernel side. It keeps what it would have sent there.
 type contextState struct {
 	t        testing.TB
 	opt      JoinOptions
 	owner    *Owner
 	resolver *target.Resolver // without workers
 	rates    rateMap
-	known    map[uint64]bool // link tags, as the kernel side would have them: whether they are steady
+	known    map[uint64]bool // link tags as the kernel side would have them, and whether they are steady
 }
 
 func (a *contextState) setSteady(tag uint64, steady bool) error {
@@ -66,7 +66,7 @@ func (a *contextState) own(rates interface{ Put(key, value any) error }, setStea
 	}), func(err error) { panic(err) })
 }
 
-// state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
+// state returns the State without a loan: nothing else runs in these tests.
 func (a *contextState) state() (s *State) {
 	a.owner.Do(func(own *State) { s = own })
 	return s
@@ -81,7 +81,7 @@ func (a *contextState) openForTest() *Window {
 // release forgets a window.
 func (a *contextState) release(w *Window) { a.owner.Release(w) }
 
-// place gives what waits in a closed window its places.
+// place gives the samples that wait in a closed window their contexts.
 func (a *contextState) place(w *Window) {
 	a.owner.PlaceAll(w, func(_ *Process, do func()) error { do(); return nil })
 }
@@ -116,7 +116,7 @@ func fold(s *State, raw []byte) {
 
 var java = identity{PID: 100, Start: 5, Exec: 1}
 
-// attach has java run a VM that is attached under this number.
+// attach makes java run a VM that is attached with this serial number.
 func (a *contextState) attach(serial uint32) *Process {
 	p := a.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec})
 	p.Slot.Store(serial % bpf.MaxAttached)
@@ -128,14 +128,14 @@ func (a *contextState) feed(r record) {
 	a.owner.Do(func(s *State) { fold(s, r.Encode()) }) // as the drainer does
 }
 
-// walked feeds a walk of a thread of java's, as often as that.
+// walked feeds a walk of a thread of java, that many times.
 func (a *contextState) walked(user string, times int) {
 	for range times {
 		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths, User: user})
 	}
 }
 
-// linked feeds a link: the last two frames of user. Where contexts are checked, all of them are in the sample.
+// linked feeds a link: the last two frames of user. If contexts are checked, the sample has all of them.
 func (a *contextState) linked(user string, times int) {
 	end := bpf.EndKnown
 	if a.opt.Check {
@@ -156,7 +156,7 @@ func (a *contextState) attachment() uint32 {
 	return 0
 }
 
-// contexts are all contexts of a tree that have a weight of their own.
+// contextsOf returns all contexts of a tree that have a weight of their own.
 func contextsOf(t *Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
@@ -167,7 +167,7 @@ func contextsOf(t *Tree) map[string]uint64 {
 	return m
 }
 
-// enteredOf are all edges of a tree that were entered.
+// enteredOf returns all entered edges of a tree.
 func enteredOf(t *Tree) map[string]uint64 {
 	m := map[string]uint64{}
 	for id, n := range t.Nodes() {
@@ -178,7 +178,7 @@ func enteredOf(t *Tree) map[string]uint64 {
 	return m
 }
 
-// placed is what a window holds, when it closes: contexts of all threads by certainty, as "certain: main run".
+// placed closes a window and returns its contexts, of all threads, by certainty, as "certain: main run".
 func (a *contextState) placed(w *Window) map[string]uint64 {
 	a.state().Close(w)
 	a.place(w)
@@ -214,7 +214,7 @@ func (a *contextState) held(w *Window) map[string]uint64 {
 	return m
 }
 
-// named has all frames named that somebody asked for, as a worker would: by their letters.
+// named names all requested frames as a worker would: by their letters.
 func (a *contextState) named(p *Process) {
 	frames := p.TakeWanted()
 	for _, r := range frames {

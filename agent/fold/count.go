@@ -10,7 +10,7 @@ import (
 // A Count counts the samples of one thread in one window by how their contexts were found.
 type Count struct {
 	Walked, Linked uint64
-	Placed         [profile.Certainties]uint64        // linked samples, by the certainty of the context that they were given
+	Placed         [profile.Certainties]uint64        // linked samples, by the certainty of their context
 	Checked        uint64                             // linked samples whose context was compared with a walk
 	Right          [len(profile.ContextLevels)]uint64 // of those, by profile.ContextLevels
 }
@@ -38,7 +38,7 @@ func (n *Count) check(weight uint64, right [len(profile.ContextLevels)]bool) {
 	}
 }
 
-// rightCallers reports whether a context that was found has the callers of the one that was walked, by ContextLevels.
+// rightCallers reports, by ContextLevels, whether a context that was found has the callers of the walked one.
 func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(profile.ContextLevels)]bool) {
 	for i, levels := range profile.ContextLevels {
 		right[i] = sameCallers(found, walked, levels, same)
@@ -46,8 +46,8 @@ func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(
 	return right
 }
 
-// sameCallers reports whether two stacks, innermost frame first, have the same callers for so many levels, 0 for all, or to
-// the outermost frame if that is nearer.
+// sameCallers reports whether two stacks, innermost frame first, have the same callers for that many levels, or up to the outermost frame
+// if that is nearer. 0 means all levels.
 func sameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 	for i := 1; levels == 0 || i <= levels; i++ {
 		if i >= len(a) || i >= len(b) {
@@ -60,10 +60,10 @@ func sameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 	return true
 }
 
-// sameCall compares two callers, wherever they stand.
+// sameCall compares two callers, regardless of depth.
 func sameCall(a, b activation) bool { return a.Method == b.Method && a.Site == b.Site }
 
-// Contexts says how the contexts of a process were found in a closed window; nil if all were walked.
+// Contexts reports how the contexts of a process were found in a closed window; nil if all were walked.
 func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile.ContextMode, check bool) *profile.Contexts {
 	if mode == profile.ContextWalk {
 		return nil
@@ -85,7 +85,7 @@ func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile
 	return c
 }
 
-// measure fills in Table 1 of Inoue and Nakatani. It has the state for a moment at a time.
+// measure fills in Table 1 of Inoue and Nakatani. It borrows the State for short periods.
 func (o *Owner) measure(c *profile.Contexts, p *Process, threads map[ThreadKey]*Thread) {
 	var links Tree
 	for _, t := range threads {
@@ -118,7 +118,7 @@ func (o *Owner) measure(c *profile.Contexts, p *Process, threads map[ThreadKey]*
 	o.Do(func(*State) { delete(p.measuring, m) })
 }
 
-// A measurement compares links with what is known of the contexts of their process. It belongs to whoever has the State.
+// A measurement compares links with the known contexts of their process. It belongs to the holder of the State.
 type measurement struct {
 	known *Chaining
 	links *Tree
@@ -126,7 +126,7 @@ type measurement struct {
 	last  cct.NodeID // that was compared
 }
 
-// step compares one link. It is false once there is none left.
+// step compares one link. It returns false once there is none left.
 func (m *measurement) step() (more bool) {
 	if int(m.last) >= m.links.Len() {
 		return false
@@ -138,7 +138,7 @@ func (m *measurement) step() (more bool) {
 	return true
 }
 
-// finish takes all steps that are left, because what is known is about to be forgotten.
+// finish takes all remaining steps, because the known contexts are about to be forgotten.
 func (m *measurement) finish() {
 	for m.step() {
 	}

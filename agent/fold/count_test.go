@@ -41,8 +41,8 @@ func TestSameCallers(t *testing.T) {
 	}
 }
 
-// Table 1 of a hand-made run. c@48 stands below two callers at one depth: {method, depth} does not tell its callers,
-// the call site does. What is above b@32 neither tells.
+// Table 1 of a hand-made run. c@48 has two callers at one depth: {method, depth} does not distinguish them, but the call site does. Neither
+// distinguishes the callers of b@32.
 func TestMeasure(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -51,15 +51,15 @@ func TestMeasure(t *testing.T) {
 	a.walked("a:5@16 e:1@32 c:3@48", 1)
 	a.walked("a:5@16 e:1@32 f:1@64 f:2@80 f:3@96", 10) // for which depths suffice
 	a.walked("g@8", 20)                                // has no caller
-	a.walked("k:1@8 m:1@16 n@24", 1000)                // paths that differ in a place only, which the paper's nodes do not have
+	a.walked("k:1@8 m:1@16 n@24", 1000)                // paths that differ only in a place, which the paper's nodes do not distinguish
 	a.walked("k:1@8 m:2@16 n@24", 1000)
 	for i := range 40 {
 		a.linked(fmt.Sprintf("e:1@32 c:%d@48", i+10), 1) // one link, at many places of the leaf
 	}
-	a.linked("e:1@32 x:1@48", 80)                                                                         // of a leaf that only links know
+	a.linked("e:1@32 x:1@48", 80)                                                                         // of a leaf only in links
 	a.linked("f:2@80 f:1@96", 160)                                                                        // as walked
-	a.linked("y:1@80 f:1@112", 320)                                                                       // of a caller that only links know
-	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead}) // whose callers are not known
+	a.linked("y:1@80 f:1@112", 320)                                                                       // of a caller only in links
+	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead}) // whose callers are unknown
 	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "h@8"})                   // of another VM
 	a.feed(record{Identity: java, Flags: bpf.SampleDepths, Kernel: []uint64{0xffffffff81000001}})
 	links := &w.Processes[p][ThreadKey(java.PID)].Links

@@ -10,43 +10,43 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// keptPieces is how many pieces of time a coverage knows. They are of 100 ms at least, so what is in the ring arrives long
-// before its piece is forgotten.
+// keptPieces is how many pieces of time a coverage keeps. They are at least 100 ms long, so events in the ring arrive long before their
+// piece is forgotten.
 const keptPieces = 64
 
-// A Coverage is when a plan was observed, and what that stands for. The governor writes it; it is read with each event. All
-// times are CLOCK_MONOTONIC.
+// A Coverage is the times in which a plan was observed, and the weights of its events. The governor writes it; it is read with each event.
+// All times are CLOCK_MONOTONIC.
 type Coverage struct {
 	Kind profile.EventKind
-	What string // what is observed, for people
+	What string // the observed subject, for people
 
 	mu     sync.Mutex
 	born   time.Duration // when it was first observed
-	gone   time.Duration // when the plan was removed, 0 if it is there
-	pieces []Piece       // the last ones, in their order
-	open   bool          // the last one lasts
+	gone   time.Duration // when the plan was removed, 0 if it has not been
+	pieces []Piece       // the last ones, in order
+	open   bool          // the last one has not ended
 	past   CoverageSums  // of the pieces that have ended
-	why    error         // it is not observed all the time; nil if it always was
+	why    error         // why it is not observed all the time; nil if it always was
 }
 
-// A Piece is a time in which everything that is seen stands for equally much.
+// A Piece is a time in which all events have the same weight.
 type Piece struct {
-	begin, end time.Duration // end may be to come
+	begin, end time.Duration // end may be in the future
 	weight     float64
-	planned    float64       // the weight with which the slice began: its cycle by its length
+	planned    float64       // the weight with which the slice began: its cycle divided by its length
 	slice      uint64        // its number from 1; 0 if the plan is observed all the time
 	length     time.Duration // of the whole slice, as planned
-	cycle      time.Duration // of which the slice was drawn
+	cycle      time.Duration // from which the slice was drawn
 }
 
 // CoverageSums are the sums of a Coverage up to some time.
 type CoverageSums struct {
 	Total    time.Duration // since the plan was first observed
 	Observed time.Duration // of that
-	covered  float64       // seconds that the slices were planned to stand for
-	spread   float64       // seconds²: times the variance of rates between slices, that of the sum
-	slices   uint64        // that have ended
-	cost     float64       // seconds that probes took in slices, of so many of CPU time that the processes used
+	covered  float64       // seconds for which the slices were planned to stand
+	spread   float64       // seconds²; multiplied by the variance of rates between slices, it gives that of the sum
+	slices   uint64        // that ended
+	cost     float64       // seconds that probes took in slices, and CPU time that the processes used there
 	cpu      float64
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
 }
@@ -54,9 +54,9 @@ type CoverageSums struct {
 // A Slice is a time in which a plan is observed that is not observed all the time.
 type Slice struct {
 	To     time.Duration // its end
-	Weight float64       // what is seen in it stands for so much
+	Weight float64       // of an event in it
 	Length time.Duration // as planned
-	Cycle  time.Duration // of which it was drawn
+	Cycle  time.Duration // from which it was drawn
 }
 
 // Begin begins a piece: a slice, or all the time from now on if s is nil.
@@ -74,7 +74,7 @@ func (c *Coverage) Begin(now time.Duration, s *Slice) {
 	c.push(p)
 }
 
-// push makes p the last piece, which lasts; mu is held.
+// push makes p the last piece, which has not ended; mu is held.
 func (c *Coverage) push(p Piece) {
 	if len(c.pieces) == keptPieces {
 		c.pieces = append(c.pieces[:0], c.pieces[1:]...)
@@ -82,7 +82,7 @@ func (c *Coverage) push(p Piece) {
 	c.pieces, c.open = append(c.pieces, p), true
 }
 
-// Reweigh sets what that which is seen in the slice from now on stands for.
+// Reweigh sets the weight of events in the slice from now on.
 func (c *Coverage) Reweigh(now time.Duration, weight float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *Coverage) Reweigh(now time.Duration, weight float64) {
 	c.push(next)
 }
 
-// End ends the last piece, if it lasts.
+// End ends the last piece, if it has not ended.
 func (c *Coverage) End(now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,10 +105,10 @@ func (c *Coverage) End(now time.Duration) {
 	to := c.pieces[len(c.pieces)-1].end
 	c.cut(now)
 	if last := c.pieces[len(c.pieces)-1]; last.slice != 0 {
-		// A slice that ends early covers what was planned: that it ended depends on what happened in it.
+		// A slice that ends early covers the planned time: its early end depends on what happened in it.
 		c.past.covered += last.planned * max(to-now, 0).Seconds()
-		// What one slice of n stands for has the variance (1 - 1/n) cycle² × that of the rates of slices: of sums that are
-		// estimated from one of n, drawn without any other (Cochran, Sampling Techniques, section 2.5).
+		// One slice of n has the variance (1 - 1/n) cycle² × that of the rates of slices: the variance of a sum estimated from one of n,
+		// drawn independently (Cochran, Sampling Techniques, section 2.5).
 		cycle := last.cycle.Seconds()
 		c.past.spread += cycle * cycle * (1 - last.length.Seconds()/cycle)
 		c.past.slices++
@@ -123,7 +123,7 @@ func (c *Coverage) cut(now time.Duration) {
 	c.open = false
 }
 
-// add adds a piece until then.
+// add adds a piece up to the given time.
 func (s *CoverageSums) add(p *Piece, until time.Duration) {
 	seen := max(min(p.end, until)-p.begin, 0)
 	s.Observed += seen
@@ -153,21 +153,21 @@ func (c *Coverage) Retire(now time.Duration) {
 	c.gone = now
 }
 
-// BornAt is when the plan was first observed, 0 if never.
+// BornAt returns when the plan was first observed, 0 if never.
 func (c *Coverage) BornAt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.born
 }
 
-// Reason is why the plan was not observed all the time, nil if it always was.
+// Reason returns why the plan was not observed all the time, nil if it always was.
 func (c *Coverage) Reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.why
 }
 
-// Sums are those until now, or until the plan was removed.
+// Sums returns the sums until now, or until the plan was removed.
 func (c *Coverage) Sums(now time.Duration) CoverageSums {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Coverage) Sums(now time.Duration) CoverageSums {
 	return s
 }
 
-// At returns the piece in which something was seen; ok is false if the plan was not observed then.
+// At returns the piece that contains the given time; ok is false if the plan was not observed then.
 func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,20 +194,20 @@ func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 	return Piece{}, false
 }
 
-// A coveredPart is what a window has of a coverage.
+// A coveredPart is the part of a coverage in a window.
 type coveredPart struct {
 	CoverageSums
 	first  uint64  // the number of the first slice
-	factor float64 // what sums are multiplied by
-	// slowed is by how much probes may have slowed the processes down while they were there: the share of the CPU time that they
-	// took. Of what happens as fast as it can, that much less is seen; of what waits for something else, nothing less.
+	factor float64 // for sums
+	// slowed is by how much probes may have slowed the processes down: their share of the CPU time. Events that occur as fast as they can
+	// are fewer by that much. Events that wait for something else are not.
 	slowed float64
 }
 
-// mostSlowed bounds it: budgets allow far less.
+// mostSlowed bounds slowed: budgets allow far less.
 const mostSlowed = 0.5
 
-// since is what there is of a coverage after before.
+// since returns the part of a coverage after before.
 func (s CoverageSums) since(before CoverageSums) coveredPart {
 	p := coveredPart{first: before.slices + 1, factor: 1}
 	p.Total, p.Observed = s.Total-before.Total, s.Observed-before.Observed
@@ -216,13 +216,13 @@ func (s CoverageSums) since(before CoverageSums) coveredPart {
 	if cpu := s.cpu - before.cpu; cpu > 0 && p.partial() {
 		p.slowed = min((s.cost-before.cost)/cpu, mostSlowed)
 	}
-	// A window seldom begins and ends with a cycle, so what was observed stands for some more time or less. Where cycles are
-	// so short that each window has several, sums are scaled to the window's time. Longer ones leave windows without a slice:
-	// then only unscaled sums are right on average.
+	// A window seldom begins and ends with a cycle, so slices stand for slightly more or less time than the window's. If cycles are so
+	// short that each window has several, sums are scaled to the window's time. Longer cycles leave windows without a slice: then only
+	// unscaled sums are right on average.
 	if p.partial() && p.covered > 0 && 2*p.cycle <= p.Total {
 		p.factor = p.Total.Seconds() / p.covered
 	}
-	p.factor *= 1 + p.slowed/2 // the middle of what is possible
+	p.factor *= 1 + p.slowed/2 // the middle of the possible range
 	return p
 }
 
@@ -230,9 +230,9 @@ func (p *coveredPart) partial() bool {
 	return (&profile.Coverage{Time: p.Total, Observed: p.Observed}).Partial()
 }
 
-// within is half of the 95 % interval of a sum, given the rates that were seen in slices, by their numbers: for what of the
-// variance comes of the choice of slices. It is infinite if it is unknown. The variance of rates is estimated from the
-// differences of slices that follow each other, so that what changes slowly does not count (Cochran, section 8.11).
+// within returns half of the 95 % interval of a sum, given the rates in slices, by their numbers. It covers the variance from the choice of
+// slices. It is infinite if unknown. The variance of rates is estimated from differences of consecutive slices, so that slow changes do not
+// count (Cochran, section 8.11).
 func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	switch {
 	case !p.partial():
@@ -249,17 +249,17 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	return p.factor * profile.StudentT(int(p.slices-1)) * math.Sqrt(variance)
 }
 
-// CoveredParts are what a window has of all coverages, and of the events that were recorded.
+// CoveredParts are the parts of all coverages, and of the recorded events, in a window.
 type CoveredParts struct {
 	began time.Duration // of the window
 	of    map[*Coverage]coveredPart
-	lost  float64 // the share of the events, of all kinds together, that was lost on the way
+	lost  float64 // the share of the events, of all kinds together, that was lost
 
 	lostEvents uint64
 }
 
-// Covered is what a window has of coverages whose sums were before and after it. It began at that time of CLOCK_MONOTONIC; counts are
-// of the events in it.
+// Covered returns the parts for a window; before and after are the sums of the coverages at its ends. It began at that time of
+// CLOCK_MONOTONIC; counts are of the events in it.
 func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, counts *profile.EventCounts) CoveredParts {
 	parts := CoveredParts{began: began, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
 	for c, sums := range after {
@@ -268,7 +268,7 @@ func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, coun
 	return parts
 }
 
-// factor is what the sums of an event are multiplied by.
+// factor returns the factor for the sums of an event.
 func (parts *CoveredParts) factor(c *Coverage) float64 {
 	factor := 1 / (1 - parts.lost)
 	if part, ok := parts.of[c]; ok {
@@ -277,8 +277,8 @@ func (parts *CoveredParts) factor(c *Coverage) float64 {
 	return factor
 }
 
-// cover says how much of the events of one kind in a process was observed, given their sums by plan, their total and the
-// variance of what the window's ends cut. Of several plans that which was observed least counts, and what is uncertain of all.
+// cover returns how much of the events of one kind in a process was observed. It takes their sums by plan, their total, and the variance
+// from the window's ends. With several plans, the least observed one counts, and the uncertainties of all.
 func (parts *CoveredParts) cover(sums map[*Coverage]*mainSums, total, cut float64) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
@@ -297,13 +297,13 @@ func (parts *CoveredParts) cover(sums map[*Coverage]*mainSums, total, cut float6
 		}
 	}
 	out.Lost, out.Events, out.Drawn, out.Cut, out.Chosen = parts.lost, events, drawn, cut, chosen
-	// Those that were lost may all have been of this kind and process, or none of them.
+	// The lost ones may all have been of this kind and process, or none of them.
 	out.Bias = math.Abs(total) * (slowed + float64(parts.lostEvents)/float64(max(events, 1)))
 	return out
 }
 
-// missed is how long the window had a process before probes were attached for it: of a program that is started within a recording,
-// the time that its VM needs to load, and the agent to find it. Sums are not scaled to it: a program's beginning is like nothing else.
+// missed is how long the window had a process before probes were attached to it. For a program started within a recording, it is the time
+// that its VM needs to load, and the agent to find it. Sums are not scaled up for it: the start of a program is not representative.
 func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Duration) (missed time.Duration) {
 	for c := range sums {
 		if c == nil {
@@ -328,23 +328,23 @@ func (parts *CoveredParts) Notes() (list []string) {
 	return list
 }
 
-// An ObservedPart says what an event stands for. The zero one stands for one event.
+// An ObservedPart is the weight of an event. The zero value stands for one event.
 type ObservedPart struct {
-	Cover *Coverage // of its plan; nil if its probe is always there
+	Cover *Coverage // of its plan; nil if its probe is always attached
 	Piece
 }
 
-// longestWeight bounds what a wait counts for that took nearly as long as a slice.
+// longestWeight bounds the weight of a wait that took nearly as long as a slice.
 const longestWeight = 10
 
-// Apply multiplies the sums of an event, so that they also stand for what was not seen.
+// Apply multiplies the sums of an event, so that they also stand for unobserved events.
 func (part *ObservedPart) Apply(e *Event) {
 	if part.Cover == nil || part.slice == 0 {
 		return
 	}
 	weight := part.weight
 	if e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0 {
-		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
+		// A wait is observed only if it begins and ends within the slice, which long ones seldom do.
 		left := 1 - e.Delay.Seconds()/part.length.Seconds()
 		weight *= 1 / max(left, 1.0/longestWeight)
 	}
@@ -353,7 +353,7 @@ func (part *ObservedPart) Apply(e *Event) {
 	}
 }
 
-// rate is what an event adds to the rate of its slice, by one of its values.
+// rate returns what an event adds to the rate of its slice, by one of its values.
 func (part *ObservedPart) rate(value float64) float64 {
 	if part.cycle <= 0 || math.IsNaN(value) {
 		return 0

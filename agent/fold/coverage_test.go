@@ -10,12 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// A simulation observes a process whose events cost too much, as the governor does.
+// A simulation observes a process whose events are too expensive, as the governor does.
 type simulation struct {
 	rng    *rand.Rand
 	rate   func(time.Duration) float64 // events a second of the process, at any time
-	slices func(seen float64) int      // of how many slices of the next cycle one is observed, by the rate in the last one
-	limit  float64                     // hits in a slice before it is drawn whether it goes on
+	slices func(seen float64) int      // the number of slices in the next cycle, of which one is observed, given the rate in the last one
+	limit  float64                     // hits in a slice after which a draw decides whether it continues
 }
 
 const (
@@ -23,7 +23,7 @@ const (
 	testCycle      = 5 * time.Second
 )
 
-// run returns the estimate of the events in that time, half of its interval, and the truth.
+// run returns the estimate of the events in that time, half of its interval, and the true number.
 func (s *simulation) run(length time.Duration) (estimate, within, truth float64) {
 	var (
 		c     Coverage
@@ -33,7 +33,7 @@ func (s *simulation) run(length time.Duration) (estimate, within, truth float64)
 	)
 	phase := time.Duration(s.rng.IntN(500)) * simulationStep // windows do not begin with a cycle
 	d.Start(0, s.slices(0), testCycle, s.rng.IntN)
-	c.Begin(0, nil) // since when events are wanted
+	c.Begin(0, nil) // from when events are wanted
 	c.End(0)
 	before := c.Sums(0)
 	var hits float64
@@ -81,8 +81,8 @@ func (s *simulation) goesOn(c *Coverage, d *budget.Duty, now time.Duration, hits
 	return true
 }
 
-// What is estimated from slices is right on average, and within the interval nearly as often as that says, whatever the
-// process does: also if it works in bursts, and if slices are ended and cycles made longer because of these.
+// Estimates from slices are right on average, and within the interval nearly as often as stated, for any process. That includes one that
+// works in bursts, and bursts that end slices and lengthen cycles.
 func TestCoverageUnbiased(t *testing.T) {
 	const length = time.Minute
 	runs := 2000
@@ -90,7 +90,7 @@ func TestCoverageUnbiased(t *testing.T) {
 		runs = 300 // under the race detector
 	}
 	bursts := func(rng *rand.Rand, quiet, busy, on, off float64) func(time.Duration) float64 {
-		// Times of either kind are exponential: a Markov process, that forgets.
+		// Times of either kind are exponential: a memoryless Markov process.
 		state, left := false, 0.0
 		return func(time.Duration) float64 {
 			for left -= simulationStep.Seconds(); left <= 0; state = !state {
@@ -113,7 +113,7 @@ func TestCoverageUnbiased(t *testing.T) {
 		rate    func(*rand.Rand) func(time.Duration) float64
 		slices  func(float64) int
 		limit   float64
-		covered float64 // how often the interval holds the truth, at least
+		covered float64 // how often the interval must contain the truth
 	}{
 		{"steady", func(*rand.Rand) func(time.Duration) float64 {
 			return func(time.Duration) float64 { return 1000 }
@@ -153,7 +153,7 @@ func TestCoverageUnbiased(t *testing.T) {
 	}
 }
 
-// TestCoverageMissed: what a process did before its probes were attached is missed, from when it and the window were there.
+// TestCoverageMissed: the work of a process before its probes were attached is missed, from when both it and the window existed.
 func TestCoverageMissed(t *testing.T) {
 	c := &Coverage{}
 	c.Begin(10*time.Second, nil)
@@ -162,8 +162,8 @@ func TestCoverageMissed(t *testing.T) {
 		{3 * time.Second, 9 * time.Second, time.Second}, // started in the window
 		{3 * time.Second, time.Second, 7 * time.Second}, // before it
 		{12 * time.Second, 9 * time.Second, 0},          // attached in the window before
-		{3 * time.Second, 11 * time.Second, 0},          // its library's probes were there
-		{10 * time.Second, 10 * time.Second, 0},         // at once
+		{3 * time.Second, 11 * time.Second, 0},          // the probes of its library were already attached
+		{10 * time.Second, 10 * time.Second, 0},         // attached at once
 	} {
 		parts := CoveredParts{began: test.began}
 		if got := parts.missed(sums, test.noticed); got != test.missed {

@@ -13,20 +13,20 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Bounds on what a window holds of the events of one kind in one process. What finds no room is counted in its deepest caller, or in
+// Bounds on the events of one kind in one process and window. Events without room are counted in their deepest caller that has room, or in
 // a row without labels.
 const (
 	maxEventContexts = 1 << 17 // each about 50 bytes
-	maxEventSlices   = 1 << 16 // of a plan that is observed part of the time: three days of them
+	maxEventSlices   = 1 << 16 // for a plan that is observed part of the time: three days of them
 )
 
 // MaxEventRows bounds Events.Rows, each about 300 bytes.
 const MaxEventRows = 1 << 16
 
-// otherValue stands for values that found no room of their own.
+// otherValue stands for values without room of their own.
 const otherValue = "(other)"
 
-// An EventSet is what a window holds of the events of one process.
+// An EventSet is the events of one process in a window.
 type EventSet [profile.EventKinds]*Events
 
 // Events are events of one kind, with frames that are not named yet.
@@ -34,16 +34,16 @@ type Events struct {
 	Tree     Tree
 	Rows     map[EventKey]*EventSums
 	threads  map[uint32]string       // names of those in Rows
-	sums     map[*Coverage]*mainSums // nil: of what is observed all the time
+	sums     map[*Coverage]*mainSums // the key nil is for events that are observed all the time
 	overflow uint64                  // events that lost their labels
-	unclear  EventSums               // waits that count as waits for work, though nobody knows what for
+	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 }
 
-// mainSums are of main values of events that were seen by one plan, without those that stand apart.
+// mainSums are the sums of main values of events from one plan, without those reported separately.
 type mainSums struct {
-	rates    map[uint64]float64 // in a second, by slice
+	rates    map[uint64]float64 // per second, by slice
 	events   uint64
-	variance float64 // of their sum, if one of so many events is drawn
+	variance float64 // of their sum, from drawing one event in several
 }
 
 // An EventKey is what distinguishes rows.
@@ -51,10 +51,10 @@ type EventKey struct {
 	Context cct.NodeID
 	tid     uint32
 	profile.EventLabels
-	cover *Coverage // when the event's plan was observed; nil if that was all the time
+	cover *Coverage // of the event's plan; nil if it was observed all the time
 }
 
-// An Event is one observation as it goes into windows.
+// An Event is one observation as it is added to windows.
 type Event struct {
 	Kind   profile.EventKind
 	TID    uint32
@@ -62,11 +62,11 @@ type Event struct {
 	Stack  []target.RawFrame // innermost first
 	Labels profile.EventLabels
 	Sums   EventSums
-	Every  uint32 // one of so many was drawn
-	Nth    int    // of those that one execution makes: 0 is the first
+	Every  uint32 // one in this many was drawn
+	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
-	// Unclear: a wait of java.util.concurrent of which it is not known what for. It may have been for a lock.
+	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
 
@@ -81,7 +81,7 @@ func (s *EventSet) Of(kind profile.EventKind) *Events {
 	return s[kind]
 }
 
-// Add adds one event. It reports whether there may be frames that are new to the window.
+// Add adds one event. It reports whether it may have frames that are new to the window.
 func (s *EventSet) Add(e *Event) (fresh bool) {
 	r := s.Of(e.Kind)
 	n := r.Tree.Len()
@@ -114,7 +114,7 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 	return r.Tree.Len() != n
 }
 
-// observe notes an event in the sums of its plan.
+// observe adds an event to the sums of its plan.
 func (r *Events) observe(e *Event) {
 	cover := e.Part.Cover
 	s := r.sums[cover]
@@ -127,11 +127,11 @@ func (r *Events) observe(e *Event) {
 	}
 	value := e.Sums.Values[e.Kind.Main()]
 	s.events += e.Sums.Events
-	// An event that is drawn with the chance p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952).
-	// Of n equal ones that are drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
+	// An event that is drawn with probability p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952). For n equal ones
+	// drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
 	missed := 1 - 1/float64(max(e.Every, 1))
 	if e.Kind == profile.Cycles {
-		missed = 1 // counters run over at any process's cost
+		missed = 1 // a counter may overflow in any process
 	}
 	s.variance += value * value * missed * float64(2*e.Nth+1)
 	if _, known := s.rates[e.Part.slice]; e.Part.slice != 0 && (known || len(s.rates) < maxEventSlices) {
@@ -153,7 +153,7 @@ func (s *EventSet) Frames(f func(target.RawFrame)) {
 	}
 }
 
-// Profile names the events and returns them by kind. The agent noticed their process at that time of CLOCK_MONOTONIC.
+// Profile names the events and returns them by kind. noticed is when the agent noticed the process (CLOCK_MONOTONIC).
 func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *CoveredParts) (all []*profile.Events) {
 	for kind, r := range s {
 		if r != nil {
@@ -165,7 +165,7 @@ func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *C
 
 func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
-	merged := map[EventKey]*EventSums{} // contexts that have the same names are one
+	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
@@ -204,7 +204,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	return e
 }
 
-// total is the sum of the main value, without rows that stand apart.
+// total is the sum of the main value, without rows that are reported separately.
 func total(e *profile.Events) (sum float64) {
 	for i := range e.Rows {
 		if !e.Kind.Apart(&e.Rows[i].EventLabels) {
@@ -214,8 +214,8 @@ func total(e *profile.Events) (sum float64) {
 	return sum
 }
 
-// ends is the variance of the sum of allocations that comes of buffers which a window's beginning or end cuts: of each thread
-// about one, which counts whole or not at all. 0 for other kinds.
+// ends returns the variance of the sum of allocations from buffers that the window's beginning or end cuts: about one for each thread,
+// which counts completely or not at all. It is 0 for other kinds.
 func ends(e *profile.Events) (variance float64) {
 	if e.Kind != profile.Allocations {
 		return 0
@@ -247,10 +247,10 @@ func compareEvents(a, b EventKey) int {
 	)
 }
 
-// EventSums are what a row of events adds up to.
+// EventSums are the sums of a row of events.
 type EventSums struct {
 	Events uint64                          // observed
-	Values [profile.MaxEventValues]float64 // as EventKind.Values says
+	Values [profile.MaxEventValues]float64 // in the order of EventKind.Values
 }
 
 // Add adds other sums.
@@ -270,15 +270,15 @@ func (s *EventSums) times(factor float64) EventSums {
 	return out
 }
 
-// AllocationSums are the sums of an observed allocation of an object of size bytes that was drawn from bytes of objects, each as likely
-// as it is large, and recorded for every of its kind. So it stands for as many objects of its size as make those bytes.
+// AllocationSums are the sums of an observed allocation of an object of size bytes. It was drawn from bytes of objects, each with a
+// probability proportional to its size, and one in every such draws is recorded. So it stands for as many objects of its size as make up
+// those bytes.
 //
-// A thread of HotSpot allocates in a buffer of its own and is not seen before it meets the buffer's end, with an object that
-// does not fit into what is left. If that is little the thread gets a new buffer, otherwise the object is allocated outside
-// and the buffer is kept (MemAllocator::allocate_inside_tlab_slow in src/hotspot/share/gc/shared/memAllocator.cpp). The kernel
-// side records the first object at each end, whichever becomes of it. To let only new buffers count, as is often done,
-// misses objects that are larger than what is given up of a buffer, as they rarely make for a new one; and to let every new
-// buffer count those that come first after a collection, which are mostly small.
+// A thread of HotSpot allocates in a buffer of its own and is not observed before it reaches the buffer's end, with an object that does not
+// fit into the rest. If the rest is small, the thread gets a new buffer. Otherwise the object is allocated outside and the buffer is kept
+// (MemAllocator::allocate_inside_tlab_slow in src/hotspot/share/gc/shared/memAllocator.cpp). The kernel side records the first object at
+// each end in either case. Counting only new buffers, as is often done, misses objects larger than the part of a buffer that may be wasted,
+// as these rarely cause a new one. Counting every new buffer adds those that come first after a collection, whose objects are mostly small.
 func AllocationSums(size, bytes uint64, every uint32) EventSums {
 	s := EventSums{Events: 1}
 	if size == 0 {
@@ -293,7 +293,7 @@ func overflowed(n uint64) string {
 	return fmt.Sprintf("%d events have no labels, because the table of labels was full", n)
 }
 
-// unclearWaits says that waits may be counted as what they are not.
+// unclearWaits returns a note that waits may be counted with the wrong reason.
 func unclearWaits(sums *EventSums) string {
 	all := time.Duration(sums.Values[profile.Locks.Main()])
 	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker of their threads is unknown: "+

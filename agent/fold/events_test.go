@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// eventAt is one event in a stack, that stands for n objects of a class.
+// eventAt is one event in a stack that stands for n objects of a class.
 func eventAt(user, class string, tid uint32, n float64) *Event {
 	raw, _ := foldtest.Frames(user)
 	e := &Event{Kind: profile.Allocations, TID: tid, Thread: fmt.Sprint("thread-", tid), Labels: profile.EventLabels{Class: class}}
@@ -26,7 +26,7 @@ func eventAt(user, class string, tid uint32, n float64) *Event {
 	return e
 }
 
-// rowsOf are the rows of a kind as text, with the names of their contexts, outermost first.
+// rowsOf returns the rows of a kind as text, with the names of their contexts, outermost first.
 func rowsOf(e *profile.Events) (rows []string) {
 	for _, r := range e.Rows {
 		var path []string
@@ -51,7 +51,7 @@ func TestEventSet(t *testing.T) {
 		{eventAt("a:1 b:2", "A", 1, 50), false},
 		{eventAt("a:1 b:2", "B", 1, 1), false},
 		{eventAt("a:1 b:2", "A", 2, 7), false},
-		{eventAt("a:1 b:3", "A", 1, 3), true}, // another place of the same name
+		{eventAt("a:1 b:3", "A", 1, 3), true}, // another place with the same name
 		{eventAt("a:1 b:2 c:4", "A", 1, 4), true},
 		{eventAt("", "A", 1, 5), false},
 	} {
@@ -60,7 +60,7 @@ func TestEventSet(t *testing.T) {
 		}
 	}
 	again := eventAt("a:1 b:2", "C", 1, 2)
-	again.Nth = 1 // another value of an execution that was counted
+	again.Nth = 1 // another value of an execution that was already counted
 	s.Add(again)
 	other := eventAt("a:1", "", 1, 1)
 	other.Kind = profile.Locks
@@ -93,7 +93,7 @@ func TestEventSet(t *testing.T) {
 	}
 }
 
-// What finds no row of its own loses its labels, but no event and no value.
+// An event without a row of its own loses its labels, but its count and values are kept.
 func TestEventSetFull(t *testing.T) {
 	var s EventSet
 	const beyond = 10
@@ -104,7 +104,7 @@ func TestEventSetFull(t *testing.T) {
 	for i := range MaxEventRows + beyond {
 		s.Add(value(fmt.Sprint("C", i)))
 	}
-	s.Add(value("C0")) // which has one
+	s.Add(value("C0")) // for which a row exists
 	late := value("late")
 	late.Labels.Probe, late.Labels.Value = "f", "16-31"
 	s.Add(late)
@@ -134,8 +134,8 @@ func TestEventSetFull(t *testing.T) {
 	}
 }
 
-// The interval of a sum holds the truth in about 95 of 100 windows: of events that are drawn, of unequal values, some lost on
-// the way; of allocations whose buffers the window's ends cut. Waits for work are no part of it.
+// The interval of a sum contains the truth in about 95 of 100 windows: for drawn events, with unequal values and losses; and for
+// allocations whose buffers the window's ends cut. Waits for work are not part of it.
 func TestInterval(t *testing.T) {
 	const windows, every, lost = 2000, 5, 0.02
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -143,7 +143,7 @@ func TestInterval(t *testing.T) {
 		name string
 		kind profile.EventKind
 		lost float64
-		// window adds events to the set, and returns what they should sum up to.
+		// window adds events to the set, and returns their true sum.
 		window func(*EventSet) float64
 	}{
 		{"drawn", profile.Locks, 0, func(s *EventSet) (truth float64) {
@@ -203,21 +203,21 @@ func TestInterval(t *testing.T) {
 			wide += e.Coverage.Within() / truth / windows
 		}
 		t.Logf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
-		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums takes one point more.
+		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums takes one more point.
 		if held < windows*92/100 || wide > 0.3 {
 			t.Errorf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
 		}
 	}
 }
 
-// namedBy are the events of a set with the names that frames of p have.
+// namedBy returns the events of a set with the names that frames of p have.
 func namedBy(p *target.Process, s *EventSet, covered *CoveredParts) []*profile.Events {
 	names := p.Names()
 	defer names.Close()
 	return s.Profile(names, p.Noticed, covered)
 }
 
-// An object that was drawn from bytes stands for as many of its size as make them.
+// An object drawn from bytes stands for as many objects of its size as make up those bytes.
 func TestAllocation(t *testing.T) {
 	for _, c := range []struct {
 		size, bytes      uint64
@@ -229,7 +229,7 @@ func TestAllocation(t *testing.T) {
 		{24, 100, 1, 100.0 / 24, 100},
 		{1 << 20, 1 << 20, 1, 1, 1 << 20}, // outside, for itself
 		{16, 0, 1, 0, 0},
-		{0, 1 << 18, 1, 0, 0}, // none is of no size: hostile
+		{0, 1 << 18, 1, 0, 0}, // no object has size 0: hostile
 	} {
 		got := AllocationSums(c.size, c.bytes, c.every)
 		want := EventSums{Events: 1, Values: [profile.MaxEventValues]float64{c.objects, c.ofBytes}}

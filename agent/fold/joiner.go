@@ -8,11 +8,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// JoinOptions say how a Joiner finds contexts, and what it needs of others.
+// JoinOptions say how a Joiner finds contexts, and what it needs from others.
 type JoinOptions struct {
 	Contexts     profile.ContextMode
 	Check        bool   // samples have their whole stacks: count how many contexts are right
-	WalkEvery    uint32 // ContextChain: walk one in so many samples whose link is known; 0 adapts
+	WalkEvery    uint32 // ContextChain: walk one in this many samples whose link is known; 0 adapts
 	LeaveUnknown bool   // ContextChain: walk samples whose link is unknown no more often than others
 	Log          *slog.Logger
 
@@ -20,14 +20,13 @@ type JoinOptions struct {
 	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
 	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
 
-	// PlaceWaiting gives all samples of a process that wait their contexts, before what is known of these is forgotten.
+	// PlaceWaiting gives all waiting samples of a process their contexts, before the known contexts are forgotten.
 	PlaceWaiting func(p *Process)
-	// Want is called with each stack that samples of a process were given.
+	// Want is called with each stack assigned to samples of a process.
 	Want func(p *Process, stack []target.RawFrame)
 }
 
-// A Joiner joins samples with what is known of their contexts, and sets how often the kernel side walks stacks whose link is known.
-// It belongs to a State.
+// A Joiner joins samples with the known contexts, and sets how often the kernel side walks stacks with a known link. It belongs to a State.
 type Joiner struct {
 	opt      JoinOptions
 	stack    []target.RawFrame // scratch
@@ -35,10 +34,10 @@ type Joiner struct {
 
 	// Processes without a VM share one rate.
 	native     *WalkRate
-	generation uint32 // how often they were asked for their links again
+	generation uint32 // how many times the kernel side has dropped their links
 }
 
-// newJoiner makes a Joiner. Where contexts are chained, it sets the first rate of processes without a VM.
+// newJoiner makes a Joiner. If contexts are chained, it sets the initial rate of processes without a VM.
 func newJoiner(opt JoinOptions) *Joiner {
 	j := &Joiner{opt: opt}
 	if opt.Contexts == profile.ContextChain {
@@ -48,8 +47,8 @@ func newJoiner(opt JoinOptions) *Joiner {
 	return j
 }
 
-// Join completes a sample as far as that can be done at once, and learns from it. The code is that which a map of the process names.
-// The result is valid until the next call.
+// Join completes a sample as far as possible at once, and learns from it. code is the code that a map of the process names. The result is
+// valid until the next call.
 func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
 	j.stack = target.AppendStack(j.stack[:0], s, p.Attachment.Load())
 	t := Sample{Sample: s, Stack: j.stack}
@@ -73,7 +72,7 @@ func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
 	return t
 }
 
-// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it says how often the call is made.
+// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it shows how often the call is made.
 func (j *Joiner) LearnCall(p *Process, callee, caller target.RawFrame, calleeDepth, callerDepth uint32) {
 	if j.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
 		return
@@ -85,13 +84,13 @@ func (j *Joiner) LearnCall(p *Process, callee, caller target.RawFrame, calleeDep
 	}
 }
 
-// Chaining returns what is known of p's contexts: of those of the VM that it runs now.
+// Chaining returns the known contexts of p: those of the VM that it runs now.
 func (j *Joiner) Chaining(p *Process) *Chaining {
 	serial := p.Attachment.Load()
 	if p.Chaining != nil && p.Chaining.Attachment == serial {
 		return p.Chaining
 	}
-	if p.Chaining != nil { // what another VM needed says nothing of this one
+	if p.Chaining != nil { // what another VM needed does not apply to this one
 		j.opt.PlaceWaiting(p)
 	}
 	if serial == 0 {
@@ -103,7 +102,7 @@ func (j *Joiner) Chaining(p *Process) *Chaining {
 	return p.Chaining
 }
 
-// makeRoom forgets all contexts of p if those of a stack of so many frames do not fit.
+// makeRoom forgets all contexts of p if those of a stack with that many frames do not fit.
 func (j *Joiner) makeRoom(p *Process, frames int) {
 	if c := p.Chaining; !c.Chain.Room(frames) {
 		j.opt.PlaceWaiting(p)
@@ -111,7 +110,7 @@ func (j *Joiner) makeRoom(p *Process, frames int) {
 	}
 }
 
-// setRate sets how often the kernel side walks stacks of p, and has it forget what was forgotten. A slot that p has no longer is left to
+// setRate sets how often the kernel side walks stacks of p, and makes it forget what was forgotten. A slot that p no longer has is left to
 // the VM that has it now.
 func (j *Joiner) setRate(p *Process, c *Chaining) {
 	rate, forgot := c.kernelRate()
@@ -119,7 +118,7 @@ func (j *Joiner) setRate(p *Process, c *Chaining) {
 		return
 	}
 	if c.Slot == bpf.MaxAttached {
-		if forgot { // whatever one of them has forgotten, all are asked for again
+		if forgot { // if one of them has forgotten anything, the links of all are requested again
 			j.generation++
 		}
 		rate.Generation = j.generation
@@ -133,8 +132,8 @@ func (j *Joiner) set(slot uint32, rate bpf.ChainRate) {
 	}
 }
 
-// settle has the kernel side walk every sample with a link of several contexts, or do so no longer. Where links that are not known
-// are left, so are these.
+// settle makes the kernel side walk every sample with a link of several contexts, or stops that. With LeaveUnknown, such links are not
+// walked more often either.
 func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 	steady, unsettled := c.unsettled(s)
 	if !unsettled || j.opt.LeaveUnknown {
@@ -145,24 +144,24 @@ func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 	}
 }
 
-// A Sample is a sample that was joined with its context, as far as that is possible when it arrives.
+// A Sample is a sample joined with its context, as far as that is possible on arrival.
 type Sample struct {
 	*bpf.Sample
 	Stack     []target.RawFrame                // innermost first, as far as known
-	fresh     int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if nobody counts
-	certainty profile.Certainty                // Certain, or Unplaced if the rest is lost
-	link      bool                             // of the user's frames there is a link; in Stack there may be more, to check it with
-	partial   bool                             // the rest of the user's frames was taken from the thread's previous sample
+	fresh     int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not counted
+	certainty profile.Certainty                // innermost frames that the thread's previous sample did not have; 0 if not counted
+	link      bool                             // the user's frames are a link; Stack may have more of them, for checks
+	partial   bool                             // the other user frames come from the thread's previous sample
 	right     [len(profile.ContextLevels)]bool // partial, if contexts are checked
 }
 
-// User are the frames of the stack without the kernel's.
+// User returns the stack without the kernel's frames.
 func (s *Sample) User() []target.RawFrame { return s.Stack[s.inner():] }
 
-// inner is how many frames of the stack are the kernel's.
+// inner is the number of kernel frames in the stack.
 func (s *Sample) inner() int { return min(len(s.Kernel), len(s.Stack)) }
 
-// depthsOf are the depths of a link as an outermost frame: in a tree of links, those with the same depths are together.
+// depthsOf returns the depths of a link as an outermost frame: a tree of links then groups those with the same depths.
 func depthsOf(s *bpf.Sample) target.RawFrame {
 	r := target.RawFrame{Kind: target.RawDepths}
 	for i, d := range s.Depths[:min(2, len(s.Depths))] {
@@ -171,5 +170,5 @@ func depthsOf(s *bpf.Sample) target.RawFrame {
 	return r
 }
 
-// depthsIn are the depths that depthsOf recorded.
+// depthsIn returns the depths that depthsOf recorded.
 func depthsIn(r target.RawFrame) []uint32 { return []uint32{uint32(r.Frame >> 32), uint32(r.Frame)} }

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// While the names of a process are in use, nothing that is done with the State waits for them. What was to be forgotten meanwhile is
+// While the names of a process are in use, no function with the State waits for them. Names that should be forgotten meanwhile are
 // forgotten later.
 func TestNamesDoNotBlock(t *testing.T) {
 	o, _ := ownerOf(StateOptions{})

@@ -10,25 +10,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// An Owner has the State of an agent. It lends it to one function at a time, on the goroutine of the caller: to the drainer for each
-// record, to all others for what they need to know or change. A State cannot be reached in any other way, so that code which takes one
-// needs no rule about locks.
+// An Owner has the State of an agent. It lends the State to one function at a time, on the caller's goroutine: to the drainer for each
+// record, and to others for what they read or change. A State cannot be reached in any other way, so that code with a State needs no rules
+// about locks.
 //
-// The loan is not a message to the drainer on purpose. The drainer sleeps in ring.Reader.Next, which waits for records that are still
-// being written, up to a second when a flush wakes it; who asks would wait for that, and for two switches of goroutines. Lent, the State is
-// free whenever no function runs, also before there is a drainer and after its end.
+// The loan is deliberately not a message to the drainer. The drainer sleeps in ring.Reader.Next, which waits for records that are still
+// being written, up to a second when a flush wakes it. A request would wait for that, and for two switches of goroutines. With loans, the
+// State is free whenever no function runs, also before there is a drainer and after its end.
 type Owner struct {
 	mu     sync.Mutex   // lends the state; only Try takes it
-	holder atomic.Int64 // the goroutine that has the state, if FindNested; 0 for none
+	holder atomic.Int64 // the goroutine that has the state, if FindNested is set; 0 for none
 	state  *State
 	failed func(error)
 }
 
-// NewOwner is the owner of a state that nobody else keeps. After each function that panics it calls failed, outside the loan.
+// NewOwner returns the owner of a state that nobody else keeps. After each function that panics it calls failed, outside the loan.
 func NewOwner(s *State, failed func(error)) *Owner { return &Owner{state: s, failed: failed} }
 
 // Do calls f with the state, which must not be kept. A function that has a state must not call Do, nor wait for anyone who does. If f
-// panics, what it did not do is left undone, and Do reports that and returns a *proc.PanicError.
+// panics, its remaining work is not done, and Do reports the panic and returns a *proc.PanicError.
 func (o *Owner) Do(f func(*State)) error {
 	err := o.Try(f)
 	if err != nil {
@@ -37,11 +37,11 @@ func (o *Owner) Do(f func(*State)) error {
 	return err
 }
 
-// FindNested has Do panic where a function that has the state calls it, instead of waiting for ever. That takes a microsecond a call:
-// tests set it, before they make an Owner.
+// FindNested makes Do panic if a function that has the state calls it, instead of deadlocking. That takes a microsecond a call: tests set
+// it before they make an Owner.
 var FindNested bool
 
-// Try is Do for those who account for a panic of f themselves.
+// Try is Do for callers that handle a panic of f themselves.
 func (o *Owner) Try(f func(*State)) error {
 	if FindNested {
 		self := goroutine()
@@ -62,7 +62,7 @@ func (o *Owner) Try(f func(*State)) error {
 	})
 }
 
-// goroutine is the number of the calling goroutine, by the first line of its stack: "goroutine 7 [running]:".
+// goroutine returns the number of the calling goroutine, from the first line of its stack: "goroutine 7 [running]:".
 func goroutine() int64 {
 	var buf [32]byte
 	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])
@@ -70,7 +70,7 @@ func goroutine() int64 {
 	return n
 }
 
-// Get is Do for a function that returns something: the zero value if f panics.
+// Get is Do for a function that returns a value: the zero value if f panics.
 func Get[T any](o *Owner, f func(*State) T) (result T) {
 	o.Do(func(s *State) { result = f(s) })
 	return result

@@ -32,7 +32,7 @@ func ownerOf(opt StateOptions) (_ *Owner, failures func() []error) {
 
 func init() { FindNested = true }
 
-// A function that asks for the state which it has is found, in place of a test that hangs.
+// A nested Do fails with a message instead of a deadlock.
 func TestNestedDo(t *testing.T) {
 	o, failures := ownerOf(StateOptions{})
 	err := o.Do(func(*State) { o.Do(func(*State) {}) })
@@ -44,7 +44,7 @@ func TestNestedDo(t *testing.T) {
 	}
 }
 
-// A panic costs the request that panics: it is reported once, and the state is free for others.
+// A panic affects only the request that panics: it is reported once, and the state is free for others.
 func TestOwnerPanics(t *testing.T) {
 	o, failures := ownerOf(StateOptions{})
 	var panicked *proc.PanicError
@@ -72,7 +72,7 @@ func TestOwnerPanics(t *testing.T) {
 	}
 }
 
-// Functions have the state one after the other, whoever asks.
+// Functions have the state one after the other, from any goroutine.
 func TestOwnerLendsToOne(t *testing.T) {
 	o, _ := ownerOf(StateOptions{})
 	var all sync.WaitGroup
@@ -89,7 +89,7 @@ func TestOwnerLendsToOne(t *testing.T) {
 	}
 }
 
-// What waits in a burst is folded before its process is retired, so that the function which folds it still finds the process.
+// The waiting samples of a burst are folded before its process is retired, so that the folding function still finds the process.
 func TestRetireFlushes(t *testing.T) {
 	h := bpf.Header{Pid: 7, Start: 5, Exec: 1}
 	found := false
@@ -106,7 +106,7 @@ func TestRetireFlushes(t *testing.T) {
 	})
 }
 
-// A panic over one process's samples leaves those of others to be placed.
+// After a panic over one process's samples, those of others are still placed.
 func TestPlaceAllPanics(t *testing.T) {
 	o, failures := ownerOf(StateOptions{Join: JoinOptions{Contexts: profile.ContextWalk}})
 	w := NewWindow(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Whaley's example of recursion (Java Grande 2000): what was on the stack before is not entered again.
+// Whaley's example of recursion (Java Grande 2000): frames that were already on the stack are not entered again.
 func TestPartialCountsEntries(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial})
 	p := a.attach(7)
@@ -36,7 +36,7 @@ func TestPartialCountsEntries(t *testing.T) {
 			Serial: uint32(i + 1), Base: base, Frames: s.frames, Own: uint32(len(n)),
 		}})
 	}
-	// And in a system call, with all frames shared but two.
+	// The same in a system call, with all frames shared but two.
 	a.feed(record{Identity: java, Attachment: 7, User: "b:2 d:1", End: bpf.EndKnown, Kernel: []uint64{0xffffffff81000001},
 		Shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
 	tree := &w.Processes[p][ThreadKey(java.PID)].Trees[profile.Certain]
@@ -58,7 +58,7 @@ func TestPartialCountsEntries(t *testing.T) {
 	}
 }
 
-// What hangs on a lost sample is not placed.
+// Samples that build on a lost sample are not placed.
 func TestPartialUnplaced(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial})
 	p := a.attach(7)
@@ -87,7 +87,7 @@ func TestPartialUnplaced(t *testing.T) {
 	}
 }
 
-// Where contexts are checked, the whole stack is in the sample, and what it does not count as its own is not used.
+// If contexts are checked, the whole stack is in the sample, but only the frames marked as its own are used.
 func TestPartialChecked(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial, Check: true})
 	p := a.attach(7)
@@ -97,9 +97,9 @@ func TestPartialChecked(t *testing.T) {
 	}{
 		{"a:1 b:1 c:1 d:1 e:1", bpf.SharedStack{Serial: 1, Own: 5}},
 		{"a:1 b:1 c:1 d:1 e:2", bpf.SharedStack{Serial: 2, Base: 1, Frames: 3, Own: 2}}, // right
-		{"x:1 b:1 c:1 d:1 e:3", bpf.SharedStack{Serial: 3, Base: 2, Frames: 3, Own: 2}}, // not its outermost frame
-		{"a:1 b:2 c:1 d:1 e:4", bpf.SharedStack{Serial: 4, Base: 3, Frames: 3, Own: 2}}, // nor the third
-		{"a:1 b:1 c:2 d:1 e:5", bpf.SharedStack{Serial: 5, Base: 4, Frames: 3, Own: 2}}, // the second
+		{"x:1 b:1 c:1 d:1 e:3", bpf.SharedStack{Serial: 3, Base: 2, Frames: 3, Own: 2}}, // the outermost frame is wrong
+		{"a:1 b:2 c:1 d:1 e:4", bpf.SharedStack{Serial: 4, Base: 3, Frames: 3, Own: 2}}, // the third is wrong, too
+		{"a:1 b:1 c:2 d:1 e:5", bpf.SharedStack{Serial: 5, Base: 4, Frames: 3, Own: 2}}, // the second is wrong
 		{"z:1 a:1 b:1 c:1 d:1 e:6", bpf.SharedStack{Serial: 6, Base: 5, Frames: 3, Own: 2}},
 		{"a:1 b:1 c:1 d:1 e:7", bpf.SharedStack{Serial: 8, Base: 7, Frames: 3, Own: 2}}, // lost
 	} {

@@ -12,16 +12,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A Placing gives samples of one process, of which a window has only links, what is known of their contexts by now.
+// A Placing finds contexts for the samples of one process that a window has as links only, from the contexts known now.
 type Placing struct {
 	state    *State
 	window   *Window
 	process  *Process
 	chaining *Chaining // nil if nothing was learned
 	code     *target.JITCode
-	threads  map[ThreadKey]*Thread      // whose samples are given their contexts
-	gathered []ThreadKey                // those of threads whose samples are to be sorted by their links
-	links    []*waitingLink             // in the order in which they were found; those that are left
+	threads  map[ThreadKey]*Thread      // whose samples get their contexts
+	gathered []ThreadKey                // threads whose samples are not yet sorted by link
+	links    []*waitingLink             // in the order in which they were found; the remaining ones
 	byLink   map[chainLink]*waitingLink // all of them
 }
 
@@ -37,8 +37,8 @@ type waitingNode struct {
 	id     cct.NodeID // in thread.Waiting
 }
 
-// A waitingStack is what is known of such samples: the kernel's frames, the leaf, its caller, and where contexts are
-// checked all other callers.
+// A waitingStack is the known part of such samples: the kernel's frames, the leaf, its caller, and if contexts are checked all other
+// callers.
 type waitingStack struct {
 	frames []target.RawFrame
 	user   int      // frames[user] is the leaf
@@ -56,13 +56,13 @@ func (n waitingNode) stack() (s waitingStack) {
 	return s
 }
 
-// linked are the frames up to the caller.
+// linked returns the frames up to the caller.
 func (s *waitingStack) linked() []target.RawFrame {
 	return slices.Clip(s.frames[:min(s.user+2, len(s.frames))])
 }
 
-// link is false for what is no link: frames of a VM that is gone, and what is left of samples for which the tree of those
-// that wait had no room.
+// link returns false if there is no link: for frames of a VM that has ended, and for the rest of samples without room in the tree of
+// waiting samples.
 func (s *waitingStack) link() (chainLink, bool) {
 	pair, ok := activations(nil, s.linked()[s.user:], s.depths)
 	if !ok || s.frames[s.user].Kind != target.RawExact {
@@ -71,7 +71,7 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// newPlacing is of the samples of p in a window, by what is known of p's contexts now and later.
+// newPlacing returns a Placing of the samples of p in a window, by the contexts of p known now and later.
 func (s *State) newPlacing(w *Window, p *Process) *Placing {
 	threads := w.Processes[p]
 	return &Placing{
@@ -80,10 +80,10 @@ func (s *State) newPlacing(w *Window, p *Process) *Placing {
 	}
 }
 
-// placeWaiting gives all samples of p that wait their contexts: those of open windows, and of closing ones for which that has begun, or is
-// yet to begin. Unlike PlaceAll it takes all steps in one loan of the state: the caller handles a record, and forgets what the steps
-// need before the loan ends. In pieces, that record and those behind it would find contexts that are about to be forgotten, without room
-// for theirs.
+// placeWaiting gives all waiting samples of p their contexts: those of open windows, and of closing ones, whether their placing has begun
+// or not. Unlike PlaceAll it takes all steps in one loan of the state, because the caller handles a record and forgets the known contexts
+// before the loan ends. If it took them in pieces, that record and later ones would find contexts that are about to be forgotten, and no
+// room for their own.
 func (s *State) placeWaiting(p *Process) {
 	for w := range s.windows {
 		s.newPlacing(w, p).finish()
@@ -102,13 +102,14 @@ func (s *State) placeWaiting(p *Process) {
 	}
 }
 
-// finish takes all steps that are left.
+// finish takes all remaining steps.
 func (pl *Placing) finish() {
 	for pl.step() {
 	}
 }
 
-// step sorts the samples of one thread or, once that is done, gives those of one link their contexts. It is false once there is none left.
+// step sorts the samples of one thread or, once that is done, gives those of one link their contexts. It returns false once nothing is
+// left.
 func (pl *Placing) step() (more bool) {
 	if len(pl.gathered) > 0 {
 		t := pl.threads[pl.gathered[0]]
@@ -128,13 +129,13 @@ func (pl *Placing) step() (more bool) {
 	return false
 }
 
-// forgetWaiting forgets the samples of a thread that waited.
+// forgetWaiting drops the waiting samples of a thread.
 func (s *State) forgetWaiting(w *Window, t *Thread) {
 	s.grow(w, -t.Waiting.Len())
 	t.Waiting = Tree{}
 }
 
-// failPlacing discards the samples of p in a window that were not given a context, because the agent panicked over them.
+// failPlacing discards the samples of p in a window that have no context yet, because the agent panicked over them.
 func (s *State) failPlacing(w *Window, p *Process) {
 	for _, t := range w.Processes[p] {
 		placed := uint64(0)
@@ -149,13 +150,12 @@ func (s *State) failPlacing(w *Window, p *Process) {
 	}
 }
 
-// loanTime is how long placing and comparing have the state at a time: to place one link takes up to some milliseconds, and the ring must not
-// run full meanwhile.
+// loanTime is how long placing and comparing hold the state at a time: placing one link takes up to some milliseconds, and the ring must
+// not fill up meanwhile.
 var loanTime = time.Millisecond
 
-// PlaceAll gives the samples of a closed window their contexts, where they wait for those. It asks for the state for a moment at a time.
-// Attempt calls its function, which does that for p, and returns its panic: then the samples of p that have no context yet count as
-// discarded.
+// PlaceAll gives the waiting samples of a closed window their contexts. It borrows the state for short periods. attempt calls its function,
+// which does that for p, and returns its panic: then the samples of p without a context count as discarded.
 func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
 	for p := range w.Processes {
 		place := func(s *State) (more, failed bool) {
@@ -187,7 +187,7 @@ func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
 	o.Do(func(*State) { w.placed, w.placing = true, nil })
 }
 
-// gather sorts the samples of a thread by their links. Those without are not placed.
+// gather sorts the samples of a thread by their links. Samples without a link are not placed.
 func (pl *Placing) gather(t *Thread) {
 	for id, n := range t.Waiting.Nodes() {
 		if n.Self == 0 {
@@ -209,15 +209,15 @@ func (pl *Placing) gather(t *Thread) {
 	}
 }
 
-// A place is one that some of a link's samples belong to.
+// A place is a context that some of a link's samples belong to.
 type place struct {
 	context   []activation
 	certainty profile.Certainty
 	share     float64
-	owed      float64 // weight that it was not given yet; less than 0 if it was given too much
+	owed      float64 // weight that it has not yet got; negative if it got too much
 }
 
-// places finds out where samples with a link belong: to one place at least.
+// places returns the contexts of samples with a link: at least one.
 func (c *Chaining) places(l chainLink) []place {
 	p := c.Chain.Place(l)
 	if len(p.Candidates) == 0 {
@@ -240,7 +240,7 @@ func (pl *Placing) placeLink(l *waitingLink) {
 	places := pl.chaining.places(l.chainLink)
 	for _, node := range l.nodes {
 		weight, s := node.thread.Waiting.Node(node.id).Self, node.stack()
-		if pl.state.opt.Join.Check { // the likeliest place, as samples that share a link are not distinguished
+		if pl.state.opt.Join.Check { // the likeliest place, as samples with the same link are not distinguished
 			truth, _ := activations(nil, s.frames[s.user:], s.depths)
 			node.thread.Count.check(weight, rightCallers(places[0].context, truth, sameCall))
 		}
@@ -251,7 +251,7 @@ func (pl *Placing) placeLink(l *waitingLink) {
 				continue
 			}
 			to := &places[i]
-			linked[len(linked)-1].End = 0 // that of the walk, or the last place's
+			linked[len(linked)-1].End = 0 // the end is that of the walk, or of the last place
 			stack := callers(linked, to.context[known:])
 			pl.code.Mark(stack[len(linked):])
 			pl.give(node.thread, to.certainty, part, stack)
@@ -270,7 +270,7 @@ func (pl *Placing) give(t *Thread, certainty profile.Certainty, weight uint64, s
 	pl.state.opt.Join.Want(pl.process, stack)
 }
 
-// unknownAbove says that nothing is known beyond the last frame of a stack.
+// unknownAbove marks everything beyond the last frame of a stack as unknown.
 func unknownAbove(stack []target.RawFrame) []target.RawFrame {
 	if len(stack) > 0 {
 		stack[len(stack)-1].End = bpf.EndKnown
@@ -278,9 +278,9 @@ func unknownAbove(stack []target.RawFrame) []target.RawFrame {
 	return stack
 }
 
-// divide splits weight into whole parts in proportion to the shares of places, which sum to 1; the parts sum to weight. What
-// rounding gave one place too much, later weights make up for: as leaves are at many places, most weights are 1, and the
-// place with the largest share would be given them all.
+// divide splits weight into whole parts in proportion to the shares of places, which sum to 1; the parts sum to weight. Later weights make
+// up for rounding errors. This matters because leaves are at many places, so that most weights are 1: without it, the place with the
+// largest share would get them all.
 func divide(weight uint64, places []place) []uint64 {
 	parts := make([]uint64, len(places))
 	left := weight

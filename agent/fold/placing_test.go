@@ -72,7 +72,7 @@ type feeding struct {
 	times      int
 }
 
-// What waits in a window is placed by what was learned until it closes.
+// Waiting samples of a window are placed by what was learned until it closes.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -147,7 +147,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The weight of a link is divided as a whole, although its samples are at many places of the leaf, and of many threads.
+// The weight of a link is divided as a whole, although its samples are at many places of the leaf, and from many threads.
 func TestPlaceDividesAllOfALink(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
@@ -187,7 +187,7 @@ func TestPlaceBelowTruncatedWalk(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	// A walk that reached further is the same context, as far as the other goes.
+	// A walk that reached further shows the same context, as far as the other one goes.
 	second := a.openForTest()
 	walk("a:1@16 b:2@32 c:3@48", bpf.EndRoot)
 	a.linked("b:2@32 c:4@48", 2)
@@ -197,7 +197,7 @@ func TestPlaceBelowTruncatedWalk(t *testing.T) {
 	}
 }
 
-// The kernel's frames are on top, whatever is found below; they are no part of the link.
+// The kernel's frames are on top, whatever context is found; they are not part of the link.
 func TestPlaceBelowKernel(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
@@ -209,7 +209,7 @@ func TestPlaceBelowKernel(t *testing.T) {
 	a.feed(link)
 	link.User, link.Kernel = "b:2@32 c:3@48", link.Kernel[:1]
 	a.feed(link)
-	a.feed(record{Identity: java, Kernel: link.Kernel}) // and of a thread of the kernel there is nothing else
+	a.feed(record{Identity: java, Kernel: link.Kernel}) // a kernel thread has no other frames
 	want := map[string]uint64{
 		"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:3 kernel kernel": 1, "certain: a:1 b:2 c:3 kernel": 1,
 		"unplaced: [known from before] x:1 y:3 kernel kernel": 1, "certain: kernel": 1,
@@ -219,7 +219,7 @@ func TestPlaceBelowKernel(t *testing.T) {
 	}
 }
 
-// Of more contexts than are named the rest is not placed, and not lost either.
+// Beyond the maximum number of contexts, the rest is not placed, but not lost either.
 func TestPlaceTooMany(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
@@ -243,7 +243,7 @@ func TestPlaceTooMany(t *testing.T) {
 	}
 }
 
-// Samples for which the tree of those that wait has no room are not placed: what is left of them is no link.
+// Samples without room in the tree of waiting samples are not placed: the rest of them is not a link.
 func TestPlaceOverflow(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -263,7 +263,7 @@ func TestPlaceOverflow(t *testing.T) {
 	}
 }
 
-// Frames of a VM that is gone teach nothing, and are not placed.
+// Frames of a VM that has ended are not learned, and not placed.
 func TestPlaceStale(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -287,7 +287,7 @@ func TestPlaceStale(t *testing.T) {
 	}
 }
 
-// Each window places its own samples, by what all have learned.
+// Each window places its own samples, with the contexts learned from all windows.
 func TestPlaceTwoWindows(t *testing.T) {
 	a, first := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
@@ -312,7 +312,7 @@ func TestPlaceTwoWindows(t *testing.T) {
 	}
 }
 
-// Where contexts are checked, all frames are in the sample, and only the link is used.
+// If contexts are checked, all frames are in the sample, and only the link is used.
 func TestPlaceChecked(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -354,7 +354,7 @@ func TestPlaceChecked(t *testing.T) {
 	}
 }
 
-// The walk beside a link may end right behind it.
+// The walk of a checked sample may end right behind its link.
 func TestPlaceCheckedTruncated(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain, Check: true})
 	p := a.attach(7)
@@ -372,8 +372,7 @@ func TestPlaceCheckedTruncated(t *testing.T) {
 	}
 }
 
-// Frames that a VM's map names are told from those of other code at the same place, but contexts are not: the kernel side
-// does not know of maps.
+// Frames named by a VM's map are distinguished from other code at the same place, but contexts are not: the kernel side does not know maps.
 func TestPlaceMarksCode(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(0)
@@ -400,7 +399,7 @@ func TestPlaceMarksCode(t *testing.T) {
 	}
 	want := map[string]int{
 		"0:1 1:2 2:3 1:4, epochs 0 1 1 1": 1,
-		// Of the link as it was sampled, of the others as of now.
+		// The epochs of the link are those when it was sampled, the others those of now.
 		"0:1 1:2 2:3 1:4, epochs 0 3 2 2": 1, "0:1 1:2 2:3 1:5, epochs 0 3 2 2": 1,
 	}
 	if !maps.Equal(marked, want) {

@@ -14,26 +14,26 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Process is one process that was sampled or announced, as a State knows it. What is not in target.Process belongs to the State: only
-// functions that have the State use it, or call methods that do not say otherwise.
+// A Process is one process that was sampled or announced, as a State knows it. Everything outside of target.Process belongs to the State:
+// only functions that have the State use it, or call methods, unless these say otherwise.
 type Process struct {
 	*target.Process
 	ID        proc.Identity
 	Precise   bool                         // ID.Start came from the kernel side, in ns; otherwise in 10 ms
-	Requested map[target.RawFrame]struct{} // frames that were sent to be named
+	Requested map[target.RawFrame]struct{} // frames whose names were requested
 	Samples   uint64                       // received
-	// ClassEpoch is how often its VM had unloaded classes when it was last sampled.
+	// ClassEpoch is how many times its VM had unloaded classes when it was last sampled.
 	ClassEpoch uint32
-	Top        TopEdges     // recent samples by edge, if an engine or monitor enters need them
+	Top        TopEdges     // recent samples by edge, if an engine or uncontended lock acquisitions need them
 	Hot        HotAddresses // recent samples by address, in code that its map names
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
 	measuring  map[*measurement]struct{}
 	Holders    int  // open and closing windows that have samples of it
-	lingering  bool // names were in use when they were to be forgotten: they are when it is trimmed next
+	lingering  bool // names were in use when they should have been forgotten: the next Trim forgets them
 }
 
-// NewProcess is a process of which only the identity is known.
+// NewProcess returns a process of which only the identity is known.
 func NewProcess(id proc.Identity, precise bool) *Process {
 	return &Process{Process: target.NewProcess(id), ID: id, Precise: precise, Requested: map[target.RawFrame]struct{}{}}
 }
@@ -46,7 +46,7 @@ func Targets(processes []*Process) (list []*target.Process) {
 	return list
 }
 
-// ProfileOf is the part of p in a profile, with nothing in it but who p is. It needs no State.
+// ProfileOf returns the part of p in a profile, with only its identity. It needs no State.
 func ProfileOf(p *target.Process) *profile.Process {
 	d := p.Describe()
 	return &profile.Process{
@@ -61,11 +61,11 @@ func Earlier(a, b *Process) int {
 
 // Bounds on named frames, each about 150 bytes with its map entry.
 const (
-	MaxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, counted, until windows close
-	TrimNames = 1 << 14 // of a process: from there on, those that no window needs are forgotten when one closes
+	MaxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, and are counted, until windows close
+	TrimNames = 1 << 14 // of a process: above it, names that no window needs are forgotten when one closes
 )
 
-// Want asks for the names of those frames of a stack that were not asked for yet, and reports whether there were any. The total is of
+// Want requests the names of those frames of a stack that were not requested yet, and reports whether there were any. total counts those of
 // all processes, MaxNames at most.
 func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *int64) bool {
 	var fresh []target.Wanted
@@ -75,7 +75,7 @@ func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *int64) bool
 			*total++
 			w := target.Wanted{RawFrame: r, Epoch: epoch}
 			if r.Kind <= target.RawExact && r.Frame.Kind() == bpf.FrameInterpreted {
-				w.Epoch = r.Epoch // of a context, it may be older: what is at that address now is another method then
+				w.Epoch = r.Epoch // the epoch of a context may be older: another method may be at that address now
 			}
 			fresh = append(fresh, w)
 		}
@@ -87,7 +87,7 @@ func (p *Process) Want(stack []target.RawFrame, epoch uint32, total *int64) bool
 	return true
 }
 
-// Trim forgets the names that are not needed, and takes them off the total.
+// Trim forgets the names that are not needed, and subtracts them from the total.
 func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *int64) {
 	for r := range p.Requested {
 		if _, ok := needed[r]; !ok {
@@ -95,7 +95,7 @@ func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *int64) {
 			*total--
 		}
 	}
-	// A worker may have named frames after they were forgotten here the last time.
+	// A worker may have named frames after they were last forgotten here.
 	p.lingering = !p.Forget(func(r target.RawFrame) bool {
 		_, ok := p.Requested[r]
 		return ok
@@ -103,25 +103,25 @@ func (p *Process) Trim(needed map[target.RawFrame]struct{}, total *int64) {
 }
 
 const (
-	strangersPeriod = 10 * time.Second // in which a thread that is still unknown has the list read once
+	strangersPeriod = 10 * time.Second // in which the list of threads is read once for an unknown thread
 	maxStrangers    = 4096             // of a process in a period
 )
 
-// strangers are the threads of a process that were sampled and are not known. Most are none of Java's.
+// strangers are the sampled threads of a process that are not known. Most are not Java threads.
 type strangers struct {
 	seen   map[uint32]struct{} // by thread id
 	until  time.Duration       // CLOCK_MONOTONIC: end of the period
 	wanted bool                // the list is to be read for one of them
 }
 
-// Meet records a sample's thread. It reports whether a worker is to read the VM's list of threads, or their names, now.
+// Meet records a sample's thread. It reports whether a worker should read the VM's list of threads, or their names, now.
 func (p *Process) Meet(s *bpf.Sample) bool {
 	now := time.Duration(s.Time)
 	nameless := p.MissesThreadName(s.Tid, now)
 	return p.stranger(s, now) || nameless
 }
 
-// stranger reports whether a worker is to read the VM's list of threads now.
+// stranger reports whether a worker should read the VM's list of threads now.
 func (p *Process) stranger(s *bpf.Sample, now time.Duration) bool {
 	next, st := p.ThreadsDue(), &p.strangers
 	if next == 0 {
@@ -144,8 +144,8 @@ func (p *Process) stranger(s *bpf.Sample, now time.Duration) bool {
 	return true
 }
 
-// Profile is the process's part of a profile, from these threads of a window, with the names that frames have by now. It adds to the
-// counts. It needs no State: nothing is added to a closed window.
+// Profile returns the process's part of a profile, from these threads of a window, with the present names of frames. It adds to the counts.
+// It needs no State: a closed window does not change.
 func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *profile.Process {
 	out := ProfileOf(p.Process)
 	names := p.Names()
@@ -185,12 +185,12 @@ func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) 
 	}
 }
 
-// NameOf is the name of a thread as profiles show it. The kernel's, comm, ends with a zero byte.
+// NameOf returns the name of a thread as profiles show it. comm, the kernel's name, ends with a zero byte.
 func (p *Process) NameOf(tid uint32, comm []byte) string {
 	return p.ThreadName(int(tid), threadComm(comm))
 }
 
-// threadComm is the kernel's name of a thread, up to its zero byte.
+// threadComm returns the kernel's name of a thread, up to its zero byte.
 func threadComm(b []byte) string {
 	if i := slices.Index(b, 0); i >= 0 {
 		b = b[:i]

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A VM's list of threads is read for a thread that is not known, once in a period for each, and no more often than it may be.
+// A VM's list of threads is read for an unknown thread, once in a period for each, and no more often than permitted.
 func TestStrangers(t *testing.T) {
 	const unknown, known = bpf.SampleAttached, bpf.SampleAttached | bpf.SampleJavaThread
 	p := NewProcess(proc.Identity{PID: 1}, true)
@@ -22,7 +22,7 @@ func TestStrangers(t *testing.T) {
 	meet(time.Second, 1, unknown, false) // the kernel side needs no list
 
 	p.SetThreadsDue(2 * time.Second)
-	meet(time.Second, 1, unknown, false) // it was read just now
+	meet(time.Second, 1, unknown, false) // it has just been read
 	meet(2*time.Second, 2, known, true)  // now it may be read again, for thread 1
 	meet(2*time.Second, 1, unknown, false)
 	meet(3*time.Second, 2, known, false)

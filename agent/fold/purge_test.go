@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A noRates takes all rates.
+// A noRates accepts and ignores all rates.
 type noRates struct{}
 
 func (noRates) Put(any, any) error { return nil }
@@ -52,20 +52,20 @@ func feed(t *testing.T, o *Owner, user string, flags uint8, times int) (p *Proce
 	return p
 }
 
-// purge has a call arrive for which the chain of p has no room.
+// purge delivers a call for which the chain of p has no room.
 func purge(s *State, p *Process) {
 	p.Chaining.Chain.Limit = 1
 	s.Joiner().LearnCall(p, target.RawFrame{Frame: 1, Kind: target.RawExact}, target.RawFrame{Frame: 2, Kind: target.RawReturn}, 100, 50)
 }
 
-// eachLoan has loans end after one step, until the test ends.
+// eachLoan makes loans end after one step, until the test ends.
 func eachLoan(t *testing.T) {
 	was := loanTime
 	loanTime = -1
 	t.Cleanup(func() { loanTime = was })
 }
 
-// inTrees is what a window has in trees, by certainty.
+// inTrees returns the weight of a window's trees, by certainty.
 func inTrees(w *Window) (sum [profile.Certainties]uint64) {
 	for _, threads := range w.Processes {
 		for _, t := range threads {
@@ -77,8 +77,8 @@ func inTrees(w *Window) (sum [profile.Certainties]uint64) {
 	return sum
 }
 
-// What is known of contexts may be forgotten while a window is closing: before its samples are placed, or between two loans of the
-// state in which they are. They are placed by what was known, each once.
+// Known contexts may be forgotten while a window is closing: before its samples are placed, or between two loans that place them. The
+// samples are placed by what was known, each once.
 func TestPurgeWhileClosing(t *testing.T) {
 	eachLoan(t)
 	const links = 20
@@ -114,7 +114,7 @@ func TestPurgeWhileClosing(t *testing.T) {
 	}
 }
 
-// What is measured of a closed window is compared with what was known before it was forgotten.
+// Measurements of a closed window use the contexts known before they were forgotten.
 func TestPurgeWhileMeasuring(t *testing.T) {
 	o, w := chainOwner(1 << 20)
 	var p *Process
@@ -140,7 +140,7 @@ func TestPurgeWhileMeasuring(t *testing.T) {
 	}
 }
 
-// Samples that cannot be placed are discarded, those that were placed before are not: all are accounted for.
+// Samples that cannot be placed are discarded, those placed before are kept: all are accounted for.
 func TestPlacingFails(t *testing.T) {
 	eachLoan(t)
 	const links = 20
@@ -170,7 +170,7 @@ func TestPlacingFails(t *testing.T) {
 	}
 }
 
-// Contexts that samples are given when a window closes count, and there are no more of them than there may be.
+// Contexts that samples get when a window closes count towards the bound.
 func TestPlacingIsBounded(t *testing.T) {
 	o, w := chainOwner(1 << 20)
 	for i := range 20 {
@@ -193,7 +193,7 @@ func TestPlacingIsBounded(t *testing.T) {
 			held += thread.Contexts()
 		}
 	}
-	// The stack with which the bound is reached may be whole.
+	// The stack that reaches the bound may be complete.
 	if n := Get(o, (*State).Contexts); n != held || n != w.Contexts() || n > most+4 {
 		t.Errorf("%d contexts are counted, %d are held, %d may be", n, held, most)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// rates are those that were set, by slot.
+// rates are the rates that were set, by slot.
 type rates map[uint32]bpf.ChainRate
 
 func (r rates) Put(key, value any) error {
@@ -16,7 +16,7 @@ func (r rates) Put(key, value any) error {
 	return nil
 }
 
-// The slot of a VM that is gone may be another VM's: nothing is set in it for the one that had it.
+// The slot of a VM that has ended may have been given to another VM: no rate is set in it for the earlier one.
 func TestFreedSlot(t *testing.T) {
 	o, _ := chainOwner(1 << 20)
 	p := feed(t, o, "0:1@16 1:2@32 2:3@48", 0, 1)
@@ -25,7 +25,7 @@ func TestFreedSlot(t *testing.T) {
 		s.joiner.opt.Rates = set
 		p.Slot.Store(target.NoSlot)
 		purge(s, p)
-		p.Chaining = nil // what is known of it begins anew
+		p.Chaining = nil // its chaining starts anew
 		s.joiner.Chaining(p)
 	})
 	if len(set) != 0 {
@@ -33,7 +33,7 @@ func TestFreedSlot(t *testing.T) {
 	}
 }
 
-// A process that is found in /proc is not the one that had its pid before.
+// A process found in /proc is distinguished from the one that had its pid before.
 func TestFindOtherStart(t *testing.T) {
 	o, _ := chainOwner(1 << 20)
 	o.Do(func(s *State) {
@@ -51,7 +51,7 @@ func TestFindOtherStart(t *testing.T) {
 	})
 }
 
-// The identity by which engines know a busy process stays the same when the kernel side says its start more precisely.
+// The identity by which engines know a busy process stays the same when the kernel side reports its start more precisely.
 func TestBusyIdentity(t *testing.T) {
 	o, _ := chainOwner(1 << 20)
 	o.Do(func(s *State) {

@@ -6,14 +6,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack that each thread's
-// previous sample had, as the kernel side does, in the same number of places.
+// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack of each thread's previous sample, as the
+// kernel side does, in the same number of slots.
 type splicing struct {
 	kept   [keptStacks]keptStack
 	buffer []target.RawFrame
 }
 
-// keptStacks is how many threads' stacks are kept; KEPT_STACKS in partial.bpf.h.
+// keptStacks is the number of threads whose stacks are kept; KEPT_STACKS in partial.bpf.h.
 const keptStacks = 1024
 
 type keptStack struct {
@@ -21,11 +21,11 @@ type keptStack struct {
 	start   uint64 // of the process, as exec
 	exec    uint32
 	serial  uint32            // of the sample, 0 if nothing is kept
-	missing int               // outermost frames that are not known, as the sample that had them was lost
+	missing int               // unknown outermost frames, as the sample that had them was lost
 	user    []target.RawFrame // the others, innermost first
 }
 
-// complete completes a sample. If check, the sample has its whole stack, and what is found is compared with it.
+// complete completes a sample. If check is set, the sample has its whole stack, which is compared with the result.
 func (sp *splicing) complete(t *Sample, check bool) {
 	inner, user := t.inner(), t.User()
 	whole, fresh, ok := sp.splice(t.Sample, user)
@@ -40,15 +40,14 @@ func (sp *splicing) complete(t *Sample, check bool) {
 	}
 }
 
-// splice completes the user frames of a sample. It returns them, how many of them, innermost first, the thread's previous
-// sample did not have, and whether they are whole: false if the sample that has the rest was lost.
+// splice completes the user frames of a sample. It returns them, and how many of the innermost ones the thread's previous sample did not
+// have. The last result is false if the sample with the other frames was lost.
 //
-// Without marks in the guest's stack, an activation counts as the previous one's if the same call site led to the same
-// method. Of a method that is called again from there, that is wrong: what is counted as new are the calls that are seen
-// to be different.
+// Without marks in the process's stack, an activation counts as the previous one if the same call site led to the same method. That is
+// wrong for a method that was called again from there: so only calls that differ visibly count as new.
 func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []target.RawFrame, fresh int, ok bool) {
 	if s.Shared == nil {
-		return user, len(user), true // the place of its thread's stack was another thread's, whose stack it still has
+		return user, len(user), true // another thread's stack occupies the slot of its thread
 	}
 	k := &sp.kept[s.Tid%keptStacks]
 	same := k.serial != 0 && k.tid == s.Tid && k.start == s.Start && k.exec == s.Exec
@@ -80,7 +79,7 @@ func (sp *splicing) splice(s *bpf.Sample, user []target.RawFrame) (whole []targe
 	return sp.buffer, fresh, missing == 0
 }
 
-// append adds frames that were on the stack before. They still are: the classes of their methods were not unloaded.
+// append adds frames that were already on the stack. They are still valid: classes with methods on the stack are not unloaded.
 func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
 	for _, r := range base {
 		if r.Frame.Kind() == bpf.FrameInterpreted {
@@ -90,14 +89,14 @@ func (sp *splicing) append(base []target.RawFrame, classEpoch uint32) {
 	}
 }
 
-// end notes why the frames end where they do.
+// end records why the frames end.
 func (sp *splicing) end(why bpf.WalkEnd) {
 	if n := len(sp.buffer); n > 0 {
 		sp.buffer[n-1].End = why
 	}
 }
 
-// end is that of the walk that the outermost frame is of.
+// end is the end of the walk that the outermost frame comes from.
 func (k *keptStack) end() bpf.WalkEnd {
 	if len(k.user) == 0 {
 		return bpf.EndNone
@@ -105,8 +104,8 @@ func (k *keptStack) end() bpf.WalkEnd {
 	return k.user[len(k.user)-1].End
 }
 
-// sharedFrames counts the outermost frames that two stacks have in common, the first one that differs only in its place
-// in the method included.
+// sharedFrames counts the outermost frames that two stacks have in common, including the first one that differs only in its place in the
+// method.
 func sharedFrames(a, b []target.RawFrame) (n int) {
 	for n < len(a) && n < len(b) {
 		x, y := a[len(a)-1-n], b[len(b)-1-n]
@@ -122,15 +121,14 @@ func sharedFrames(a, b []target.RawFrame) (n int) {
 	return n
 }
 
-// codeOf returns the part of a frame that identifies its method, as far as the frame itself does.
+// codeOf returns the part of a frame that identifies its method, as far as the frame does.
 func codeOf(r target.RawFrame) target.RawFrame {
 	m := activate(r, 0).Method
 	m.End = 0
 	return m
 }
 
-// sameFrame compares frames of one stack at different times, at which classes may have been unloaded: not those of methods
-// that are on the stack.
+// sameFrame compares frames of one stack at different times. Classes may have been unloaded between, but not those of methods on the stack.
 func sameFrame(a, b target.RawFrame) bool {
 	a.Epoch, a.End, b.Epoch, b.End = 0, 0, 0, 0
 	return a == b

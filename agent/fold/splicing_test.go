@@ -13,7 +13,7 @@ import (
 // A splicer feeds a splicing with the samples of one thread.
 type splicer struct {
 	*splicing
-	sample bpf.Sample // but for its frames
+	sample bpf.Sample // without frames
 	header bpf.Header
 }
 
@@ -38,7 +38,7 @@ func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) 
 	return text
 }
 
-// shared are the numbers of a sample that has so many frames of another one.
+// shared are the numbers of a sample that shares that many frames of another one.
 func shared(serial, base, frames uint32) *bpf.SharedStack {
 	return &bpf.SharedStack{Serial: serial, Base: base, Frames: frames}
 }
@@ -82,7 +82,7 @@ func TestSplice(t *testing.T) {
 		}},
 		{"one was lost", []sample{first,
 			{"c:3 d:4", known, shared(3, 2, 2), "[known from before] c:3 d:4, 2 new, rest lost"},
-			// What hangs on it: two frames are not known, and no others must stand for them.
+			// A sample that builds on it: two frames are unknown, and no others may stand in for them.
 			{"d:5 e:1", known, shared(4, 3, 3), "[known from before] c:3 d:5 e:1, 2 new, rest lost"},
 			{"c:6 d:1", known, shared(5, 4, 2), "[known from before] c:6 d:1, 2 new, rest lost"},
 			{"b:2 c:6", known, shared(6, 5, 1), "[known from before] b:2 c:6, 2 new, rest lost"},
@@ -92,7 +92,7 @@ func TestSplice(t *testing.T) {
 		}},
 		{"the first one was lost", []sample{{"c:3 d:4", known, shared(2, 1, 2), "[known from before] c:3 d:4, 2 new, rest lost"}}},
 		{"more frames than the base has", []sample{first, {"d:4", known, shared(2, 1, 5), "[known from before] d:4, 1 new, rest lost"}}},
-		// It could not keep its stack. What another thread has there stays.
+		// It could not keep its stack. The other thread's stack stays in the slot.
 		{"one without numbers", []sample{first,
 			{"x:1 y:1", root, nil, "x:1 y:1, 2 new"},
 			{"b:2 c:3 d:4", known, shared(2, 1, 1), "a:1 b:2 c:3 d:4, 0 new"},
@@ -100,7 +100,7 @@ func TestSplice(t *testing.T) {
 		{"no frames", []sample{{"", root, shared(1, 0, 0), ", 0 new"}, {"a:1", root, shared(2, 0, 0), "a:1, 1 new"}, {"", known, shared(3, 2, 1), "a:1, 0 new"}}},
 		{"native code that moved on: nothing tells that it is the same function", []sample{
 			{"0:1 1:2 2:3", root, shared(1, 0, 0), "0:1 1:2 2:3, 3 new"},
-			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"}, // but a leaf that was called from the same place is
+			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"}, // but a leaf that was called from the same place counts as the same
 			{"1:3 2:9", known, shared(3, 2, 1), "0:1 1:3 2:9, 2 new"},
 		}},
 	} {
@@ -120,7 +120,7 @@ func TestSplice(t *testing.T) {
 	}
 }
 
-// Whose stack is kept is told by thread and process.
+// The owner of a kept stack is identified by thread and process.
 func TestSpliceOthersStacks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -143,7 +143,7 @@ func TestSpliceOthersStacks(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, want)
 		}
 	}
-	// One with a place of its own keeps it.
+	// A thread with a slot of its own keeps it.
 	s := newSplicer()
 	s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(1, 0, 0))
 	s.header.Tid++
@@ -154,8 +154,7 @@ func TestSpliceOthersStacks(t *testing.T) {
 	}
 }
 
-// Frames of methods that are on the stack are theirs, however often classes were unloaded: those of the base are as new as
-// the sample.
+// Frames of methods on the stack stay valid after classes were unloaded: those of the base get the sample's epoch.
 func TestSpliceAfterUnloading(t *testing.T) {
 	s := newSplicer()
 	s.splice("A:1 B:2 c:3", bpf.EndRoot, shared(1, 0, 0))
@@ -169,7 +168,7 @@ func TestSpliceAfterUnloading(t *testing.T) {
 		}
 	}
 	s.sample.ClassEpoch = 5
-	if got, want := s.splice("B:7", bpf.EndKnown, shared(3, 2, 1)), "A:1 B:7, 0 new"; got != want { // as B goes on
+	if got, want := s.splice("B:7", bpf.EndKnown, shared(3, 2, 1)), "A:1 B:7, 0 new"; got != want { // as B continues
 		t.Errorf("%s, want %s", got, want)
 	}
 	s.sample.ClassEpoch = 6

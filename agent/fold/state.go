@@ -11,46 +11,46 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// StateOptions are what a State needs of others. Its functions are called with the state that calls them; nil ones are not.
+// StateOptions are what a State needs from others. Its functions are called with the calling state; nil ones are not called.
 type StateOptions struct {
 	Join        JoinOptions             // NewState sets PlaceWaiting and Want
-	MaxContexts int                     // that windows hold, all together
-	Submit      func(p *target.Process) // has a worker come to p soon
-	Flush       func(*State)            // folds what waits for more records, because a window or a process ends
-	NeedNames   func(*State, NamesOf)   // calls Need for frames whose names must be kept, besides those of windows
+	MaxContexts int                     // of all windows together
+	Submit      func(p *target.Process) // makes a worker handle p soon
+	Flush       func(*State)            // folds samples that wait for more records, because a window or a process ends
+	NeedNames   func(*State, NamesOf)   // calls Need for frames whose names must be kept, in addition to those of windows
 }
 
-// NamesOf are the names of a process that are about to be forgotten, except those for which Need is called.
+// NamesOf are the names of a process that are about to be forgotten, except those passed to Need.
 type NamesOf struct {
 	*Process
 	Need func(target.RawFrame)
 }
 
-// A State is what an agent knows of processes, and its open and closing windows. Whoever has it got it from an Owner.
+// A State is the agent's knowledge of processes, and its open and closing windows. It is only reachable through an Owner.
 type State struct {
 	opt    StateOptions
 	joiner *Joiner
 
-	Table map[int]*Process      // by pid: who has it now
-	Dirty map[*Process]struct{} // that got work for workers since Submit was called last
-	Names int64                 // frames of all processes that were asked for, and whose names are kept
-	// Hot has samples counted by the code that was at work, in Process.Top and Process.Hot.
+	Table map[int]*Process      // by pid: its present owner
+	Dirty map[*Process]struct{} // with new work for workers since the last Submit
+	Names int64                 // frames of all processes whose names were requested and are kept
+	// Hot enables counting of samples by the running code, in Process.Top and Process.Hot.
 	Hot bool
 	Counts
 	CodeLoads uint64
-	Lag       time.Duration // the age of the oldest record when the ring had been drained last
+	Lag       time.Duration // the age of the oldest record when the ring was last drained
 
 	windows  map[*Window]struct{} // open
 	closing  map[*Window]struct{} // closed, and not yet named
 	contexts int                  // of all windows
-	urgent   bool                 // what is in Dirty must not wait
+	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
-	faded    time.Duration        // when counts of busy code were made fade, CLOCK_MONOTONIC; 0 if never
+	faded    time.Duration        // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
 }
 
 const noTime = ^uint64(0)
 
-// Counts are what became of records that were received: samples == folded + sum(discarded).
+// Counts account for received records: samples == folded + sum(discarded).
 type Counts struct {
 	Samples, Folded uint64
 	Events          uint64 // records of code and processes
@@ -64,12 +64,12 @@ func (c Counts) Clone() Counts {
 	return c
 }
 
-// NoDiscards holds every reason, so that a series exists before its first failure.
+// NoDiscards has every reason, so that a series exists before its first failure.
 func NoDiscards() map[string]uint64 {
 	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0}
 }
 
-// NewState knows no process and has no window.
+// NewState returns a State without processes and windows.
 func NewState(opt StateOptions) *State {
 	s := &State{
 		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
@@ -85,10 +85,10 @@ func NewState(opt StateOptions) *State {
 	return s
 }
 
-// Joiner joins samples with their contexts.
+// Joiner returns the joiner of samples with their contexts.
 func (s *State) Joiner() *Joiner { return s.joiner }
 
-// Process returns the process that a record is of.
+// Process returns the process of a record.
 func (s *State) Process(h *bpf.Header) *Process {
 	p := s.Table[int(h.Pid)]
 	if p != nil && p.is(h) {
@@ -102,7 +102,7 @@ func (s *State) Process(h *bpf.Header) *Process {
 	return p
 }
 
-// Known returns the process that a record is of, nil if it is not known or another one by now.
+// Known returns the process of a record, nil if it is unknown, or another process has its pid by now.
 func (s *State) Known(h *bpf.Header) *Process {
 	if p := s.Table[int(h.Pid)]; p != nil && p.is(h) {
 		return p
@@ -110,7 +110,7 @@ func (s *State) Known(h *bpf.Header) *Process {
 	return nil
 }
 
-// is compares identities. A process that was found in /proc takes over what the kernel side knows better.
+// is compares identities. A process that was found in /proc takes over the more precise identity of the kernel side.
 func (p *Process) is(h *bpf.Header) bool {
 	if !p.Precise {
 		if p.ID.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
@@ -122,7 +122,7 @@ func (p *Process) is(h *bpf.Header) bool {
 	return p.ID.Start == h.Start && p.ID.Exec == h.Exec
 }
 
-// Of is the process of a worker's, nil if it is gone.
+// Of returns the state's process for a worker's, nil if it is gone.
 func (s *State) Of(t *target.Process) *Process {
 	if p := s.Table[t.PID]; p != nil && p.Process == t {
 		return p
@@ -130,7 +130,7 @@ func (s *State) Of(t *target.Process) *Process {
 	return nil
 }
 
-// Find is the process with that identity in /proc. Who had the pid before is gone.
+// Find returns the process with that identity in /proc. An earlier process with the pid is retired.
 func (s *State) Find(id proc.Identity) *Process {
 	p := s.Table[id.PID]
 	if p != nil && p.Ticks != id.Ticks() {
@@ -144,37 +144,37 @@ func (s *State) Find(id proc.Identity) *Process {
 	return p
 }
 
-// Executed notes that a process runs another program: whatever was known of it is of the old one. The new one is looked at when it is first
-// sampled: most live too shortly for that.
+// Executed records that a process runs another program: everything known belongs to the old one. The new one is examined when it is first
+// sampled: most are too short-lived for that.
 func (s *State) Executed(h *bpf.Header) {
 	if p := s.Table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
 		s.Retire(p)
 	}
 }
 
-// Ended notes that a process has ended.
+// Ended records that a process has ended.
 func (s *State) Ended(h *bpf.Header) {
 	if p := s.Known(h); p != nil {
 		s.Retire(p)
 	}
 }
 
-// Retire marks a process as gone. It leaves the table with the next Submit: the kernel works for a process, and ticks in it, for a
-// moment after it announced its end.
+// Retire marks a process as gone. It leaves the table with the next Submit: the kernel works for a process, and ticks in it, for a moment
+// after announcing its end.
 func (s *State) Retire(p *Process) {
-	s.Flush() // bursts of it that nobody will end
+	s.Flush() // bursts of it that no further record will end
 	p.Exited.Store(true)
 	s.Dirty[p] = struct{}{}
 }
 
-// Flush has sources fold what waits for more records.
+// Flush makes sources fold samples that wait for more records.
 func (s *State) Flush() {
 	if s.opt.Flush != nil {
 		s.opt.Flush(s)
 	}
 }
 
-// Loaded notes code that a VM of a process has loaded.
+// Loaded records that a VM of a process has loaded code.
 func (s *State) Loaded(l *bpf.CodeLoad) {
 	s.CodeLoads++
 	p := s.Process(l.Header)
@@ -223,10 +223,10 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 	s.Folded++
 }
 
-// Received notes the time of a record, for Lag.
+// Received records the time of a record, for Lag.
 func (s *State) Received(time uint64) { s.oldest = min(s.oldest, time) }
 
-// Discard drops a sample that no window can hold, whichever processes it is of.
+// Discard drops a sample that no window can hold, whatever process it belongs to.
 func (s *State) Discard(why string) {
 	s.Discarded[why]++
 	for w := range s.windows {
@@ -243,14 +243,14 @@ func (s *State) Fail() {
 	}
 }
 
-// Want asks for the names of frames of p.
+// Want requests the names of frames of p.
 func (s *State) Want(p *Process, stack []target.RawFrame, epoch uint32) {
 	if p.Want(stack, epoch, &s.Names) {
 		s.Dirty[p] = struct{}{}
 	}
 }
 
-// AddEvent adds an event to all windows that want it. It is false if there is none.
+// AddEvent adds an event to all windows that want it. It returns false if there is none.
 func (s *State) AddEvent(p *Process, pid, epoch uint32, e *Event) (wanted bool) {
 	e.Part.Apply(e)
 	for w := range s.windows {
@@ -277,13 +277,13 @@ func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool)
 	return wanted, full
 }
 
-// Hurry has Urgent report that workers are not to wait for the ring to be drained.
+// Hurry makes Urgent report that workers must not wait until the ring is drained.
 func (s *State) Hurry() { s.urgent = true }
 
 // Urgent reports whether a process in Dirty must not wait.
 func (s *State) Urgent() bool { return s.urgent }
 
-// Submit hands the processes that got work since the last time to workers.
+// Submit hands the processes with new work to workers.
 func (s *State) Submit() {
 	s.urgent = false
 	if s.oldest != noTime {

@@ -11,14 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// stop marks a record as one of a time in which the VM had stopped its Java threads.
+// stop marks a record as taken while the VM had stopped its Java threads.
 func stop(raw []byte) []byte {
 	raw[unsafe.Offsetof(bpf.Header{}.Stopped)] = 1
 	return raw
 }
 
-// What a thread was sampled at while its VM had stopped its Java threads is a thread of its own, whichever way contexts are
-// taken.
+// Samples of a thread while its VM had stopped its Java threads form a thread of their own, in each mode of contexts.
 func TestStoppedThreads(t *testing.T) {
 	for name, mode := range map[string]profile.ContextMode{"walk": profile.ContextWalk, "chain": profile.ContextChain} {
 		t.Run(name, func(t *testing.T) {

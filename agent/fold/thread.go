@@ -9,13 +9,12 @@ import (
 // A Tree is a calling context tree of frames that have no names yet.
 type Tree = cct.Tree[target.RawFrame]
 
-// A ThreadKey identifies what a window has of a thread: a tid, which ends at 4 Mi, and whether the thread's VM had stopped
-// its Java threads.
+// A ThreadKey identifies a thread in a window: by its tid, which is less than 4 Mi, and by whether its VM had stopped its Java threads.
 type ThreadKey uint32
 
 const stoppedThread ThreadKey = 1 << 31
 
-// keyOf is the key of a thread, by its id.
+// keyOf returns the key of a thread.
 func keyOf(tid uint32, stopped bool) ThreadKey {
 	if stopped {
 		return ThreadKey(tid) | stoppedThread
@@ -29,11 +28,11 @@ func (k ThreadKey) TID() int { return int(k &^ stoppedThread) }
 // Stopped reports whether the thread's VM had stopped its Java threads.
 func (k ThreadKey) Stopped() bool { return k&stoppedThread != 0 }
 
-// A Thread is what a window holds of the samples of one thread.
+// A Thread is the samples of one thread in a window.
 type Thread struct {
-	Comm    [16]byte                  // its name at the last sample: a thread that starts still has its parent's
+	Comm    [16]byte                  // its name at the last sample: a new thread first has its parent's
 	Trees   [profile.Certainties]Tree // whole stacks, by Certainty
-	Waiting Tree                      // stacks of which only a link is known, their depths outermost
+	Waiting Tree                      // stacks known by a link only, with their depths as outermost frame
 	Links   Tree                      // links of all samples, if those have depths
 	Count   Count
 }
@@ -53,8 +52,8 @@ func (t *Thread) Frames(f func(target.RawFrame)) {
 	each(&t.Waiting)
 }
 
-// Fold adds a sample to what the window has of a thread. It returns how many contexts that made, which are those of the innermost frames.
-// Without room for more contexts the sample counts for the deepest one of its callers that is there.
+// Fold adds a sample to a thread of the window. It returns how many contexts that made, which are those of the innermost frames. Without
+// room for more contexts, the sample counts for its deepest caller that has a node.
 func (t *Thread) Fold(s Sample, room bool) (fresh int) {
 	copy(t.Comm[:], s.Comm)
 	if s.Depths != nil {
@@ -85,14 +84,14 @@ func (t *Thread) Fold(s Sample, room bool) (fresh int) {
 	return tree.Len() - n
 }
 
-// limit ends the growth of a tree, for good, if there is no room for more contexts.
+// limit permanently stops the growth of a tree if there is no room for more contexts.
 func limit(t *Tree, room bool) {
 	if !room {
 		t.Limit = max(t.Len(), 1) // 0 would be the default
 	}
 }
 
-// Contexts is how many the thread's trees have.
+// Contexts returns the number of contexts in the thread's trees.
 func (t *Thread) Contexts() int {
 	n := t.Waiting.Len() + t.Links.Len()
 	for i := range t.Trees {
@@ -101,8 +100,8 @@ func (t *Thread) Contexts() int {
 	return n
 }
 
-// linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is
-// nil if the sample is of no code that is known.
+// linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is nil if the
+// code of the sample is unknown.
 func linkKey(s Sample) []target.RawFrame {
 	user := s.Stack[min(len(s.Kernel), len(s.Stack)):]
 	if len(user) == 0 || user[0].Kind != target.RawExact {

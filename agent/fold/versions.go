@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// compileIDs are those of the compiled frames in the trees of threads.
+// compileIDs returns the ids of the compiled frames in the trees of threads.
 func compileIDs(threads map[ThreadKey]*Thread) map[uint32]struct{} {
 	ids := map[uint32]struct{}{}
 	for _, t := range threads {
@@ -30,8 +30,8 @@ var versionStates = [...]profile.VersionState{
 	vmruntime.CodeFreed:   profile.VersionFreed,
 }
 
-// AddVersions adds the code versions of the samples of these threads to the process's part of the profile of a window, which began at that
-// time of CLOCK_MONOTONIC. It needs no State.
+// AddVersions adds the code versions in the samples of these threads to the process's part of a window's profile. began is the beginning of
+// the window (CLOCK_MONOTONIC). It needs no State.
 func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration, out *profile.Process) {
 	ids := compileIDs(threads)
 	if len(ids) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
-// A Window is a time in which samples are folded. While it is open it belongs to a State. Once it is closed nothing is added to it, and
-// the function that closed it may read all of it. Functions that change it still take a State, as other windows may ask for its frames.
+// A Window is a time in which samples are folded. While it is open it belongs to a State. Once closed it gets no more samples, and the
+// function that closed it may read all of it. Functions that change it still take a State, as other windows may request its frames.
 type Window struct {
 	Began, Ended time.Duration // CLOCK_MONOTONIC
 	PIDs         map[int]bool  // nil: all
@@ -26,12 +26,12 @@ type Window struct {
 	contexts  int // in all trees of processes
 	courses   courses
 
-	// Of a closing window whose samples are given their contexts.
-	placing map[*Process]*Placing // begun, and perhaps not ended
-	placed  bool                  // all of them have ended
+	// For a closing window whose samples are given their contexts.
+	placing map[*Process]*Placing // begun, and perhaps not finished
+	placed  bool                  // all of them are finished
 }
 
-// NewWindow begins now, and is not open yet.
+// NewWindow returns a window that begins now, and is not open yet.
 func NewWindow(pids map[int]bool) *Window {
 	return &Window{
 		PIDs: pids, Began: proc.Monotonic(), Discarded: NoDiscards(),
@@ -39,10 +39,10 @@ func NewWindow(pids map[int]bool) *Window {
 	}
 }
 
-// Wants reports whether the window is over a process.
+// Wants reports whether the window includes a process.
 func (w *Window) Wants(pid int) bool { return w.PIDs == nil || w.PIDs[pid] }
 
-// hold notes that the window has something of p.
+// hold records that the window has data of p.
 func (w *Window) hold(p *Process) {
 	if _, ok := w.Processes[p]; !ok {
 		w.Processes[p] = map[ThreadKey]*Thread{}
@@ -50,16 +50,16 @@ func (w *Window) hold(p *Process) {
 	}
 }
 
-// Contexts is how many contexts the window has.
+// Contexts returns the number of contexts in the window.
 func (w *Window) Contexts() int { return w.contexts }
 
-// CallSet is where calls of p are folded.
+// CallSet returns the set where calls of p are folded.
 func (w *Window) CallSet(p *Process) *CallSet { return setOf(w, w.Calls, p) }
 
-// EventSet is where events of p are folded.
+// EventSet returns the set where events of p are folded.
 func (w *Window) EventSet(p *Process) *EventSet { return setOf(w, w.Events, p) }
 
-// setOf returns p's of sets, which are the window's; an empty one if p has none yet.
+// setOf returns p's set from the window's sets, and makes an empty one if p has none.
 func setOf[T any](w *Window, sets map[*Process]*T, p *Process) *T {
 	s := sets[p]
 	if s == nil {
@@ -70,7 +70,7 @@ func setOf[T any](w *Window, sets map[*Process]*T, p *Process) *T {
 	return s
 }
 
-// Overflow is how many samples of a closed window found no room for their whole context.
+// Overflow returns how many samples of a closed window had no room for their whole context.
 func (w *Window) Overflow() (samples uint64) {
 	for _, threads := range w.Processes {
 		for _, t := range threads {
@@ -95,13 +95,13 @@ func (w *Window) frames(p *Process, need func(target.RawFrame)) {
 	}
 }
 
-// Open has a window take part in all that is folded from now on.
+// Open adds a window, which gets all samples folded from now on.
 func (s *State) Open(w *Window) { s.windows[w] = struct{}{} }
 
-// Windows are the open ones, in no order.
+// Windows returns the open windows, in no order.
 func (s *State) Windows() []*Window { return slices.Collect(maps.Keys(s.windows)) }
 
-// Contexts is how many contexts all windows have.
+// Contexts returns the number of contexts in all windows.
 func (s *State) Contexts() int { return s.contexts }
 
 // Close ends a window. Its frames keep their names until it is released.
@@ -111,8 +111,8 @@ func (s *State) Close(w *Window) (processes []*Process) {
 	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
 }
 
-// Release forgets a window, and the names that only it needed. It has the state for one process at a time: to look through what all
-// windows have of many processes takes longer than the ring may wait.
+// Release forgets a window, and the names that only it needed. It borrows the state for one process at a time: searching the data of all
+// windows for many processes takes longer than the ring may wait.
 func (o *Owner) Release(w *Window) {
 	held := Get(o, func(s *State) []*Process { return s.release(w) })
 	for _, p := range held {
@@ -129,7 +129,7 @@ func (o *Owner) Release(w *Window) {
 	}
 }
 
-// release forgets a window, and returns the processes of which it had something: their names are yet to be trimmed.
+// release forgets a window, and returns its processes: their names are yet to be trimmed.
 func (s *State) release(w *Window) (held []*Process) {
 	delete(s.windows, w)
 	delete(s.closing, w)
@@ -143,7 +143,7 @@ func (s *State) release(w *Window) (held []*Process) {
 	return held
 }
 
-// Trim forgets what p's names no open or closing window needs, if p is gone, or names are many.
+// Trim forgets p's names that no open or closing window needs, if p is gone or has many names.
 func (s *State) Trim(p *Process) {
 	gone := p.Exited.Load() && p.Holders == 0
 	if !gone && !p.lingering && len(p.Requested) < TrimNames && s.Names <= MaxNames/2 {
@@ -181,7 +181,7 @@ func (s *State) add(w *Window, p *Process, t Sample) (fresh int) {
 	return fresh
 }
 
-// grow counts contexts that a window has got.
+// grow counts contexts that were added to a window.
 func (s *State) grow(w *Window, contexts int) {
 	w.contexts += contexts
 	s.contexts += contexts
@@ -190,7 +190,7 @@ func (s *State) grow(w *Window, contexts int) {
 // room reports whether windows may have more contexts.
 func (s *State) room() bool { return s.contexts < s.opt.MaxContexts }
 
-// Longest returns the window that has been open longest of those that have samples of p; nil if there is none.
+// Longest returns the longest-open window with samples of p; nil if there is none.
 func (s *State) Longest(p *Process) (longest *Window) {
 	for w := range s.windows {
 		if w.Processes[p] != nil && (longest == nil || w.Began < longest.Began) {
@@ -200,7 +200,7 @@ func (s *State) Longest(p *Process) (longest *Window) {
 	return longest
 }
 
-// Empty forgets samples that are in a profile by now: their memory is better used for the next window.
+// Empty drops samples that are already in a profile, to free their memory for the next window.
 func (s *State) Empty(threads map[ThreadKey]*Thread) {
 	for _, t := range threads {
 		*t = Thread{}

@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Guest is a JVM and where its hot code enters monitors.
+// A Guest is a JVM and the places where its hot code acquires monitors.
 type Guest struct {
 	proc.Identity
 	Memory vmruntime.Memory
@@ -29,31 +29,31 @@ type Observed struct {
 	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
 }
 
-// A Source chooses what an Engine watches, and takes the results. The engine's goroutine calls its methods.
+// A Source selects what an Engine watches, and takes the results. The engine's goroutine calls its methods.
 type Source interface {
-	// Guests are those to watch. It is asked about once a second.
+	// Guests returns the processes to watch. It is called about once a second.
 	Guests(context.Context) []Guest
-	// Take names the classes of the hits and folds the contexts. If it fails the window is void.
+	// Take names the classes of the hits and folds the contexts. If it fails, the window is void.
 	Take(context.Context, *Observed) error
-	// Failed reports a panic while a guest was watched. It is not watched any more.
+	// Failed reports a panic while a process was watched. The engine does not watch it any more.
 	Failed(proc.Identity, error)
 }
 
 // Options of an Engine.
 type Options struct {
-	Share float64 // of the guests' CPU time that windows may take
+	Share float64 // of the processes' CPU time that windows may take
 	Root  proc.Root
 	Now   func() time.Duration // CLOCK_MONOTONIC
 	Log   *slog.Logger
 }
 
 const (
-	windowsPerSecond = 10 // that measure: 44 took 3 to 16 % of a guest
-	surveysPerSecond = 30 // while there are sites that were never surveyed: most are silent, and cost little
+	windowsPerSecond = 10 // measuring ones: 44 took 3 to 16 % of a process
+	surveysPerSecond = 30 // while there are sites without a survey: most have no hits, and cost little
 	refreshInterval  = time.Second
 )
 
-// An Engine watches the monitor enters of guests, at random moments, until it is closed.
+// An Engine watches the monitor acquisitions of processes, at random moments, until it is closed.
 type Engine struct {
 	listener *Listener
 	source   Source
@@ -64,19 +64,18 @@ type Engine struct {
 	mu     sync.Mutex
 	guests map[proc.Identity]*record
 
-	// These belong to the goroutine.
+	// The engine's goroutine owns these.
 	now    []Guest
 	bucket budget.Bucket
 	turn   int
 	last   string                 // error that was logged
-	failed map[proc.Identity]bool // guests over which it panicked
+	failed map[proc.Identity]bool // processes over which it panicked
 }
 
-// maxRecords bounds the guests that are remembered, some 2 MB each at most; when there are more, those that are gone are
-// forgotten.
+// maxRecords bounds the records of processes, some 2 MB each at most; beyond it, those of ended processes are dropped.
 const maxRecords = 64
 
-// NewEngine begins to watch. Close comes before l's.
+// NewEngine begins to watch. Close must be called before l's.
 func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -87,7 +86,7 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	return e
 }
 
-// Close ends the window that may be open, and waits for that. What was observed can still be asked for.
+// Close ends the open window, if any, and waits for its end. Acquisitions still answers from earlier observations.
 func (e *Engine) Close() {
 	e.cancel()
 	<-e.done
@@ -110,7 +109,7 @@ func (e *Engine) run(ctx context.Context) {
 	}
 }
 
-// pause is a random time until the next window.
+// pause returns a random time until the next window.
 func (e *Engine) pause() <-chan time.Time {
 	rate := windowsPerSecond
 	for _, g := range e.now {
@@ -121,7 +120,7 @@ func (e *Engine) pause() <-chan time.Time {
 	return watch.Pause(rate)
 }
 
-// refresh learns which guests there are, and for how long their threads ran.
+// refresh finds out which processes there are, and how long their threads ran.
 func (e *Engine) refresh(ctx context.Context) {
 	e.now = slices.DeleteFunc(e.source.Guests(ctx), func(g Guest) bool { return e.failed[g.Identity] })
 	for _, g := range e.now {
@@ -136,7 +135,7 @@ func (e *Engine) refresh(ctx context.Context) {
 	e.bucket.FillShare(e.opt.Share, used, e.windowCost())
 }
 
-// refreshGuest learns what sites a guest has, and for how long its threads ran.
+// refreshGuest finds out the sites of a process, and how long its threads ran.
 func (e *Engine) refreshGuest(g *Guest) error {
 	r := e.recordOf(g.Identity)
 	e.mu.Lock()
@@ -148,7 +147,7 @@ func (e *Engine) refreshGuest(g *Guest) error {
 	return nil
 }
 
-// attempt does something with a guest. If that panics the guest is not watched any more.
+// attempt calls do for a process. If it panics, the process is not watched any more.
 func (e *Engine) attempt(id proc.Identity, do func() error) error {
 	err := proc.Catch(do)
 	if panicked := (*proc.PanicError)(nil); errors.As(err, &panicked) {
@@ -158,7 +157,7 @@ func (e *Engine) attempt(id proc.Identity, do func() error) error {
 	return err
 }
 
-// recordOf is what is remembered of a guest.
+// recordOf returns the record of a process.
 func (e *Engine) recordOf(id proc.Identity) *record {
 	e.mu.Lock()
 	defer e.mu.Unlock()

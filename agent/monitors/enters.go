@@ -23,52 +23,52 @@ import (
 
 // Bounds of Enters.
 const (
-	enterGuests  = 4           // JVMs that are watched, the busiest
+	enterGuests  = 4           // watched JVMs, the busiest ones
 	enterMethods = 128         // compiled versions of each that are searched, the hottest
-	surveyTime   = time.Second // that a survey of them may take; there is one in so long
-	enterFade    = 0.1         // of what was sampled, every second: what is hot stays long enough to be surveyed
+	surveyTime   = time.Second // for a survey of them; there is one per this time
+	enterFade    = 0.1         // of samples, every second: what is hot stays long enough to be surveyed
 )
 
 // enterWhat is EventLabels.What of uncontended acquisitions of monitors.
 const enterWhat = "enter"
 
-// Enters is the source of uncontended lock acquisitions: how often hot compiled code enters monitors.
+// Enters is the source of uncontended lock acquisitions: how often hot compiled code acquires free monitors.
 type Enters struct {
 	source.Passive
 	*source.Services
-	fades    func() bool // whether somebody else lets counts of busy code fade
+	fades    func() bool // whether another source fades the counts of busy code
 	listener *Listener
 	share    float64
 
 	mu      sync.Mutex
-	engine  *Engine                  // nil before it was started
-	codeLow map[*fold.Process]uint64 // where the code of JVMs that were watched begins
+	engine  *Engine                  // nil before it is started
+	codeLow map[*fold.Process]uint64 // where the code of watched JVMs begins
 
-	// These belong to the engine's goroutine.
+	// The engine's goroutine owns these.
 	guests map[proc.Identity]*enterGuest
 }
 
-// maxEnterGuests bounds the JVMs that are remembered.
+// maxEnterGuests bounds the state of JVMs.
 const maxEnterGuests = 256
 
-// An enterGuest is what is known of a JVM that is watched.
+// An enterGuest is the state of a watched JVM.
 type enterGuest struct {
 	process *fold.Process
 	codeLow uint64
-	found   map[Place][]Site  // by begin and version of the code that was searched
+	found   map[Place][]Site  // by beginning and version of the searched code
 	classes map[uint64]string // names by address
-	epoch   uint32            // of classes: how often some were unloaded
+	epoch   uint32            // how many times classes were unloaded
 	refused bool
 }
 
-// An EntersOptions says how Enters work with the source of events.
+// EntersOptions connect Enters to the source of events.
 type EntersOptions struct {
-	Heaps *ebpf.Map   // what objects of JVMs look like: bpf.ProbeObjects.Heaps
-	Share float64     // of the JVMs' CPU time, what watching may take
-	Fades func() bool // reports whether somebody else lets the counts of busy code fade
+	Heaps *ebpf.Map   // the layout of objects of JVMs: bpf.ProbeObjects.Heaps
+	Share float64     // of the JVMs' CPU time, for watching
+	Fades func() bool // reports whether another source fades the counts of busy code
 }
 
-// OpenEnters loads what watches. It fails if hardware breakpoints cannot be used.
+// OpenEnters loads the kernel side. It fails if hardware breakpoints cannot be used.
 func OpenEnters(services *source.Services, opt EntersOptions) (*Enters, error) {
 	l, err := openChecked(services, opt.Heaps)
 	if err != nil {
@@ -108,7 +108,7 @@ func (m *Enters) Stop() error {
 func (m *Enters) Close() error   { return m.listener.Close() }
 func (m *Enters) NeedsHot() bool { return true }
 
-// Guests implements Source. It returns the busiest JVMs, with the places where their hottest code enters monitors.
+// Guests implements Source. It returns the busiest JVMs, with the places where their hottest code acquires monitors.
 func (m *Enters) Guests(ctx context.Context) (guests []Guest) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
@@ -128,7 +128,7 @@ func (m *Enters) Guests(ctx context.Context) (guests []Guest) {
 // Failed implements Source.
 func (m *Enters) Failed(id proc.Identity, err error) { m.ListenFailed(id, err) }
 
-// forget drops what is known of JVMs that are gone, once they are many: windows may still ask for some.
+// forget drops the state of JVMs that have ended, once there are many: windows may still need some.
 func (m *Enters) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,9 +140,9 @@ func (m *Enters) forget() {
 	}
 }
 
-// guest finds the sites of one JVM. What was searched before is not searched again.
+// guest finds the sites of one JVM. Code that was searched before is not searched again.
 func (m *Enters) guest(ctx context.Context, b fold.Busy) (Guest, error) {
-	id := b.Process.Identity() // b.Identity becomes more precise in time
+	id := b.Process.Identity() // b.Identity becomes more precise over time
 	own := m.guests[id]
 	if own == nil {
 		own = &enterGuest{process: b.Process, found: map[Place][]Site{}, classes: map[uint64]string{}}
@@ -187,7 +187,7 @@ func (m *Enters) guest(ctx context.Context, b fold.Busy) (Guest, error) {
 	return s.guest, nil
 }
 
-// monitorSites finds where the compilation that f is in enters monitors, by what was found before or by its code.
+// monitorSites finds the monitor acquisitions in the compilation that contains f, from earlier searches or in its code.
 func monitorSites(g *target.VM, f bpf.Frame, before, found map[Place][]Site) ([]Site, error) {
 	vm, err := target.As[VM](g)
 	if err != nil {
@@ -208,7 +208,7 @@ func monitorSites(g *target.VM, f bpf.Frame, before, found map[Place][]Site) ([]
 	return sites, nil
 }
 
-// maxEnterClasses bounds the names of classes that are kept of a guest.
+// maxEnterClasses bounds the cached names of classes of a process.
 const maxEnterClasses = 1 << 12
 
 // Take implements Source. It names classes, and folds contexts as events whose values are set when a window closes.
@@ -228,14 +228,14 @@ func (m *Enters) Take(ctx context.Context, h *Observed) error {
 		hit := h.Result.Hits[walk.Hit]
 		place := h.Window.Sites[hit.Site].Place
 		if len(o.User) == 0 || o.User[0] != enterFrame(place, own.codeLow) {
-			return watch.ErrChanged // other code stood there
+			return watch.ErrChanged // other code was there
 		}
 		m.fold(own.process, &o, h.Classes[hit.Klass])
 	}
 	return nil
 }
 
-// fold puts the context of a hit into the windows that are open.
+// fold adds the context of a hit to the open windows.
 func (m *Enters) fold(p *fold.Process, o *bpf.Observation, class string) {
 	e := fold.Event{
 		Kind: profile.Locks, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
@@ -244,7 +244,7 @@ func (m *Enters) fold(p *fold.Process, o *bpf.Observation, class string) {
 	m.Owner.Do(func(s *fold.State) { s.AddEvent(p, o.Pid, o.ClassEpoch, &e) })
 }
 
-// nameClasses names the classes of all hits. Addresses are good until classes are unloaded.
+// nameClasses names the classes of all hits. Addresses are valid until classes are unloaded.
 func (m *Enters) nameClasses(ctx context.Context, own *enterGuest, h *Observed) error {
 	h.Classes = map[uint64]string{}
 	epoch := m.Resolver.ClassEpochOf(own.process.Process)

@@ -2,50 +2,49 @@ package monitors
 
 import "math"
 
-// An Observation is one window of one thread as Rates takes it. Times are seconds.
+// An Observation is one window of one thread as input to Rates. Times are seconds.
 type Observation struct {
 	Sites  []int     // indexes, different ones
 	Counts []float64 // hits of each
-	Ran    float64   // CPU time of the thread in which they came; 0 if it is not known
-	Traps  float64   // of that, what the hits took, about
+	Ran    float64   // CPU time of the thread during the hits; 0 if unknown
+	Traps  float64   // the approximate part of it that hits took
 }
 
 const (
-	// factorError is how far the time of all traps may be off, as a part of it: calibration has other things in the caches.
+	// factorError is the error of the time of all traps, as a fraction of it: during calibration, the caches contain other things.
 	factorError = 0.15
-	// trapError is by how much traps of one window differ from those of another, as a part of their time: some percent on an
-	// idle machine, and more where a hypervisor gives the CPU to others meanwhile.
+	// trapError is the variation of traps between windows, as a fraction of their time: some percent on an idle machine, and more if a
+	// hypervisor schedules other machines meanwhile.
 	trapError = 0.08
-	// clockError is how well the rest of a window's time is known, as a part of it.
+	// clockError is the error of the rest of a window's time, as a fraction of it.
 	clockError = 0.05
-	// freedom of the errors of times, which are Student's t: a window may have been interrupted for long.
+	// freedom is of the errors of times, which have Student's t distribution: a window may have been interrupted for long.
 	freedom = 2
-	// leastWait is between two enters of a thread at least, in seconds: each exchanges a word of memory, which takes some 20
+	// leastWait is the minimum time between two acquisitions of a thread, in seconds: each exchanges a word of memory, which takes some 20
 	// cycles.
 	leastWait = 5e-9
-	// mostFactor bounds by how much traps may take more, or less, than in calibration.
+	// mostFactor bounds how much more, or less, traps may take than in calibration.
 	mostFactor = 2
-	// Rounds until nothing changes by more than a part of it; some dozens are enough mostly.
+	// Rounds until nothing changes by more than this fraction; some dozens are usually enough.
 	maxRounds = 300
 	settled   = 1e-6
 )
 
-// A stretch is an Observation with the time that the thread's own code had in it.
+// A stretch is an Observation with the time of the thread's own code in it.
 type stretch struct {
 	*Observation
 	hits  float64 // of all sites
-	own   float64 // that time, as estimated
-	error float64 // standard error of what the clock says of it
+	own   float64 // estimated time of the thread's own code
+	error float64 // standard error of that time according to the clock
 }
 
-// Rates returns how often each of n sites is entered, per second of a thread's CPU time: those rates under which the
-// observations are most likely. The hits of a window are Poisson numbers around the rates times the time that the
-// thread's own code had. That time is known well where there were few traps. Where there were many it is hardly known,
-// and the window shows only ratios, as comparisons of pairs do in Bradley and Terry's model. Likely times, rates and the
-// time of a trap are solved for in turn until they settle. A site without hits has the rate 0.
+// Rates returns how often each of n sites is entered, per second of a thread's CPU time: the rates under which the observations are most
+// likely. The hits of a window are Poisson numbers around the rates times the time of the thread's own code. With few traps that time is
+// known well. With many it is hardly known, and the window shows only ratios, like comparisons of pairs in Bradley and Terry's model. The
+// most likely times, rates and time of a trap are solved for in turn until they settle. A site without hits has the rate 0.
 //
-// What a trap takes is not what it took in calibration, but about the same in all windows: it follows from
-// how the time per hit differs between windows of frequent and of rare sites.
+// The time of a trap differs from that in calibration, but is about the same in all windows: it follows from how the time per hit differs
+// between windows of frequent and of rare sites.
 func Rates(n int, observations []Observation) []float64 {
 	stretches := make([]stretch, 0, len(observations))
 	for i := range observations {
@@ -58,7 +57,7 @@ func Rates(n int, observations []Observation) []float64 {
 	for range maxRounds { // ratios first
 		for i := range stretches {
 			s := &stretches[i]
-			const vague = 10 // times what the clock says
+			const vague = 10 // times the clock's error
 			s.take(s.likely(s.sum(rates), s.own, vague*max(s.Ran, s.own)))
 		}
 		if solveRates(rates, stretches) < settled {
@@ -96,10 +95,10 @@ func newStretch(o *Observation) stretch {
 	return s
 }
 
-// take takes a time over, if it is possible.
+// take sets the own time, limited to possible values.
 func (s *stretch) take(own float64) { s.own = max(own, leastWait*max(s.hits, 1)) }
 
-// sum is how often the window's sites are entered, all together.
+// sum returns how often the window's sites are entered, all together.
 func (s *stretch) sum(rates []float64) (sum float64) {
 	for _, i := range s.Sites {
 		sum += rates[i]
@@ -107,8 +106,8 @@ func (s *stretch) sum(rates []float64) (sum float64) {
 	return sum
 }
 
-// likely is the most likely time for so many hits at a rate, if the clock says about so long: the positive root of
-// hits/t - rate - (t - about)/error².
+// likely returns the most likely time for that many hits at a rate, if the clock indicates about this time: the positive root of hits/t -
+// rate - (t - about)/error².
 func (s *stretch) likely(rate, about, error float64) float64 {
 	v := error * error
 	b := rate*v - about
@@ -119,20 +118,19 @@ func (s *stretch) likely(rate, about, error float64) float64 {
 	return (root - b) / 2
 }
 
-// weight is what a window's clock counts that is off by so much.
+// weight is the weight of a window's clock that is off by this much.
 func weight(off, error float64) float64 {
 	z := off / error
 	return (freedom + 1) / (freedom + z*z)
 }
 
-// rescale finds by which factor traps take longer than they were said to, and makes all times longer or shorter so that
-// they fit the clocks best:
+// rescale finds the factor by which traps take longer than calibrated, and scales all times so that they fit the clocks best:
 //
 //	ran = factor * traps + scale * hits / rate
 //
-// by least squares, with factorError as what is known of the factor before. Hits of equal rates come in times that vary
-// by 1/sqrt(hits). The scale is above 0: where the clocks cannot distinguish it from 0, because a trap takes many times as long as what
-// is between two of them, it is what is to be expected of such a number, and not 0.
+// by least squares, with factorError as the prior error of the factor. Times of hits at equal rates vary by 1/sqrt(hits). The scale must be
+// above 0. If the clocks cannot distinguish it from 0, because a trap takes many times as long as the time between two of them, its
+// expectation under that condition is used.
 func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	prior := 1 / (factorError * factorError)
 	a11, a12, a22, b1, b2 := prior, 0., 0., prior, 0.
@@ -156,7 +154,7 @@ func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 		return factor
 	}
 	factor = min(max((b1*a22-b2*a12)/det, 1./mostFactor), mostFactor)
-	const least = 0.1 // a round
+	const least = 0.1 // per round
 	scale := min(max(positive((b2-a12*factor)/a22, math.Sqrt(a11/det)), least), 1/least)
 	for i := range stretches {
 		stretches[i].take(scale * stretches[i].own)
@@ -164,7 +162,7 @@ func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	return factor
 }
 
-// positive is the mean of a normal distribution of which it is known that it is above 0: for large x it is x.
+// positive returns the mean of a normal distribution truncated to values above 0: for large x it is x.
 func positive(x, error float64) float64 {
 	z := x / error
 	const asymptotic = -20
@@ -175,7 +173,7 @@ func positive(x, error float64) float64 {
 	return x + error*density/(math.Erfc(-z/math.Sqrt2)/2)
 }
 
-// solveRates finds the rates that fit the times best, and returns by how much one changed at most, as a part of it.
+// solveRates finds the rates that fit the times best, and returns the largest relative change.
 func solveRates(rates []float64, stretches []stretch) (change float64) {
 	hits, time := make([]float64, len(rates)), make([]float64, len(rates))
 	for i := range stretches {

@@ -10,13 +10,13 @@ import (
 type simulation struct {
 	*rand.Rand
 	rates []float64
-	trap  float64 // seconds, in truth
-	said  float64 // what calibration says
-	noise float64 // of a window's traps, as a part of them
-	stall float64 // part of the windows that are interrupted for half a millisecond
+	trap  float64 // true time in seconds
+	said  float64 // according to calibration
+	noise float64 // of a window's traps, as a fraction of them
+	stall float64 // share of windows that are interrupted for half a millisecond
 }
 
-// window is one of up to 64 hits or 10 ms, as windows are.
+// window returns a window of up to 64 hits or 10 ms, like real ones.
 func (s *simulation) window(sites ...int) Observation {
 	o := Observation{Sites: sites, Counts: make([]float64, len(sites))}
 	sum := 0.
@@ -56,7 +56,7 @@ func TestRates(t *testing.T) {
 		name    string
 		rates   []float64
 		windows [][]int
-		within  float64 // of shares, as a part of them
+		within  float64 // of shares, relative
 		total   float64 // of the sum of rates
 	}{
 		{"hot ones", []float64{3e6, 1.5e6, 1e6, 0.5e6}, [][]int{{0, 1, 2}, {1, 2, 3}, {0, 2, 3}, {0}, {3}}, 0.10, 0.6},
@@ -92,9 +92,9 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// On a busy host with virtual debug registers a trap takes 16 us, a third more or less for some windows, and calibration met another
-// time: the clocks do not resolve the 200 ns between two enters. Shares do not depend on them. The sum is off by no more than that
-// time, which is 3 us here, and by a factor of ten in the other direction.
+// On a busy host with virtual debug registers a trap takes 16 us, in some windows a third more or less, and calibration measured another
+// time. The clocks cannot resolve the 200 ns between two acquisitions. Shares do not depend on them. The sum has wide bounds: at least one
+// acquisition per 3 us, the error of the times here, and at most ten times the true rate.
 func TestRatesOnBusyHost(t *testing.T) {
 	for _, said := range []float64{13e-6, 16e-6, 17.5e-6} {
 		for seed := range uint64(20) {
@@ -116,7 +116,7 @@ func TestRatesOnBusyHost(t *testing.T) {
 	}
 }
 
-// What a window's clock says does not matter to ratios where traps take nearly all of its time.
+// The clock of a window does not affect ratios if traps take nearly all of its time.
 func TestRatesOfUnknownTimes(t *testing.T) {
 	s := newSimulation(8e6, 4e6, 2e6)
 	var observations []Observation
@@ -131,7 +131,7 @@ func TestRatesOfUnknownTimes(t *testing.T) {
 	}
 }
 
-// Whatever was observed, rates are numbers and nothing takes for ever.
+// For any observations, rates are valid numbers and the computation terminates.
 func FuzzRates(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add([]byte{0, 0, 0, 0, 255, 255, 255, 255, 1, 0, 1, 0})

@@ -20,10 +20,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// An object is what the kernel side takes for one: a mark, and the class.
+// An object has the layout that the kernel side reads: a mark, and the class.
 type object struct{ mark, klass uint64 }
 
-// Where monitors are entered: the object is in rax, where Go has the first argument (abi-internal.md).
+// Functions that stand for acquisitions: the object is in rax, where Go has the first argument (abi-internal.md).
 
 //go:nosplit
 //go:noinline
@@ -35,7 +35,7 @@ func enterSeldom(o *object) uint64 { return o.mark + 1 }
 
 const raxOffset = 80 // in struct pt_regs (arch/x86/include/asm/ptrace.h)
 
-// A fixture is a guest that is this process.
+// A fixture watches this process itself.
 type fixture struct {
 	*Listener
 	id     proc.Identity
@@ -86,14 +86,14 @@ func (f *fixture) site(t *testing.T, function any) Site {
 	return s
 }
 
-// play opens a window on a thread that has enters do something again and again until the window is closed.
+// play opens a window on a thread that repeats enters until the window is closed.
 func (f *fixture) play(t *testing.T, w Window, enters func()) (Result, int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	tid, ended := make(chan int), make(chan struct{})
 	go func() {
 		defer close(ended)
-		runtime.LockOSThread() // and never let go: it ends with the goroutine
+		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
 		tid <- unix.Gettid()
 		for ctx.Err() == nil {
 			enters()
@@ -135,7 +135,7 @@ func TestKernelEnters(t *testing.T) {
 	checkWalks(t, r, sites)
 }
 
-// checkWalks wants contexts of each site, a few, that begin there.
+// checkWalks checks that each site has a few contexts, which begin there.
 func checkWalks(t *testing.T, r Result, sites []Site) {
 	t.Helper()
 	if n := len(r.Walks); n < len(sites) || n > bpf.MaxEnterWalks {
@@ -158,7 +158,7 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 	}
 }
 
-// What cannot be read is no class; and a window whose time is up has what was observed until then.
+// An unreadable object has no class; and a window whose time is over has its observations until then.
 func TestKernelEnterWithoutClass(t *testing.T) {
 	f := newFixture(t)
 	o := &object{1, 0x1000}
@@ -183,7 +183,7 @@ func TestKernelEnterWithoutClass(t *testing.T) {
 	}
 }
 
-// Hits of a program that has the pid by now, and windows on code that has changed, are none.
+// Hits of another program with the same pid, and windows on code that has changed, do not count.
 func TestKernelEnterOfOthers(t *testing.T) {
 	f := newFixture(t)
 	o := &object{1, 0x1000}

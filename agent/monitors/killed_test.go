@@ -23,7 +23,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// killedEnv has TestListenUntilKilled listen: the process, the thread, the address.
+// killedEnv makes TestListenUntilKilled open a window: on the process, the thread, the address.
 const killedEnv = "VMPROF_TEST_LISTEN"
 
 // TestListenUntilKilled is the agent that TestKernelKilled kills.
@@ -55,8 +55,8 @@ func TestListenUntilKilled(t *testing.T) {
 	t.Errorf("the window ended: %v", err)
 }
 
-// Nothing is left in the guest of an agent that is killed in the middle of a window: all debug registers of the thread are
-// free again, as they are not while it listens.
+// An agent that is killed in the middle of a window leaves no breakpoint: all debug registers of the thread are free again, which they are
+// not during the window.
 func TestKernelKilled(t *testing.T) {
 	f := newFixture(t)
 	needs.Root(t, "to listen to another process")
@@ -98,7 +98,7 @@ func TestKernelKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	_ = agent.Wait() // it says that it was killed
+	_ = agent.Wait() // it reports that it was killed
 	if !allFree(t, f, tid, address) {
 		t.Error("debug registers of the thread are still in use")
 	}

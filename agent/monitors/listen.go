@@ -17,7 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Listener opens windows, one at a time. It is for one goroutine.
+// A Listener opens windows, one at a time. Only one goroutine may use it.
 type Listener struct {
 	objects  *bpf.EnterObjects
 	observer *watch.Observer
@@ -25,8 +25,8 @@ type Listener struct {
 	seen     bpf.Observation
 }
 
-// Open loads the kernel side next to o, and sets breakpoints in the agent itself to see that they work and what they cost:
-// some 10 ms. heaps are the kernel side's, of bpf.ProbeObjects. Close comes before o's.
+// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they work and to measure their cost: some 10
+// ms. heaps are the kernel side's, of bpf.ProbeObjects. Close must be called before o's.
 func Open(o *bpf.Objects, heaps *ebpf.Map, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadEnters(heaps)
 	if err != nil {
@@ -44,7 +44,7 @@ func Open(o *bpf.Objects, heaps *ebpf.Map, w *watch.Watcher) (*Listener, error) 
 	return &Listener{objects: objects, observer: observer, stream: stream}, nil
 }
 
-// Close gives everything back.
+// Close frees all resources.
 func (l *Listener) Close() error {
 	return errors.Join(l.stream.Close(), l.observer.Close(), l.objects.Close())
 }
@@ -52,9 +52,9 @@ func (l *Listener) Close() error {
 // HitTime is what a hit takes of the process's CPU time.
 func (l *Listener) HitTime() time.Duration { return l.observer.HitTime() }
 
-// Listen opens a window in a guest and returns what it observed. If the process has another watch it waits for its turn.
-// watch.ErrChanged and what watch.Refused reports are of this moment: another window may succeed. Cost is also that of a window
-// that failed. When ctx is done the window is closed and void.
+// Listen opens a window on a process and returns what it observed. If another watch of the process is open, it waits. watch.ErrChanged and
+// errors for which watch.Refused is true are temporary: another window may succeed. Cost is set even if a window failed. When ctx is done,
+// the window is closed and void.
 func (l *Listener) Listen(ctx context.Context, id proc.Identity, mem vmruntime.Memory, w Window) (r Result, err error) {
 	if len(w.Sites) < 1 || len(w.Sites) > MaxSites || w.Duration <= 0 {
 		return r, fmt.Errorf("window of %d sites for %v: %w", len(w.Sites), w.Duration, unix.EINVAL)
@@ -81,9 +81,9 @@ func (l *Listener) Listen(ctx context.Context, id proc.Identity, mem vmruntime.M
 	return r, unchanged(mem, w.Sites)
 }
 
-// drain reads the contexts of a watch that is over.
+// drain reads the contexts of a finished watch.
 func (l *Listener) drain(r *Result, number uint64) error {
-	l.stream.SetDeadline(time.Unix(1, 0)) // what is there, no more
+	l.stream.SetDeadline(time.Unix(1, 0)) // what is there now, without waiting
 	for {
 		record, err := l.stream.Next()
 		switch {

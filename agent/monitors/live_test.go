@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// liveTimes are how often all threads together take a monitor: some ten seconds of two threads.
+	// liveTimes is how often all threads together acquire a monitor: some ten seconds of two threads.
 	liveTimes = 80_000_000
-	// sigmas is how far off a share may be by chance: one test of 20,000 shares or so fails.
+	// sigmas is how far off a share may be by chance: one test of about 20,000 shares fails.
 	sigmas = 4
-	// systematic is what traps that differ from one another may add, as a part of a share.
+	// systematic is what differences between traps may add, as a fraction of a share.
 	systematic = 0.05
 )
 
-// Shares of classes and of methods in the acquisitions of a program that knows them.
+// Shares of classes and of methods in the acquisitions of a program with known shares.
 func TestLiveShares(t *testing.T) {
 	needs.Root(t, "to listen to monitor enters")
 	breakpoints.Need(t)
 	for i, jdk := range needs.JDKs(t) {
-		threads := 1 + i%2 // the two do not differ by the VM
+		threads := 1 + i%2 // the number of threads is independent of the VM
 		t.Run(fmt.Sprintf("%d/%d", jdk.Version, threads), func(t *testing.T) { checkShares(t, jdk, threads) })
 	}
 }
@@ -71,7 +71,7 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 	var sum, all float64
 	for _, row := range locks.Rows {
 		if row.What != "enter" || row.Values[0] < 10*float64(row.Events) || !strings.HasPrefix(row.Thread, events.Thread) {
-			continue // what probes in the VM saw stands for itself
+			continue // probes in the VM count these directly
 		}
 		key := methodOf(locks, row.Context) + " " + row.Class
 		estimated[key] += row.Values[0]
@@ -91,14 +91,14 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 		}
 	}
 	t.Logf("all: %.0f, estimated %.0f", all, sum)
-	// Here a trap takes many times as long as what is between two acquisitions, and how long is known to some percent only:
-	// the sum is known to a factor. A wrong unit would show. (See TestRatesOnBusyHost.)
+	// Here a trap takes many times as long as the time between two acquisitions, and its duration is known to some percent only: so the sum
+	// is known to a factor. A wrong unit would still show. (See TestRatesOnBusyHost.)
 	if sum < all/30 || sum > 30*all {
 		t.Errorf("%.0f acquisitions, want about %.0f", sum, all)
 	}
 }
 
-// recordEnters records what a guest does meanwhile.
+// recordEnters records the acquisitions of a process during run.
 func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (events.Truth, *profile.Events) {
 	t.Helper()
 	options := &agentevents.Options{MonitorEnters: true}
@@ -140,7 +140,7 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 	return truth, nil
 }
 
-// methodOf is the innermost method of a context.
+// methodOf returns the innermost method of a context.
 func methodOf(e *profile.Events, context cct.NodeID) string {
 	name, _, _ := strings.Cut(e.Tree.Node(context).Key.Value().Function, "(")
 	return name

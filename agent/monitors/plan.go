@@ -10,32 +10,32 @@ import (
 )
 
 const (
-	// surveyLength and windowLength are how long windows are, unless MaxHits ends them. Long ones cost no more, as the
-	// hits are bounded, and show more of what is rare; a time slice of the scheduler is about as long.
+	// surveyLength and windowLength are the lengths of windows, unless MaxHits ends them. Long ones cost no more, as the hits are bounded,
+	// and show more of what is rare; a time slice of the scheduler is about as long.
 	surveyLength = 5 * time.Millisecond
 	windowLength = 10 * time.Millisecond
-	// surveyThreads are watched at once in a survey: the busiest. More take longer to arm than a survey lasts.
+	// surveyThreads are watched at once in a survey: the busiest ones. Arming more threads takes longer than a survey lasts.
 	surveyThreads = 32
-	// surveyEvery: one in so many windows surveys once every site was. A site that is silent for one window may be live.
+	// surveyEvery: one window in this many is a survey, once every site has had one. A site without hits in one window may still be active.
 	surveyEvery = 4
-	// aloneEvery: one in so many windows is on one site, for the time that its own traps do not stretch.
+	// aloneEvery: one window in this many is on one site, to get a time that only its own traps stretch.
 	aloneEvery = 3
 )
 
-// A pair is a site and who enters monitors there.
+// A pair is a site and the group of threads that enters monitors there.
 type pair struct {
 	group string
 	place Place
 }
 
-// What is known of a pair.
+// A standing is the measurements of a pair.
 type standing struct {
-	windows int     // that measured it
+	windows int     // windows that measured it
 	hits    float64 // in those
-	time    float64 // seconds of these windows that were not spent in traps
+	time    float64 // seconds of these windows outside of traps
 }
 
-// rate is about how often the site is entered, a second: good enough to put sites in order.
+// rate is about how often the site is entered, per second: good enough to sort sites.
 func (s *standing) rate() float64 {
 	if s.time == 0 {
 		return 0
@@ -43,8 +43,8 @@ func (s *standing) rate() float64 {
 	return s.hits / s.time
 }
 
-// A plan chooses what to watch in one guest. Surveys watch sites in all busy threads, to learn which groups of
-// threads enter monitors there; the other windows measure such pairs, in one thread.
+// A plan chooses what to watch in one process. Surveys watch sites in all busy threads, to learn which groups of threads enter monitors
+// there; the other windows measure such pairs, in one thread.
 type plan struct {
 	surveyed map[Place]int
 	live     map[pair]*standing
@@ -53,12 +53,12 @@ type plan struct {
 
 func newPlan() *plan { return &plan{surveyed: map[Place]int{}, live: map[pair]*standing{}} }
 
-// fresh reports whether there are sites that were never surveyed.
+// fresh reports whether there are sites without a survey.
 func (p *plan) fresh(sites []Site) bool {
 	return slices.ContainsFunc(sites, func(s Site) bool { return p.surveyed[s.Place] == 0 })
 }
 
-// retain forgets sites that are gone.
+// retain drops sites that no longer exist.
 func (p *plan) retain(sites []Site) {
 	there := make(map[Place]bool, len(sites))
 	for i := range sites {
@@ -89,7 +89,7 @@ func (p *plan) next(sites []Site, c *watch.Groups) (w Window, group string, ok b
 	return w, "", len(w.Sites) > 0 && len(w.Threads) > 0
 }
 
-// survey chooses the sites that were surveyed least.
+// survey chooses the sites with the fewest surveys.
 func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 	order := slices.Clone(sites)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -101,8 +101,8 @@ func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 	return Window{Sites: order, Threads: c.Busiest(surveyThreads), Duration: surveyLength}
 }
 
-// measure chooses a thread, and of the sites where its group enters monitors the one that was measured least, with its
-// neighbours in the order of their rates: next to a far hotter one, a site would not be hit before the window's end.
+// measure chooses a thread, and among the sites where its group enters monitors the least measured one, with its neighbours in order of
+// their rates. Next to a far hotter site, it would not be hit before the window's end.
 func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	groups := map[string]bool{}
 	for pair := range p.live {
@@ -134,7 +134,7 @@ func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, o
 	return Window{Sites: live[from:to], Threads: []int{tid}, Duration: windowLength}, group, true
 }
 
-// learn learns from a survey which groups enter monitors where.
+// learn learns from a survey which groups enter monitors at which sites.
 func (p *plan) learn(w Window, r Result, c *watch.Groups) {
 	for _, h := range r.Hits {
 		if group, known := c.Of(h.Thread); known && h.Site < len(w.Sites) {
@@ -146,9 +146,9 @@ func (p *plan) learn(w Window, r Result, c *watch.Groups) {
 	}
 }
 
-// measured notes what a window of one thread observed.
+// measured records the result of a window of one thread.
 func (p *plan) measured(w Window, group string, r Result) {
-	const least = 0.02 // of a window's time is the thread's own, roughly
+	const least = 0.02 // the minimum fraction of a window's time that is the thread's own, roughly
 	left := max((r.Ran - r.Traps).Seconds(), least*r.Traps.Seconds())
 	for i, s := range w.Sites {
 		if own := p.live[pair{group, s.Place}]; own != nil {

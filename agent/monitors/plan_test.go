@@ -15,7 +15,7 @@ func sitesAt(addresses ...uint64) (sites []Site) {
 	return sites
 }
 
-// groupsOf has two threads of one group and one of another, of which the first ran most.
+// groupsOf has two threads of one group and one of another; the first thread ran most.
 func groupsOf() *watch.Groups {
 	g := &watch.Groups{}
 	used := map[int]uint64{1: 300, 2: 200, 3: 100, 4: 0}
@@ -29,7 +29,7 @@ func groupOf(g *watch.Groups, tid int) string {
 	return group
 }
 
-// observedAll is a window in which each thread entered a monitor at each site so often.
+// observedAll is a window in which each thread entered a monitor at each site that many times.
 func observedAll(w Window, hits map[uint64]int) (r Result) {
 	r.Counts = make([]int, len(w.Sites))
 	for i, s := range w.Sites {
@@ -65,11 +65,11 @@ func TestPlanSurveysFirst(t *testing.T) {
 	}
 }
 
-// Sites beside which a window listens have rates near its target's; all pairs have their turn, and silent sites none.
+// The sites of one window have rates near its target's; all pairs get their turn, and sites without hits get none.
 func TestPlanMeasures(t *testing.T) {
 	p, c := newPlan(), groupsOf()
 	sites := sitesAt(1, 2, 3, 4, 5, 6)
-	hits := map[uint64]int{1: 64, 2: 40, 3: 20, 4: 8, 5: 2} // 6 is silent
+	hits := map[uint64]int{1: 64, 2: 40, 3: 20, 4: 8, 5: 2} // 6 has none
 	measured, alone, together := map[Place]int{}, 0, 0
 	groups := map[string]bool{}
 	for range 400 {

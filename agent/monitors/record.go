@@ -10,11 +10,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// maxMeasurements bounds the windows that are remembered of a guest: an hour of ten a second takes 36,000, which would be more
-// than an estimate needs; the older half is forgotten when there are more.
+// maxMeasurements bounds the windows recorded of a process: an hour of ten a second has 36,000, which is more than an estimate needs. When
+// it is exceeded, the older half is dropped.
 const maxMeasurements = 1 << 13
 
-// A record is what is remembered of a guest. Engine.mu guards all but plan against those who ask; plan is the goroutine's.
+// A record is the observations of a process. Engine.mu guards all but plan against readers; plan belongs to the goroutine.
 type record struct {
 	plan         *plan
 	threads      watch.Groups
@@ -22,18 +22,17 @@ type record struct {
 	losses       []missed // at most one of each second
 }
 
-// A missed counts windows that observed nothing, within a second.
+// A missed counts windows without observations, within a second.
 type missed struct {
 	at      time.Duration // of the first, CLOCK_MONOTONIC
 	void    int           // code changed or threads ended during the watch, or the debug registers were in use
 	skipped int           // the budget had no room
 }
 
-// maxLosses bounds the seconds whose missing windows are remembered, some two hours; the older half is forgotten when there
-// are more.
+// maxLosses bounds the seconds with recorded missing windows, some two hours. When it is exceeded, the older half is dropped.
 const maxLosses = 1 << 13
 
-// lose counts missing windows at a moment. Moments do not decrease.
+// lose counts missing windows at a moment. Moments must not decrease.
 func (r *record) lose(at time.Duration, n missed) {
 	if last := len(r.losses) - 1; last >= 0 && at-r.losses[last].at < time.Second {
 		r.losses[last].void += n.void
@@ -47,7 +46,7 @@ func (r *record) lose(at time.Duration, n missed) {
 	r.losses = append(r.losses, n)
 }
 
-// A measurement is what a window of one thread observed. Of surveys there is only what they cost.
+// A measurement is the result of a window of one thread. For surveys it only has their cost.
 type measurement struct {
 	at     time.Duration // CLOCK_MONOTONIC
 	group  string
@@ -90,20 +89,20 @@ type Acquisition struct {
 	Place
 	Class string  // "" if it could not be read
 	Times float64 // estimated
-	Hits  int     // of breakpoints, that it is estimated from
+	Hits  int     // of breakpoints: the base of the estimate
 }
 
-// A Summary says what acquisitions are estimated from.
+// A Summary is what acquisitions are estimated from.
 type Summary struct {
-	Windows int // that measured
+	Windows int // measuring ones
 	Hits    int
 	Places  int           // that were hit
-	Cost    time.Duration // of the guest's CPU time, for these windows and for surveys
+	Cost    time.Duration // of the process's CPU time, for these windows and for surveys
 	Void    int           // windows and surveys without a result: code changed, threads ended, or debug registers were in use
-	Skipped int           // windows and surveys that the budget had no room for
+	Skipped int           // windows and surveys without room in the budget
 }
 
-// Acquisitions estimates what a guest did between two moments of CLOCK_MONOTONIC, by what was observed between them: ordered by
+// Acquisitions estimates the acquisitions of a process between two moments of CLOCK_MONOTONIC, from observations between them: ordered by
 // place and class.
 func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acquisition, Summary) {
 	e.mu.Lock()
@@ -113,7 +112,7 @@ func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acqui
 		return nil, Summary{}
 	}
 	if err := r.threads.Refresh(e.opt.Root, id, e.opt.Now()); err != nil {
-		e.opt.Log.Debug("cannot read threads", "pid", id.PID, "err", err) // it has ended: what was read before counts
+		e.opt.Log.Debug("cannot read threads", "pid", id.PID, "err", err) // it has ended: earlier readings count
 	}
 	return r.acquisitions(from, to)
 }
@@ -182,7 +181,7 @@ func ofGroup(observed []*measurement) (all []Acquisition) {
 	}
 	rates := Rates(len(places), observations)
 	for i, place := range places {
-		if rates[i] > 0 && hits[place] == 0 { // only hit when a window was full
+		if rates[i] > 0 && hits[place] == 0 { // only hit in windows that were full
 			hits[place], kinds[kind{place, ""}] = 1, 1
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Complete sets the values of the contexts that were folded. The note says what they are estimated from, and what was not
-// observed; there is none if the process was not watched.
+// Complete sets the values of the folded contexts. The note describes the base of the estimate, and what was not observed; there is none if
+// the process was not watched.
 func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	m.mu.Lock()
 	engine, low := m.engine, m.codeLow[p]
@@ -50,7 +50,7 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	return text
 }
 
-// missing lists the watches that observed nothing. It is empty if there were none.
+// missing lists the watches without observations. It is empty if there were none.
 func (s Summary) missing() string {
 	var parts []string
 	if s.Void > 0 {
@@ -62,20 +62,20 @@ func (s Summary) missing() string {
 	return strings.Join(parts, ", ")
 }
 
-// enterFrame is the frame of a thread at a place, in a VM whose code begins at low.
+// enterFrame returns the frame of a thread at a place, in a VM whose code begins at low.
 func enterFrame(p Place, low uint64) bpf.Frame {
 	const idBits = 28 // of a compile id in a frame (event.h)
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(p.Version&(1<<idBits-1))<<32 | uint64(uint32(p.Address-low)))
 }
 
-// addEnters divides acquisitions among the contexts that were seen of them, by how often each was: among those of the
-// same class at the same place or, if there are none, those at the place. It returns how many have no context at all.
+// addEnters divides acquisitions among their observed contexts, in proportion to how often each was observed: among those of the same class
+// at the same place or, if there are none, those at the place. It returns how many have no context at all.
 func addEnters(r *fold.Events, all []Acquisition, frame func(Place) bpf.Frame) (lost float64) {
-	walked := map[bpf.Frame]map[fold.EventKey]uint64{} // how often each context was seen
+	walked := map[bpf.Frame]map[fold.EventKey]uint64{} // how often each context was observed
 	for key, sums := range r.Rows {
 		leaf := r.Tree.Node(key.Context).Key
 		if key.What != enterWhat || leaf.Kind != target.RawExact {
-			continue // a probe in the VM saw it: the walk began at a call
+			continue // from a probe in the VM: the walk began at a call
 		}
 		if walked[leaf.Frame] == nil {
 			walked[leaf.Frame] = map[fold.EventKey]uint64{}
@@ -102,7 +102,7 @@ func addEnters(r *fold.Events, all []Acquisition, frame func(Place) bpf.Frame) (
 	return lost
 }
 
-// ofClass returns the contexts in which objects of a class were seen; if there are none all of them, for that class.
+// ofClass returns the contexts in which objects of a class were observed. If there are none, it returns all of them, for that class.
 func ofClass(contexts map[fold.EventKey]uint64, class string) map[fold.EventKey]uint64 {
 	own, other := map[fold.EventKey]uint64{}, map[fold.EventKey]uint64{}
 	for key, n := range contexts {

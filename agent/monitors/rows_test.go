@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Acquisitions are divided among the contexts that were seen of them.
+// Acquisitions are divided among their observed contexts.
 func TestAddEnters(t *testing.T) {
 	const low = 0x7f0000000000
 	often, seldom := Place{Address: low + 0x100, Version: 5}, Place{Address: low + 0x200, Version: 5}
@@ -31,7 +31,7 @@ func TestAddEnters(t *testing.T) {
 	see(3, "A", at(often, 1))
 	see(1, "A", at(often, 2))
 	see(2, "B", at(often, 2))
-	probe := target.RawFrame{Frame: frame(often)} // a return address: a probe in the VM saw it
+	probe := target.RawFrame{Frame: frame(often)} // a return address: from a probe in the VM
 	s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Stack: []target.RawFrame{probe}, Labels: profile.EventLabels{Class: "A", What: enterWhat}, Sums: fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1}}})
 	r := s.Of(profile.Locks)
 	lost := addEnters(r, []Acquisition{
@@ -53,7 +53,7 @@ func TestAddEnters(t *testing.T) {
 		n := r.Tree.Node(key.Context)
 		if n.Key.Kind != target.RawExact {
 			if sums.Values[0] != 1 {
-				t.Errorf("what a probe saw is %v", sums.Values[0])
+				t.Errorf("the acquisitions of a probe are %v", sums.Values[0])
 			}
 			continue
 		}
@@ -73,7 +73,7 @@ func TestAddEnters(t *testing.T) {
 	}
 }
 
-// The frame of a place is the one that the kernel side gives to a thread there.
+// The frame of a place equals the frame that the kernel side gives to a thread there.
 func TestEnterFrame(t *testing.T) {
 	f := enterFrame(Place{Address: 0x7f0000012345, Version: 77}, 0x7f0000000000)
 	if f.Kind() != bpf.FrameJIT || f.CompileID() != 77 || f.CodeOffset() != 0x12345 {

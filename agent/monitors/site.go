@@ -17,32 +17,32 @@ type Place struct {
 	Version uint32 // as in vmruntime.Site
 }
 
-// A Site is a Place and what it takes to watch it.
+// A Site is a Place and the data needed to watch it.
 type Site struct {
 	Place
 	kernel bpf.EnterSite
-	code   [watched]byte // what stood there
+	code   [watched]byte // the code at the time of the search
 }
 
 const (
-	// watched is how much code at a site is compared to see that it is still the same: several instructions, up to the
-	// exchange of the mark word.
+	// watched is how much code at a site is compared to check that it is unchanged: several instructions, up to the exchange of the mark
+	// word.
 	watched = 24 // bytes
-	// maxCode is how much code of one compilation is searched. HotSpot does not compile methods above 8,000 bytes of
-	// bytecode (-XX:+DontCompileHugeMethods); the largest code that was seen has some 200 kB.
+	// maxCode is how much code of one compilation is searched. HotSpot does not compile methods above 8,000 bytes of bytecode
+	// (-XX:+DontCompileHugeMethods); the largest observed code has some 200 kB.
 	maxCode = 1 << 20
 	// maxSites bounds the sites of one compilation.
 	maxSites = 64
 )
 
-// A VM is what the VM whose monitors are found must offer.
+// A VM is what a VM must offer to have its monitors found.
 type VM interface {
 	vmruntime.JDK
 	Compilation(vmruntime.Site) (vmruntime.Compilation, error)
 }
 
-// Find returns the sites in a compilation's code, of a JDK of that feature release. probesite.ErrLightweightLocking if
-// they are not recognised.
+// Find returns the sites in a compilation's code, for a JDK of that feature release. The error is probesite.ErrLightweightLocking if they
+// are not recognised.
 func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, error) {
 	if c.End <= c.Begin || c.End-c.Begin > maxCode {
 		return nil, fmt.Errorf("compilation of %d bytes: %w", c.End-c.Begin, vmruntime.ErrMalformed)
@@ -62,14 +62,14 @@ func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, e
 			return nil, err
 		}
 		if n := copy(s.code[:], code[e.Address-c.Begin:]); n < watched {
-			continue // an exchange and what follows it is longer
+			continue // an exchange and the code after it are longer
 		}
 		sites = append(sites, s)
 	}
 	return sites, nil
 }
 
-// kernelSite encodes for the kernel side where the object is.
+// kernelSite encodes the location of the object for the kernel side.
 func kernelSite(e probesite.MonitorEnter) (bpf.EnterSite, error) {
 	register, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: 8, Reg: e.Object})
 	if err != nil {
@@ -78,7 +78,7 @@ func kernelSite(e probesite.MonitorEnter) (bpf.EnterSite, error) {
 	return bpf.EnterSite{Displacement: e.Disp, Reg: uint32(register.Reg)}, nil
 }
 
-// unchanged is watch.ErrChanged if anything else stands at one of the sites by now.
+// unchanged returns watch.ErrChanged if the code at one of the sites differs by now.
 func unchanged(mem vmruntime.Memory, sites []Site) error {
 	code := make([]watch.Code, len(sites))
 	for i := range sites {

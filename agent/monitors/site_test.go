@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A memory is a piece of a guest's.
+// A memory is a piece of a process's memory.
 type memory struct {
 	begin uint64
 	bytes []byte
@@ -30,8 +30,8 @@ func (m *memory) ReadBatch(ranges []vmruntime.Range) error {
 	return nil
 }
 
-// enterCode enters the monitor of what rsi points to, as JDK 17 does: mov rax,[rsi]; or rax,1; mov [rbx],rax;
-// lock cmpxchg [rsi],rbx.
+// enterCode enters the monitor of the object that rsi points to, as JDK 17 does: mov rax,[rsi]; or rax,1; mov [rbx],rax; lock cmpxchg
+// [rsi],rbx.
 var enterCode = []byte{0x48, 0x8b, 0x06, 0x48, 0x83, 0xc8, 0x01, 0x48, 0x89, 0x03, 0xf0, 0x48, 0x0f, 0xb1, 0x1e}
 
 const codeBegin = 0x7f0000001000
@@ -70,7 +70,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestFindRefuses(t *testing.T) {
-	m, c := method(0) // the second one ends with the code: not enough to tell it from other code
+	m, c := method(0) // the second one ends with the code: not enough to distinguish it from other code
 	if sites, err := Find(m, c, 17); err != nil || len(sites) != 1 {
 		t.Errorf("%d sites, %v", len(sites), err)
 	}

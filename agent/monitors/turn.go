@@ -8,10 +8,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// windowCost is what a window costs at most, as a rule.
+// windowCost is the usual maximum cost of a window.
 func (e *Engine) windowCost() time.Duration { return MaxHits * e.listener.HitTime() }
 
-// listen opens one window, of the guest whose turn it is.
+// listen opens one window, on the process whose turn it is.
 func (e *Engine) listen(ctx context.Context) {
 	if len(e.now) == 0 {
 		return
@@ -27,7 +27,7 @@ func (e *Engine) listen(ctx context.Context) {
 	})
 }
 
-// listenTo opens one window of a guest.
+// listenTo opens one window on a process.
 func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	r := e.recordOf(g.Identity)
 	cost := e.windowCost()
@@ -69,7 +69,7 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 	e.report(ctx, g.PID, err)
 }
 
-// report logs what is not of the moment, once.
+// report logs errors that are not temporary, once.
 func (e *Engine) report(ctx context.Context, pid int, err error) {
 	if err == nil || watch.Refused(err) || errors.Is(err, watch.ErrChanged) || ctx.Err() != nil || err.Error() == e.last {
 		return

@@ -13,7 +13,7 @@ const (
 	MaxHits  = bpf.MaxEnterHits
 )
 
-// overrun is how many times MaxHits each breakpoint traps at most: a busy agent ends windows late.
+// overrun is the factor on MaxHits at which each breakpoint stops trapping: a busy agent ends windows late.
 const overrun = 2
 
 // A Window says where to watch, and for how long.
@@ -23,7 +23,7 @@ type Window struct {
 	Duration time.Duration // of wall time
 }
 
-// A Hit is one enter that was taken down.
+// A Hit is one recorded acquisition.
 type Hit struct {
 	Site   int    // index of Window.Sites
 	Thread int    // id
@@ -39,19 +39,19 @@ type Walk struct {
 // A Result is what a window observed.
 type Result struct {
 	Counts []int         // hits of each site
-	Hits   []Hit         // as they came
+	Hits   []Hit         // in order of arrival
 	Walks  []Walk        // contexts of some of them
-	Ran    time.Duration // CPU time of the thread in which they came, if it was one; 0 if it is not known
-	Traps  time.Duration // of that, what the hits took, about
-	Cost   time.Duration // of the guest's CPU time: all hits, and to set and remove the breakpoints
+	Ran    time.Duration // CPU time of the thread during the hits, if there was one thread; 0 if unknown
+	Traps  time.Duration // the approximate part of it that hits took
+	Cost   time.Duration // of the process's CPU time: all hits, and setting and removing the breakpoints
 }
 
-// longEnough is how long a thread must have run with breakpoints for the time that it takes to set and to remove them not
-// to matter: that is some 50 us, where debug registers are virtual.
+// longEnough is how long a thread must have run with breakpoints so that the time of setting and removing them is negligible: some 50 us,
+// with virtual debug registers.
 const longEnough = 2 * time.Millisecond
 
-// read takes over what the kernel side wrote; trap is what a hit takes without the program, armed for how long the threads
-// were on a CPU with breakpoints.
+// read converts the kernel side's data; trap is the time of a hit without the program, armed is how long the threads were on a CPU with
+// breakpoints.
 func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration) {
 	hits := w.Hits[:min(w.Watch.Claimed, w.Watch.Limit, MaxHits)]
 	r.Counts = make([]int, sites)
@@ -85,10 +85,10 @@ func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration)
 	r.Ran, r.Traps = time.Duration(scale*float64(span)), time.Duration(scale*float64(traps))
 }
 
-// walk takes over the context of a hit, if it is one of this window.
+// walk adds the context of a hit, if it is one of this window.
 func (r *Result) walk(record []byte, number uint64, o *bpf.Observation) {
 	if bpf.DecodeObservation(record, o) != nil || o.Seen.Count < 2 || o.Seen.Values[0] != number || o.Seen.Values[1] >= MaxHits {
-		return // of another watch, or no record of a watch
+		return // of another watch, or not a record of a watch
 	}
 	r.Walks = append(r.Walks, Walk{int(o.Seen.Values[1]), append([]byte(nil), record...)})
 }

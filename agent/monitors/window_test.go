@@ -10,7 +10,7 @@ import (
 
 const microsecond = 1000 // ns
 
-// hitsEvery is a kernel side's window of n hits, so many ns apart, of two sites by turns.
+// hitsEvery is a kernel side's window of n hits, that many ns apart, of two sites in turn.
 func hitsEvery(n, apart int) *bpf.MonitorWatch {
 	w := &bpf.MonitorWatch{Watch: bpf.EnterWatch{Limit: MaxHits, Claimed: uint32(n)}}
 	for i := range min(n, MaxHits) {
@@ -19,7 +19,7 @@ func hitsEvery(n, apart int) *bpf.MonitorWatch {
 	return w
 }
 
-// interrupted has the thread wait for a CPU for a second after every nth hit.
+// interrupted makes the thread wait for a CPU for a second after every nth hit.
 func interrupted(w *bpf.MonitorWatch, nth int) *bpf.MonitorWatch {
 	for i := range w.Hits {
 		w.Hits[i].Time += uint64(i/nth) * 1e9
@@ -56,7 +56,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// A record of a walk is of this window, or nothing.
+// A record of a walk is of this window, or rejected.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{}, uint64(1))
 	f.Add(make([]byte, 200), uint64(0))

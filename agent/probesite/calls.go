@@ -11,45 +11,44 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Calls says behind which calls AfterCalls looks.
+// Calls are the calls after which AfterCalls searches.
 type Calls struct {
 	Callee string // what is called, named as for Finder.Entries
 	In     string // the function that calls, named as Callee is; "" for every function of the file
-	// Conditional asks for jumps on a flag only, where rax still is the result: for callees whose result is wanted. Otherwise
-	// any emulated instruction will do.
+	// Conditional accepts only jumps on a flag, where rax still is the result: for callees whose result is needed. Otherwise any emulated
+	// instruction will do.
 	Conditional bool
-	// Stores lets what stands between the call and the site store to memory, as where nothing but the time matters.
+	// Stores allows stores to memory between the call and the site, for cases where only the time matters.
 	Stores bool
-	// Tails follows functions that end with a jump to the callee: who returns from the callee returns from these, so the places
-	// behind their calls count too. Threads pass those also when they have not been in the callee.
+	// Tails follows functions that end with a jump to the callee: returns from the callee are returns from these functions, so the places
+	// after their calls count, too. Threads that were not in the callee also pass those places.
 	Tails bool
-	// Joins lets branches lead to between the call and the site, so that threads pass it that come from elsewhere: for probes
-	// that know to where the callee returns.
+	// Joins allows branch targets between the call and the site, so that threads from elsewhere pass it as well: for probes that know the
+	// callee's return address.
 	Joins bool
 }
 
-// Returns are the places behind calls.
+// Returns are the places after calls.
 type Returns struct {
 	Sites  []Site
-	Missed []Missed // calls without a site: what is measured from a call to its return lacks these
+	Missed []Missed // calls without a site: measurements from a call to its return lack these
 }
 
-// A Missed is a call of the callee whose return no site sees.
+// A Missed is a call of the callee whose return no site observes.
 type Missed struct {
-	Address  uint64 // of the call, as the file counts
+	Address  uint64 // of the call, in the file's addresses
 	Function string
 	Reason   string
 }
 
-// AfterCalls finds, for each direct call of a function, the first instruction behind it that the kernel emulates: who
-// passes it has returned from the call. That holds as nothing else of its function jumps between the two (unless Calls.Joins),
-// and what stands between neither stores to memory (unless Calls.Stores) nor leaves. It gives what a uretprobe would give, without changing a return address.
+// AfterCalls finds, for each direct call of a function, the first instruction after it that the kernel emulates: a thread that passes it
+// has returned from the call. That holds because no branch of its function leads between the two (unless Calls.Joins), and no instruction
+// between them stores to memory (unless Calls.Stores) or leaves. The result is that of a uretprobe, without changing a return address.
 //
-// Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; those that the callee or
-// one of these makes do not. Calls through a pointer or the PLT are not seen. ErrNotFound if nobody calls it, ErrNoSite
-// if there is no place behind any call.
+// Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; calls by the callee or one of these do
+// not. Calls through a pointer or the PLT are not found. ErrNotFound if there is no call, ErrNoSite if there is no place after any call.
 //
-// All code of the file is read once; only functions with a call are cut into instructions. For libjvm that takes 0.1 s.
+// All code of the file is read once; only functions with a call are disassembled. For libjvm that takes 0.1 s.
 func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 	if err := f.needX86(); err != nil {
 		return Returns{}, err
@@ -110,14 +109,14 @@ func within(symbol, name string) bool {
 	return r != unrelated
 }
 
-// A caller is a function with the addresses at which calls seem to be in it.
+// A caller is a function with the addresses of its apparent calls.
 type caller struct {
 	function
 	calls []uint64
 }
 
-// callers puts addresses together that are in the same function. Those outside of all functions are left out: they are
-// in code without a name, whose begin is not known.
+// callers groups addresses by function. Those outside of all functions are left out: they are in code without a name, whose beginning is
+// unknown.
 func (f *Finder) callers(calls []uint64) []caller {
 	slices.Sort(calls)
 	var found []caller
@@ -133,8 +132,8 @@ func (f *Finder) callers(calls []uint64) []caller {
 	return found
 }
 
-// behind adds the sites behind the calls of one function. What looks like a call inside of another instruction is none. tail
-// says that the function ends with a jump to the callee that is to be followed.
+// behind adds the sites after the calls of one function. Bytes inside another instruction are not a call. tail reports that the function
+// ends with a jump to the callee that should be followed.
 func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error) {
 	l, err := f.list(c.function)
 	if err != nil {
@@ -167,7 +166,7 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error)
 	return tail, nil
 }
 
-// after finds the site behind the call that is instruction n, or says why there is none.
+// after finds the site after the call at instruction n, or says why there is none.
 func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 	conditional := how.Conditional
 	if l.cut != nil {
@@ -205,8 +204,8 @@ func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 // branchBytes is the length of a call or jmp with 32 bits of distance.
 const branchBytes = 5
 
-// scan returns the addresses of all bytes in the file's code that would call one of the functions or jump to it, wherever
-// instructions begin. In 20 MB of anything else four bytes are right by chance once in 200 times.
+// scan returns the addresses of all bytes in the file's code that would be a call of or a jump to one of the functions, wherever
+// instructions begin. In 20 MB of other code, four bytes match by chance once in 200 times.
 func (f *Finder) scan(targets []function) ([]uint64, error) {
 	var found []uint64
 	total := uint64(0)
@@ -225,8 +224,8 @@ func (f *Finder) scan(targets []function) ([]uint64, error) {
 	return found, nil
 }
 
-// scanSegment scans size bytes at an offset of the file, which are loaded at addr. Chunks overlap by what one branch
-// has beyond its first byte.
+// scanSegment scans size bytes at an offset of the file, which are loaded at addr. Chunks overlap by the length of a branch beyond its
+// first byte.
 func (f *Finder) scanSegment(found []uint64, offset, addr, size uint64, targets []function) ([]uint64, error) {
 	buffer := make([]byte, min(size, scanChunk))
 	for at := uint64(0); at+branchBytes <= size; {
@@ -255,9 +254,9 @@ func (f *Finder) scanSegment(found []uint64, offset, addr, size uint64, targets 
 	return found, nil
 }
 
-// branchesTo appends the addresses of what would be a call or jmp to target.
+// branchesTo appends the addresses of what would be a call of or jump to target.
 func branchesTo(found []uint64, code []byte, addr, target uint64) []uint64 {
-	// The distance counts from behind the branch: what is added to it is the same for all but grows with the place.
+	// The distance counts from the end of the branch: with its position added, it is the same for all branches to target.
 	distance := uint32(target - addr - branchBytes)
 	for at := 0; at+branchBytes <= len(code); at++ {
 		if binary.LittleEndian.Uint32(code[at+1:]) != distance-uint32(at) {

@@ -103,7 +103,7 @@ func TestAfterCallsOfSeveral(t *testing.T) {
 	}
 }
 
-// Who returns from a function also returns from those that end with a jump to it.
+// A return from a function is also one from functions that end with a jump to it.
 func TestAfterTailCalls(t *testing.T) {
 	f := finderOf(t, imageOf(t, nil,
 		routine{"f", "c3"},                                              // 5000
@@ -133,7 +133,7 @@ func TestAfterTailCalls(t *testing.T) {
 	}
 }
 
-// Calls at the edges of what is read at a time are found, each once.
+// Calls at the boundaries of chunks are found, each once.
 func TestBranchesTo(t *testing.T) {
 	code := unhex(t, "e8 0b000000 90 e9 05000000 e8 00000000")
 	found := branchesTo(nil, code, 0x1000, 0x1010)

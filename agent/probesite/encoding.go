@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// An encoding is how one instruction is written: enough to know its length, and where a branch goes.
+// An encoding is the encoding of one instruction: enough to know its length, and where a branch goes.
 type encoding struct {
 	length    int // bytes
 	prefixes  prefixes
@@ -16,10 +16,10 @@ type encoding struct {
 	opcode    byte
 	modRM     byte
 	memory    place // its operand in memory, if it has one
-	immediate int64 // sign-extended; of a branch the distance
+	immediate int64 // sign-extended; for a branch, the distance
 }
 
-// A place is where an operand in memory is, as far as that counts from the stack or the frame pointer.
+// A place is the address of an operand in memory, if it is relative to the stack or frame pointer.
 type place struct {
 	base         base
 	displacement int64 // bytes
@@ -36,8 +36,8 @@ const (
 // reg is the middle field of the ModRM byte, without its extension by REX.
 func (e *encoding) reg() byte { return e.modRM >> 3 & 7 }
 
-// parse reads the instruction that code begins with. It knows all instructions of 64-bit mode up to AVX-512; not those
-// that no guest's compiler emits: XOP, 3DNow! beyond its length, SSE4a's with two immediates, and APX.
+// parse reads the instruction that code begins with. It knows all instructions of 64-bit mode up to AVX-512, except those that no relevant
+// compiler emits: XOP, 3DNow! beyond its length, SSE4a's with two immediates, and APX.
 func parse(code []byte) (encoding, error) {
 	var e encoding
 	r := reader{code: code}
@@ -64,7 +64,7 @@ func parse(code []byte) (encoding, error) {
 	return e, nil
 }
 
-// readOpcode reads the way into the opcode's map, if there is one, and the opcode itself.
+// readOpcode reads the escape to the opcode's map, if there is one, and the opcode itself.
 func (e *encoding) readOpcode(r *reader, first byte) (err error) {
 	switch first {
 	case 0xc4, 0xc5, 0x62:
@@ -89,7 +89,7 @@ func (e *encoding) readOpcode(r *reader, first byte) (err error) {
 	return nil
 }
 
-// prefixes is a set of those that may stand before an opcode.
+// prefixes is a set of legacy prefixes.
 type prefixes uint8
 
 const (
@@ -102,7 +102,7 @@ const (
 	prefixThread                           // 64, 65: fs and gs
 )
 
-// prefixOf returns what a byte is as a prefix, 0 if it is none.
+// prefixOf returns which prefix a byte is, 0 if it is none.
 func prefixOf(b byte) prefixes {
 	switch b {
 	case 0x66:
@@ -133,7 +133,7 @@ func (e *encoding) readPrefixes(r *reader) (opcode byte, err error) {
 		p := prefixOf(b)
 		switch {
 		case p != 0 && e.rex != 0:
-			return 0, errInvalid // REX before another prefix is void: nobody writes that
+			return 0, errInvalid // REX before another prefix is ignored: no compiler writes that
 		case p != 0:
 			e.prefixes |= p
 		case b&0xf0 == 0x40 && e.rex != 0:
@@ -231,7 +231,7 @@ func (e *encoding) inGroup() bool {
 	return true
 }
 
-// readImmediate reads what the letter says.
+// readImmediate reads the immediate that the letter describes.
 func (e *encoding) readImmediate(r *reader, layout byte) (err error) {
 	z := 4 // bytes of z
 	if e.prefixes&prefixOperandSize != 0 && e.rex&8 == 0 {

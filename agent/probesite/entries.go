@@ -6,24 +6,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Entries returns where every call of a function passes with its arguments still in their registers: its first
-// instruction if the kernel emulates that, or else the first such one behind instructions that write to no argument
-// register, do not leave, and are not jumped back to.
+// Entries returns places that every call of a function passes with its arguments still in their registers. That is its first instruction if
+// the kernel emulates it. Otherwise it is the first emulated one after instructions that write to no argument register, do not leave, and
+// are not branch targets.
 //
-// name is as the linker has it, or a C++ name without parameters, which means all overloads. A compiler may have made
-// more of a function than one symbol. Copies for some callers (.constprop, .isra) are calls of it too: they are in the
-// result, marked by Site.Clone. Its rest without the first lines (.part) is not: only those calls get there that
-// the first lines, inlined into callers, let through. Nor is what is only jumped to (.cold). To probe one of these ask
-// for it by its whole name.
+// name is a linker's name, or a C++ name without parameters, which means all overloads. A compiler may have made several symbols from a
+// function. Copies for some callers (.constprop, .isra) are included, marked by Site.Clone. Its rest without the first lines (.part) is
+// not: only calls that pass the first lines, which were inlined into callers, reach it. Neither is code that is only jumped to (.cold).
+// Such symbols can be requested by their whole names.
 //
-// ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such instruction: to probe the others
-// alone would lose calls in silence. What was inlined everywhere cannot be seen.
+// ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such instruction: probing only the others would silently
+// lose calls. Calls that were inlined everywhere cannot be observed.
 func (f *Finder) Entries(name string) ([]Site, error) {
 	return f.entries(name, set(argumentOrder[:]...))
 }
 
-// EntriesWith is Entries where no more than the first arguments are wanted, as others may have been overwritten, and the return
-// address: the stack pointer leads to it.
+// EntriesWith is Entries if only the first arguments are needed, as others may have been overwritten, and the return address, which the
+// stack pointer leads to.
 func (f *Finder) EntriesWith(name string, arguments int) ([]Site, error) {
 	return f.entries(name, set(argumentOrder[:arguments]...)|set(elffile.RSP))
 }
@@ -55,7 +54,7 @@ func (f *Finder) entries(name string, kept registers) ([]Site, error) {
 	return sorted(sites), nil
 }
 
-// entry finds the site at the begin of a function where some registers have what they had at the call.
+// entry finds the site at the beginning of a function where these registers still have their values from the call.
 func (f *Finder) entry(fn function, kept registers) (Site, error) {
 	l, err := f.list(fn)
 	if err != nil {

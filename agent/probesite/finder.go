@@ -11,23 +11,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// A Finder finds sites in one file. It reads the file when it is asked, and keeps the table of its symbols (3 MB for
-// libjvm) for as long as it lives. It is for one goroutine at a time.
+// A Finder finds sites in one file. It reads the file on request, and keeps the table of its symbols (3 MB for libjvm). Only one goroutine
+// at a time may use it.
 type Finder struct {
-	// Emulates says which kinds the running kernel emulates. Nil means Kind.Emulated, what all supported ones do.
+	// Emulates reports which kinds the running kernel emulates. Nil means Kind.Emulated: the kinds that all supported kernels emulate.
 	Emulates func(Kind) bool
 
 	file  *elffile.File
 	bytes io.ReaderAt
 	table *elffile.Table // nil until it is needed
 
-	// landmarks are functions without symbols, by the name that they would have. Where there are some, symbols do not say
-	// which function an address is in.
+	// landmarks are functions that were found without symbols, by their names. If there are any, symbols cannot be used to find the
+	// function around an address.
 	landmarks map[string]function
 	lookups   int // of functions without symbols
 }
 
-// New returns a finder for a file; bytes are those that it was opened with.
+// New returns a finder for a file; bytes is what the file was opened with.
 func New(file *elffile.File, bytes io.ReaderAt) *Finder {
 	return &Finder{file: file, bytes: bytes}
 }
@@ -85,7 +85,7 @@ func (f *Finder) needX86() error {
 var (
 	// ErrNotFound: the file has no such note or symbol.
 	ErrNotFound = elffile.ErrNotFound
-	// ErrNoSite: it has, but no instruction there is cheap and right. The text says what was found instead.
+	// ErrNoSite: the note or symbol exists, but no instruction there is cheap and suitable. The text says what was found instead.
 	ErrNoSite = errors.New("no cheap place for a probe")
 	// ErrMachine: the code is not x86-64.
 	ErrMachine = errors.New("only x86-64 code is supported")
@@ -94,20 +94,20 @@ var (
 // A Site is a place for a uprobe in a file.
 type Site struct {
 	Offset       uint64 // in the file, bytes: where the probe goes
-	RefCtrOffset uint64 // of the note's semaphore in the file; 0 if there is none. Everybody who attaches must pass it
-	Address      uint64 // of the instruction, as the file counts
+	RefCtrOffset uint64 // of the note's semaphore in the file; 0 if there is none. Every attachment must pass it
+	Address      uint64 // of the instruction, in the file's addresses
 
-	Function string // symbol of the function around it, as the linker has it; "" if none is known
-	// Clone is "constprop" or "isra" if Function is a copy of what was asked for that the compiler made for some of the
-	// callers: arguments that are constant for these, or that it took apart, are not where the ABI has them.
+	Function string // symbol of the function around it, as the linker has it; "" if unknown
+	// Clone is "constprop" or "isra" if Function is a copy of the requested function that the compiler made for some of the callers.
+	// Arguments that are constant for these, or that it split, are not where the ABI has them.
 	Clone string
 
 	Kind     Kind // of the instruction
 	Emulated bool // by the kernel: see Finder.Emulates
 
-	// Call is the address of the call that the site stands behind, 0 for other sites.
+	// Call is the address of the call before the site, 0 for other sites.
 	Call uint64
-	// Distance is how many instructions are before the site: from the function's begin, or from behind the call.
+	// Distance is how many instructions are before the site: from the function's beginning, or from the end of the call.
 	Distance int
 
 	Args []elffile.Operand // of a note
@@ -119,7 +119,7 @@ func sorted(sites []Site) []Site {
 	return slices.CompactFunc(sites, func(a, b Site) bool { return a.Address == b.Address })
 }
 
-// Limits on what is read and how far is looked. Each is well above what real libraries need.
+// Limits on what is read and searched. Each is well above what real libraries need.
 const (
 	// maxInstruction is the longest that an x86-64 instruction may be, in bytes (Intel SDM vol. 2, section 2.3.11).
 	maxInstruction = 15
@@ -129,25 +129,25 @@ const (
 	maxCode = 256 << 20
 	// scanChunk is how many bytes of code are in memory during a scan.
 	scanChunk = 1 << 20
-	// maxCandidates is how many byte sequences that look like a call are followed. A file that is made of them is
-	// crafted: libjvm's most frequent callee has some 20,000.
+	// maxCandidates is how many byte sequences that look like a call are followed. A file with more is crafted: libjvm's most frequent
+	// callee has some 20,000.
 	maxCandidates = 64 << 10
 	// maxMatches is how many functions one name may mean, overloads and clones included.
 	maxMatches = 64
-	// maxAhead is how many instructions behind a function's first one, or behind a call, are looked at. Compilers put an
-	// endbr64 and a few moves before the first push, and a move and a comparison between a call and the jump on its result.
+	// maxAhead is how many instructions after a function's first one, or after a call, are examined. Compilers put an endbr64 and a few
+	// moves before the first push, and a move and a comparison between a call and the jump on its result.
 	maxAhead = 8
 
-	// maxLandmark is how long a function may be that is searched for in a file without symbols, in bytes: Unsafe_Park of JDK 25
-	// has 1,756.
+	// maxLandmark bounds the length of functions that are searched for in a file without symbols, in bytes: Unsafe_Park of JDK 25 has
+	// 1,756.
 	maxLandmark = 16 << 10
-	// maxTexts is how many native methods are compared with one that is searched for: libjvm has some 500.
+	// maxTexts is how many native methods are compared with the requested one: libjvm has some 500.
 	maxTexts = 64 << 10
 	// maxTables is how many tables may look like that of JNI: libjvm has two.
 	maxTables = 16
-	// maxCallees is how many callees or callers of one function are looked at: MonitorEnter has a dozen.
+	// maxCallees is how many callees or callers of one function are examined: MonitorEnter has a dozen.
 	maxCallees = 64
-	// maxInflaters is how many callers inflate_and_enter may have: it has three. For each all code is read.
+	// maxInflaters is how many callers inflate_and_enter may have: it has three. All code is read for each.
 	maxInflaters = 8
 	// maxLookups is how many functions without symbols are looked up in a file: for both kinds of waits, some 150.
 	maxLookups = 2048

@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// Code of the files that tests make is loaded at an address that is not its offset.
+// The code of test files is loaded at an address that differs from its offset.
 const (
 	codeOffset  = 0x1000
 	codeAddress = 0x5000
@@ -22,8 +22,7 @@ type routine struct {
 	name, code string
 }
 
-// imageOf makes a file of routines, one behind the other. The code goes to the file's pad, where a section without a
-// header would be.
+// imageOf makes a file of consecutive routines. The code goes to the file's pad, where a section without a header would be.
 func imageOf(t testing.TB, notes []byte, routines ...routine) []byte {
 	t.Helper()
 	var code []byte
@@ -110,7 +109,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// No more is read than a function may have, whatever a symbol says.
+// At most the maximum length of a function is read, whatever a symbol says.
 func TestCodeBounds(t *testing.T) {
 	f := finderOf(t, imageOf(t, nil, routine{"f", strings.Repeat("90", maxFunction+1)}))
 	for _, test := range []struct {
@@ -135,7 +134,7 @@ func TestCodeBounds(t *testing.T) {
 	}
 }
 
-// A kernel that emulates more is told to.
+// A Finder uses what the kernel emulates according to Emulates.
 func TestEmulates(t *testing.T) {
 	f := finderOf(t, imageOf(t, nil, routine{"f", "0f1f440000 55"}))
 	f.Emulates = func(k Kind) bool { return k == Nop5 || k.Emulated() }
@@ -145,7 +144,7 @@ func TestEmulates(t *testing.T) {
 	}
 }
 
-// Behind what is overwritten the arguments that are wanted are still there, and the return address.
+// After registers were overwritten, the needed arguments are still there, and the return address.
 func TestEntriesWith(t *testing.T) {
 	const enter = "f30f1efa 488d9780000000 31c0 f0480fb132 4885c0 7401 90 c3" // of JDK 11: the third argument's register is used
 	for _, test := range []struct {
@@ -254,7 +253,7 @@ func TestOtherMachine(t *testing.T) {
 	}
 }
 
-// Whatever a file says, it gives sites in its code or an error.
+// Any file gives sites in its code or an error.
 func FuzzFinder(f *testing.F) {
 	notes := elftest.Probe("p", "n", "8@%rdi", codeAddress, 0, 0)
 	image := imageOf(f, notes, routine{"f", "55 4889e5 5d c3"}, routine{"g", "e8f5ffffff 85c0 7400 c3"}, routine{"f.part.0", "90"})

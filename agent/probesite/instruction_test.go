@@ -11,7 +11,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 )
 
-// unhex reads code that is written with spaces for people.
+// unhex parses code in hexadecimal, with optional spaces.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	code, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
@@ -121,8 +121,8 @@ func TestDecodeInvalid(t *testing.T) {
 	}
 }
 
-// One instruction of each VEX and EVEX opcode that glibc, the JDK's libraries and compiled Java code have as objdump
-// of binutils 2.40 has it.
+// One instruction of each VEX and EVEX opcode in glibc, the JDK's libraries and compiled Java code, as disassembled by objdump of binutils
+// 2.40.
 func TestDecodeExtended(t *testing.T) {
 	file, err := os.Open("testdata/extended.txt")
 	if err != nil {
@@ -174,8 +174,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the decoder does not fail otherwise than by an error, and where x86asm knows the instruction both
-// have the same length.
+// For any bytes, the decoder fails only with an error, and if x86asm knows the instruction, both have the same length.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"90", "55", "4155", "0f1f440000", "662e0f1f840000000000", "f30f1efa", "e800000000", "0f8400000000", "48b80000000000000001",
@@ -202,8 +201,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// disputed reports whether x86asm has the length of an instruction wrong: it reads an address behind a move to or from a
-// control or debug register, an operand behind vzeroupper, and takes EVEX's map 5 for map 1.
+// disputed reports whether x86asm has the length of an instruction wrong: it reads an address after a move to or from a control or debug
+// register, an operand after vzeroupper, and takes EVEX's map 5 for map 1.
 func disputed(e *encoding) bool {
 	if e.extended {
 		return e.opcode == 0x77 || e.opcodeMap >= map5

@@ -24,8 +24,8 @@ import (
 // of which ObjectSynchronizer::enter, before JDK 26 LightweightSynchronizer::enter, is the one with callers of its own
 // everywhere in the VM.
 
-// ParkEntry returns the name by which Finder knows the function in which threads of java.util.concurrent wait. The name
-// is that of its symbol; without one, the function is searched for.
+// ParkEntry returns the name by which Finder knows the function in which threads of java.util.concurrent wait. That is its symbol; without
+// one, the function is searched for.
 func (f *Finder) ParkEntry() (name string, err error) {
 	const park = "Parker::park"
 	if _, err := f.named(park); err == nil || !errors.Is(err, ErrNotFound) {
@@ -42,15 +42,15 @@ func (f *Finder) ParkEntry() (name string, err error) {
 	return park, f.mark(park, callee)
 }
 
-// A MonitorEntry is the function that threads call for a monitor that they do not get by themselves.
+// A MonitorEntry is the function that threads call for a monitor that they cannot acquire by themselves.
 type MonitorEntry struct {
-	Function string // by which Finder knows it
-	// Handle says that its first argument is a handle of the object: the address of a word that refers to it. Otherwise it is
-	// the ObjectMonitor.
+	Function string // the name by which Finder knows it
+	// Handle says that its first argument is a handle of the object: the address of a word that refers to it. Otherwise it is the
+	// ObjectMonitor.
 	Handle bool
 }
 
-// MonitorEntry searches for it in a file without symbols.
+// MonitorEntry searches for that function in a file without symbols.
 func (f *Finder) MonitorEntry() (MonitorEntry, error) {
 	functions, err := f.jniFunctions(jniMonitorEnter)
 	if err != nil {
@@ -78,7 +78,7 @@ func (f *Finder) MonitorEntry() (MonitorEntry, error) {
 		len(found.inflates), len(found.enters), ErrNotFound)
 }
 
-// mark gives the function that begins at addr a name.
+// mark names the function that begins at addr.
 func (f *Finder) mark(name string, addr uint64) error {
 	fn, err := f.unnamed(addr)
 	if err != nil {
@@ -95,8 +95,8 @@ func (f *Finder) mark(name string, addr uint64) error {
 	return nil
 }
 
-// unnamed returns the function around addr without asking for its symbol. ErrTooLarge if it is asked too often: each time all
-// symbols that the file has are read.
+// unnamed returns the function around addr without using symbols. ErrTooLarge if it is called too often: each call reads all symbols that
+// the file has.
 func (f *Finder) unnamed(addr uint64) (function, error) {
 	if f.lookups++; f.lookups > maxLookups {
 		return function{}, fmt.Errorf("more than %d functions are looked up: %w", maxLookups, elffile.ErrTooLarge)
@@ -121,7 +121,7 @@ func (f *Finder) isCode(addr uint64) bool {
 	return false
 }
 
-// readAt reads what the file has at an address, as far as buffer goes.
+// readAt fills buffer from an address of the file.
 func (f *Finder) readAt(addr uint64, buffer []byte) bool {
 	offset, ok := f.file.AddressToOffset(addr)
 	if !ok {
@@ -131,14 +131,14 @@ func (f *Finder) readAt(addr uint64, buffer []byte) bool {
 	return n == len(buffer)
 }
 
-// isText reports whether text, with a NUL behind it, is at addr.
+// isText reports whether text, followed by a NUL, is at addr.
 func (f *Finder) isText(addr uint64, text string) bool {
 	buffer := make([]byte, len(text)+1)
 	return f.readAt(addr, buffer) && string(buffer) == text+"\x00"
 }
 
-// nativeMethod returns the function that the VM registers for a native method: a name, a signature and a function stand
-// side by side (JNINativeMethod of jni.h). A class that was renamed is there under both names, with one function.
+// nativeMethod returns the function that the VM registers for a native method: name, signature and function are adjacent (JNINativeMethod
+// of jni.h). A renamed class is there under both names, with one function.
 func (f *Finder) nativeMethod(name, signature string) (uint64, error) {
 	pointers, err := f.file.Pointers()
 	if err != nil {
@@ -168,16 +168,16 @@ func (f *Finder) nativeMethod(name, signature string) (uint64, error) {
 	return found, nil
 }
 
-// The function table of JNI (Java Native Interface Specification, chapter 4): four entries are null, the first function is
-// GetVersion, and JNI 1.6 has 229.
+// The function table of JNI (Java Native Interface Specification, chapter 4): four entries are null, the first function is GetVersion, and
+// JNI 1.6 has 229.
 const (
 	jniNulls        = 4
 	jniFunctions    = 229
 	jniMonitorEnter = 217 // its entry
 )
 
-// jniFunctions returns an entry of all tables that look like that one. HotSpot has another with functions that check their
-// arguments.
+// jniFunctions returns an entry of all tables that look like the function table of JNI. HotSpot has a second one with functions that check
+// their arguments.
 func (f *Finder) jniFunctions(entry int) ([]uint64, error) {
 	pointers, err := f.file.Pointers()
 	if err != nil {
@@ -204,7 +204,7 @@ func (f *Finder) jniFunctions(entry int) ([]uint64, error) {
 	return found, nil
 }
 
-// listAt cuts the function that begins at addr. It is nil if none does, or if it is larger than what is searched for.
+// listAt disassembles the function that begins at addr. It returns nil if none does, or if it is larger than the functions searched for.
 func (f *Finder) listAt(addr uint64) *listing {
 	fn, err := f.unnamed(addr)
 	if err != nil || fn.start != addr || fn.end-fn.start > maxLandmark {
@@ -217,8 +217,8 @@ func (f *Finder) listAt(addr uint64) *listing {
 	return l
 }
 
-// calleeWithArguments returns the function that the one at addr calls with a flag it has computed as the second argument,
-// and its own fourth argument as the third.
+// calleeWithArguments returns the function that the one at addr calls with a computed flag as the second argument, and its own fourth
+// argument as the third.
 func (f *Finder) calleeWithArguments(addr uint64) (uint64, error) {
 	l := f.listAt(addr)
 	if l == nil {
@@ -242,18 +242,18 @@ func (f *Finder) calleeWithArguments(addr uint64) (uint64, error) {
 	return found, nil
 }
 
-// A jniEnter is what was found of ObjectSynchronizer::jni_enter.
+// A jniEnter is the result of the search for ObjectSynchronizer::jni_enter.
 type jniEnter struct {
 	function uint64   // it
 	inflates []uint64 // functions that may be inflate_and_enter
 	enters   []uint64 // functions that may be ObjectMonitor::enter
 }
 
-// searchEnter searches the function at addr, and those that it calls, for jni_enter.
+// searchEnter searches for jni_enter in the function at addr, and in its callees.
 func (f *Finder) searchEnter(addr uint64, found *jniEnter) error {
 	outer := f.listAt(addr)
 	if outer == nil {
-		return nil // it may not be what it looks like; then another is
+		return nil // it may only look like the function; then another one is
 	}
 	all := []uint64{addr}
 	for n := range outer.at {
@@ -280,7 +280,7 @@ func (f *Finder) searchEnter(addr uint64, found *jniEnter) error {
 	return nil
 }
 
-// enters adds what l calls as jni_enter does, with the thread in a register.
+// enters adds the functions that l calls in the way of jni_enter, with the thread in a register.
 func (l *listing) enters(thread x86asm.Reg, found *jniEnter) {
 	for n := range l.at {
 		callee, ok := l.callee(n)
@@ -296,7 +296,7 @@ func (l *listing) enters(thread x86asm.Reg, found *jniEnter) {
 	}
 }
 
-// callerEverywhere returns the one among the callers of a function, apart from one of them, that has three callers or more.
+// callerEverywhere returns the only caller of a function, apart from one of them, that has at least three callers.
 func (f *Finder) callerEverywhere(callee, apart uint64) (uint64, error) {
 	callers, err := f.callersOf(callee)
 	if err != nil {
@@ -328,7 +328,7 @@ func (f *Finder) callerEverywhere(callee, apart uint64) (uint64, error) {
 	return found, nil
 }
 
-// callersOf returns the begins of the functions with a call of one, or a jump to it.
+// callersOf returns the beginnings of the functions with a call of, or a jump to, a function.
 func (f *Finder) callersOf(addr uint64) ([]uint64, error) {
 	branches, err := f.scan([]function{{start: addr}})
 	if err != nil {

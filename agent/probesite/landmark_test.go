@@ -12,11 +12,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// A vmImage is a libjvm in small: functions whose symbols say nothing, and tables in its data.
+// A vmImage is a small libjvm: functions without meaningful symbols, and tables in its data.
 type vmImage struct {
 	routines []routine // a call is "e8 @" and the name of another
 	natives  []nativeEntry
-	nulls    uint64 // what stands before the table of JNI instead of nulls
+	nulls    uint64 // content before the table of JNI instead of nulls
 	entries  int    // of that table
 	enter    string // the function for MonitorEnter there
 }
@@ -52,7 +52,7 @@ func newImage(routines ...routine) vmImage {
 	}
 }
 
-// replace has another routine instead of the one of that name.
+// replace replaces the routine with the same name.
 func (m vmImage) replace(r routine) vmImage {
 	m.routines = slices.Clone(m.routines)
 	for i := range m.routines {
@@ -222,7 +222,7 @@ func TestParkEntry(t *testing.T) {
 	}
 }
 
-// Without symbols the same functions are found as with them.
+// The same functions are found with and without symbols.
 func TestLiveLandmarks(t *testing.T) {
 	onEach(t, func(t *testing.T, version int, named *Finder) {
 		stripped := strippedOf(t, named)
@@ -279,7 +279,7 @@ func TestLiveLandmarks(t *testing.T) {
 	})
 }
 
-// A file that makes for more look-ups than a libjvm is given up.
+// A file that causes more look-ups than a libjvm is rejected.
 func TestLandmarkLookups(t *testing.T) {
 	f, _ := newImage(jniEnterOld).finder(t)
 	entry, err := f.MonitorEntry()
@@ -299,7 +299,7 @@ func TestLandmarkLookups(t *testing.T) {
 	}
 }
 
-// strippedOf is a finder for the same file without its table of symbols.
+// strippedOf returns a finder for the same file without its table of symbols.
 func strippedOf(t *testing.T, f *Finder) *Finder {
 	t.Helper()
 	b := make([]byte, 64<<20)

@@ -8,18 +8,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// A listing is a function's code, cut into instructions from its first byte on.
+// A listing is a function's code, disassembled from its first byte on.
 type listing struct {
 	start uint64
 	code  []byte
 	at    []uint32        // offsets of the instructions, ascending
 	kinds []Kind          // of them
-	joins map[uint32]bool // offsets that a branch of this function goes to
-	cut   error           // why instructions end before the code does; nil if they do not. joins may lack some then
+	joins map[uint32]bool // offsets of branch targets within this function
+	cut   error           // why instructions end before the code does; nil if they do not. Otherwise joins may lack some
 }
 
-// list reads and cuts a function. Targets of jumps through a table are not known: compilers point these at the code of a
-// case, which is neither a function's first lines nor what tests the result of a call.
+// list reads and disassembles a function. Targets of jumps through a table are unknown: they are the code of a case, which is neither a
+// function's first lines nor a test of a call's result.
 func (f *Finder) list(fn function) (*listing, error) {
 	code, err := f.code(fn.start, fn.end-fn.start)
 	if err != nil {
@@ -29,7 +29,7 @@ func (f *Finder) list(fn function) (*listing, error) {
 	for at := 0; at < len(code); {
 		i, err := Decode(code[at:])
 		if err != nil {
-			l.cut = err // data between instructions, as hand-written assembly has it
+			l.cut = err // data between instructions, as in hand-written assembly
 			break
 		}
 		l.at, l.kinds = append(l.at, uint32(at)), append(l.kinds, i.Kind)
@@ -44,7 +44,7 @@ func (f *Finder) list(fn function) (*listing, error) {
 // bytes returns the code from instruction n on.
 func (l *listing) bytes(n int) []byte { return l.code[l.at[n]:] }
 
-// address returns that of instruction n.
+// address returns the address of instruction n.
 func (l *listing) address(n int) uint64 { return l.start + uint64(l.at[n]) }
 
 // joined reports whether a branch goes to one of the instructions from..to.
@@ -57,7 +57,7 @@ func (l *listing) joined(from, to int) bool {
 	return false
 }
 
-// end is the offset behind the last instruction that was understood.
+// end is the offset after the last decoded instruction.
 func (l *listing) end() uint64 {
 	if len(l.at) == 0 {
 		return 0
@@ -67,7 +67,7 @@ func (l *listing) end() uint64 {
 	return uint64(last) + uint64(i.Len)
 }
 
-// callee returns what instruction n calls directly.
+// callee returns the target of a direct call at instruction n.
 func (l *listing) callee(n int) (uint64, bool) {
 	if l.kinds[n] != Call {
 		return 0, false
@@ -85,8 +85,7 @@ func (l *listing) begins(addr uint64) bool {
 	return ok && addr >= l.start
 }
 
-// setBefore returns the last instruction before n that writes to a register, where that is near, in straight code, and behind
-// every call.
+// setBefore returns the last instruction before n that writes to a register, if it is near, in straight-line code, and after every call.
 func (l *listing) setBefore(n int, r elffile.Reg) (x86asm.Inst, bool) {
 	for at := n - 1; at >= 0 && n-at <= maxAhead && !l.joins[l.at[at+1]]; at-- {
 		e := effectOf(l.bytes(at))
@@ -100,7 +99,7 @@ func (l *listing) setBefore(n int, r elffile.Reg) (x86asm.Inst, bool) {
 	return x86asm.Inst{}, false
 }
 
-// isCopy reports whether r is at instruction n what is kept elsewhere: in a register, or in memory.
+// isCopy reports whether r is, at instruction n, a copy of what is kept elsewhere: in a register, or in memory.
 func (l *listing) isCopy(n int, r elffile.Reg, kept x86asm.Arg) bool {
 	i, ok := l.setBefore(n, r)
 	if !ok || i.Op != x86asm.MOV || i.Args[1] != kept {
@@ -110,7 +109,7 @@ func (l *listing) isCopy(n int, r elffile.Reg, kept x86asm.Arg) bool {
 	return ok && to >= x86asm.RAX && to <= x86asm.R15
 }
 
-// isFlag reports whether r is at instruction n the result of a comparison: 0 or 1.
+// isFlag reports whether r is, at instruction n, the result of a comparison: 0 or 1.
 func (l *listing) isFlag(n int, r elffile.Reg) bool {
 	i, ok := l.setBefore(n, r)
 	if !ok {
@@ -120,7 +119,7 @@ func (l *listing) isFlag(n int, r elffile.Reg) bool {
 	return i.Op == x86asm.SETNE || i.Op == x86asm.MOVZX && ok && from >= x86asm.AL && from <= x86asm.R15B
 }
 
-// resultOfCall reports whether the register rax is at instruction n what the call before it returned.
+// resultOfCall reports whether rax is, at instruction n, the result of the call before it.
 func (l *listing) resultOfCall(n int) bool {
 	for at := n - 1; at >= 0 && n-at <= maxAhead && !l.joins[l.at[at+1]]; at-- {
 		if l.kinds[at] == Call {
@@ -133,8 +132,8 @@ func (l *listing) resultOfCall(n int) bool {
 	return false
 }
 
-// copyOf returns where the function keeps an argument: a register or memory, to which its first lines copy it. It is nil if
-// they do not.
+// copyOf returns where the function keeps an argument: a register or memory to which its first lines copy it. It returns nil if they do
+// not.
 func (l *listing) copyOf(argument x86asm.Reg) x86asm.Arg {
 	const first = 32 // instructions
 	r, _ := registerOf(argument)

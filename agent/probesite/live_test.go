@@ -13,10 +13,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// liveVersions are the JDKs that facts are known of.
+// liveVersions are the JDKs with known facts.
 var liveVersions = []int{17, 25}
 
-// jdkOf returns an installed JDK. Where all must be there (CI=true), none is a failure.
+// jdkOf returns an installed JDK. With CI=true, a missing one is a failure.
 func jdkOf(t testing.TB, version int) jvm.JDK {
 	t.Helper()
 	found, err := jvm.Find(jvm.Root)
@@ -62,7 +62,7 @@ func open(t testing.TB, path string) *Finder {
 	return New(f, file)
 }
 
-// Cut into instructions from its first byte, a function ends where its symbol says.
+// A function that is disassembled from its first byte ends where its symbol says.
 func TestLiveDisassembly(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		file := f.bytes.(*os.File)
@@ -142,9 +142,8 @@ func checkSite(t *testing.T, f *Finder, s Site) {
 	}
 }
 
-// The callers of ObjectMonitor::enter, and those that act on whether TrySpin got the monitor: how many sites, and how many
-// calls are missed. JDK 17's wait jumps away at once, JDK 25's do not look at the result; both are seen if jumps on the
-// result are not insisted on.
+// The callers of ObjectMonitor::enter, and those that use the result of TrySpin: how many sites there are, and how many calls are missed.
+// JDK 17's wait jumps away at once, and JDK 25's does not use the result; both are found if jumps on the result are not required.
 func TestLiveAfterCalls(t *testing.T) {
 	onEach(t, func(t *testing.T, version int, f *Finder) {
 		type result struct{ sites, missed int }
@@ -180,7 +179,7 @@ func TestLiveAfterCalls(t *testing.T) {
 	})
 }
 
-// Every probe of libjvm stands on a NOP that the kernel emulates.
+// Every probe of libjvm is on a NOP that the kernel emulates.
 func TestLiveNotes(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		probes, err := f.file.Probes()
@@ -203,7 +202,7 @@ func TestLiveNotes(t *testing.T) {
 	})
 }
 
-// The VM's clock of safepoints is there in every JDK since 13.
+// Every JDK since 13 has the VM's clock of safepoints.
 func TestLiveVariables(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		for _, name := range []string{"begin", "end"} {
@@ -215,7 +214,7 @@ func TestLiveVariables(t *testing.T) {
 	})
 }
 
-// Looking through all of a libjvm takes well under a second.
+// Scanning a whole libjvm takes well under a second.
 func BenchmarkLibjvmAfterCalls(b *testing.B) {
 	f := libjvm(b, 25)
 	for b.Loop() {

@@ -13,10 +13,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// compiled is a line of jcmd's Compiler.codelist: id, tier, state, method, and where its blob and its code begin and end.
+// compiled matches a line of jcmd's Compiler.codelist: id, tier, state, method, and the addresses of its blob and its code.
 var compiled = regexp.MustCompile(`^\s*\d+\s+(\d)\s+\d\s+Monitors\.([a-z]+)(\d)\(.*\[0x[0-9a-f]+, 0x([0-9a-f]+) - 0x([0-9a-f]+)\]`)
 
-// Methods with a known number of monitors, as each compiler of each JDK makes them now.
+// Methods with a known number of monitors, as each compiler of each installed JDK makes them.
 func TestLiveMonitorEnters(t *testing.T) {
 	for _, version := range liveVersions {
 		jdk := jdkOf(t, version)
@@ -80,7 +80,7 @@ func checkMonitors(t *testing.T, jdk jvm.JDK, pid int, tier string) {
 	}
 }
 
-// The busiest nmethods are looked at again and again.
+// The busiest nmethods are searched again and again.
 func BenchmarkMonitorEnters(b *testing.B) {
 	m := readRecorded(b)[0]
 	b.SetBytes(int64(len(m.code)))

@@ -8,42 +8,41 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// ErrLightweightLocking says that compiled code takes and releases monitors in a way that is not recognised: that of a
-// JDK between those whose code is known. Nothing is said of it then, as an exit taken for an enter would be counted.
+// ErrLightweightLocking says that compiled code takes and releases monitors in an unknown way: that of a JDK between those whose code is
+// known. Then nothing is reported, as an exit taken for an enter would be counted.
 var ErrLightweightLocking = errors.New("unknown form of monitor enters in compiled code (lightweight locking)")
 
-// A MonitorEnter is where compiled code enters an object's monitor.
+// A MonitorEnter is a place where compiled code enters an object's monitor.
 type MonitorEnter struct {
-	// Address is that of the instruction behind the one that loads the object's mark word. Every enter passes there,
-	// of an unlocked, a locked and an inflated monitor: what the compiled code does itself and what it leaves to the VM.
+	// Address is that of the instruction after the load of the object's mark word. Every enter passes it, of an unlocked, a locked or an
+	// inflated monitor, whether the compiled code or the VM handles it.
 	Address uint64
 	Object  elffile.Reg // the register that the object's address is computed from
-	Disp    int64       // bytes from there to the object; 0 in all code that was seen
-	Mark    elffile.Reg // the register that the mark word was loaded to
-	// Lightweight is whether threads keep a stack of what they locked (JDK 21 and later); else the lock is in the frame.
+	Disp    int64       // bytes from there to the object; 0 in all code seen so far
+	Mark    elffile.Reg // the register that holds the mark word
+	// Lightweight says that threads keep a stack of their locks (JDK 21 and later); otherwise the lock is in the frame.
 	Lightweight bool
 }
 
 // firstLightweight is the first JDK that has lightweight locking, by an option; from 23 on it is the default.
 const firstLightweight = 21
 
-// maxBack is how many instructions before a compare-and-exchange its beginning is looked for: C2 of JDK 25 has 10
-// between the load of the mark and the exchange.
+// maxBack is how many instructions before a compare-and-exchange its beginning is searched for: C2 of JDK 25 has 10 between the load of the
+// mark and the exchange.
 const maxBack = 16
 
-// MonitorEnters finds monitor enters in the code of one compiled method: code is what was read from address, and release
-// the JDK's feature release. Both of HotSpot's ways are recognised, in C1's and C2's code (x86.ad,
-// c1_MacroAssembler_x86.cpp and c2_MacroAssembler_x86.cpp of JDK 17 and 25):
+// MonitorEnters finds monitor enters in the code of one compiled method: code was read from address, and release is the JDK's feature
+// release. Both ways of HotSpot are recognised, in C1's and C2's code (x86.ad, c1_MacroAssembler_x86.cpp and c2_MacroAssembler_x86.cpp of
+// JDK 17 and 25):
 //
 //	mark = [object]; new = mark | 1; [box] = new; lock cmpxchg [object]: mark -> box          the lock is in the frame
 //	mark = [object]; ...; old = mark | 1; new = mark & ^1; lock cmpxchg [object]: old -> new  lightweight
 //
-// A lightweight exit sets the bit in what it writes, not in what it expects: that distinguishes the two. Wrappers of native
-// methods, recursive enters that the compiler left out and inlined enters of other forms are not found.
-// ErrLightweightLocking if there are exchanges of lightweight locking whose direction is not clear.
+// A lightweight exit sets the bit in the written value, not in the expected one: that distinguishes the two. Wrappers of native methods,
+// recursive enters that the compiler left out and inlined enters of other forms are not found. ErrLightweightLocking if there are exchanges
+// of lightweight locking whose direction is unclear.
 //
-// Bytes that are no instruction are stepped over one by one: what is found behind them is right as soon as instructions
-// are, since patterns are of many.
+// Bytes that are not an instruction are skipped one by one: decoding resynchronizes, and patterns consist of many instructions.
 func MonitorEnters(code []byte, address uint64, release int) ([]MonitorEnter, error) {
 	var enters []MonitorEnter
 	var w window
@@ -103,7 +102,7 @@ func (w *window) push(i instructionAt) {
 	w.n++
 }
 
-// enter judges the exchange that the window ends with.
+// enter judges the exchange at the end of the window.
 func (w *window) enter(release int) (MonitorEnter, verdict) {
 	x, ok := operands(w.latest[w.n-1].code)
 	if !ok || x.Op != x86asm.CMPXCHG {
@@ -112,7 +111,7 @@ func (w *window) enter(release int) (MonitorEnter, verdict) {
 	object, inMemory := x.Args[0].(x86asm.Mem)
 	next, inRegister := x.Args[1].(x86asm.Reg)
 	if !inMemory || !inRegister || object.Index != 0 || object.Segment != 0 || next < x86asm.RAX || next > x86asm.R15 {
-		return MonitorEnter{}, isOther // of 32 bits, or of an array's element: no mark word
+		return MonitorEnter{}, isOther // of 32 bits, or of an array's element: not a mark word
 	}
 	l := lock{object: object, next: next}
 	for n := w.n - 2; n >= 0; n-- {
@@ -131,23 +130,23 @@ func (w *window) enter(release int) (MonitorEnter, verdict) {
 	return MonitorEnter{}, isOther
 }
 
-// A lock is what is known of an exchange of an object's mark word, from reading backwards from it.
+// A lock is what is known of an exchange of an object's mark word, from reading the code backwards.
 type lock struct {
-	object x86asm.Mem // what is exchanged
-	next   x86asm.Reg // with this; what is expected is in rax
+	object x86asm.Mem // the exchanged word
+	next   x86asm.Reg // the written value; the expected one is in rax
 
-	mark     x86asm.Reg // where rax is copied from, 0 while it is not
-	expected bool       // bit 0 is set in what is expected
-	set      bool       // bit 0 is set in what is written
-	cleared  bool       // bit 0 is cleared in what is written
-	boxed    bool       // what is expected is stored at the address that is written: the lock in the frame
+	mark     x86asm.Reg // the source of rax, 0 while unknown
+	expected bool       // bit 0 is set in the expected value
+	set      bool       // bit 0 is set in the written value
+	cleared  bool       // bit 0 is cleared in the written value
+	boxed    bool       // the expected value is stored at the written address: the lock in the frame
 	stacked  bool       // the thread's stack of locks is compared with the object
 }
 
-// thread is where HotSpot keeps the current thread on x86-64.
+// thread is the register of HotSpot's current thread on x86-64.
 const thread = x86asm.R15
 
-// markRegister is the one that the mark is in, as far as that is seen.
+// markRegister is the register of the mark, as far as known.
 func (l *lock) markRegister() x86asm.Reg {
 	if l.mark != 0 {
 		return l.mark
@@ -161,8 +160,8 @@ func (l *lock) loads(code []byte) bool {
 	return ok && i.Op == x86asm.MOV && i.Args[0] == l.markRegister() && i.Args[1] == l.object
 }
 
-// before takes the instruction that stands before those seen so far. It reports false if what is before that does not
-// matter: where the mark or the object's register get their values from elsewhere, or where code is not straight.
+// before handles the instruction before those seen so far. It returns false if earlier ones do not matter: if the mark or the object's
+// register get their values from elsewhere, or code is not straight-line.
 func (l *lock) before(code []byte) bool {
 	i, ok := operands(code)
 	if !ok {
@@ -225,8 +224,8 @@ func (l *lock) verdict(release int) verdict {
 	return isOther
 }
 
-// unclear reports whether this is an exchange of lightweight locking, but neither an enter nor an exit that is known.
-// An exit sets the bit in what is written and not in what is expected.
+// unclear reports whether this is an exchange of lightweight locking, but neither a known enter nor a known exit. An exit sets the bit in
+// the written value and not in the expected one.
 func (l *lock) unclear(release int) bool {
 	exit := l.set && !l.expected
 	return release >= firstLightweight && !exit && !l.boxed && (l.stacked || l.expected)
@@ -238,7 +237,7 @@ func bit0(a x86asm.Arg, want x86asm.Imm) bool {
 	return ok && imm == want
 }
 
-// memory returns the operand that is in memory.
+// memory returns the operand in memory.
 func memory(args x86asm.Args) (x86asm.Mem, bool) {
 	for _, a := range args[:2] {
 		if m, ok := a.(x86asm.Mem); ok {

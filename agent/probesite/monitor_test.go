@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// A recorded is a compiled method with the enters that it has.
+// A recorded is a compiled method with its enters.
 type recorded struct {
 	release            int
 	tier, name         string
@@ -80,7 +80,7 @@ func TestMonitorEnters(t *testing.T) {
 		if !slices.Equal(behind, m.behind) {
 			t.Errorf("%d %s %s: %#x, want %#x", m.release, m.tier, m.name, behind, m.behind)
 		}
-		// Cut anywhere, nothing is found that is not there.
+		// If the code is cut anywhere, no false enters are found.
 		for n := 0; n < len(m.code); n += 5 {
 			fewer, _ := MonitorEnters(m.code[:n], m.address, m.release)
 			if len(fewer) > len(enters) || !slices.Equal(fewer, enters[:len(fewer)]) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Names are the functions of the file as Entries takes them, each once and in no order: C++ names without parameters where these stand for
-// the symbol, other names as the linker has them. It is an error if the file has no names.
+// Names returns the names of the file's functions in the form of Entries, each once and in no order: C++ names without parameters if these
+// identify the symbol, otherwise the linker's names. It is an error if the file has no names.
 func (f *Finder) Names() ([]string, error) {
 	table, err := f.symbols()
 	if err != nil {
@@ -28,7 +28,7 @@ func (f *Finder) Names() ([]string, error) {
 	return names, nil
 }
 
-// unmangled is the name for which want makes the beginning of this symbol; "" if there is none, as for templates.
+// unmangled returns the name for which want makes the beginning of this symbol; "" if there is none, as for templates.
 func unmangled(symbol string) string {
 	rest, ok := strings.CutPrefix(symbol, "_Z")
 	if !ok {

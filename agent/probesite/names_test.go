@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What unmangled returns is a name that means the symbol.
+// unmangled returns a name that matches the symbol.
 func TestUnmangled(t *testing.T) {
 	for symbol, plain := range map[string]string{
 		"_ZN13ObjectMonitor5enterEP10JavaThread": "ObjectMonitor::enter",

@@ -10,9 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// operands decodes an instruction with its operands. It is false where x86asm does not know it, or has its length wrong: it
-// takes the prefixes of what it does not know for instructions of their own. VEX and EVEX are left out, as it knows some of
-// them only, and some wrongly.
+// operands decodes an instruction with its operands. It returns false if x86asm does not know it, or has its length wrong: x86asm takes the
+// prefixes of unknown instructions for instructions of their own. VEX and EVEX are left out, as x86asm knows only some of them, and some
+// wrongly.
 func operands(code []byte) (x86asm.Inst, bool) {
 	i, err := Decode(code)
 	if err != nil || i.encoding.extended {
@@ -39,19 +39,19 @@ var argumentOrder = [...]elffile.Reg{elffile.RDI, elffile.RSI, elffile.RDX, elff
 type effect struct {
 	writes registers // general-purpose registers, whole or in part
 	memory bool      // it stores
-	leaves bool      // what is executed next need not be what follows
+	leaves bool      // the next executed instruction may be another than the following one
 }
 
 // resultRegister holds what a function returns (ABI, section 3.2.3).
 var resultRegister = set(elffile.RAX)
 
-// anything is the effect of an instruction that is not understood.
+// anything is the effect of an unknown instruction.
 var anything = effect{writes: ^registers(0), memory: true, leaves: true}
 
 var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
 
-// effectOf returns the effect of the instruction that code begins with. It is meant for what compilers put at the begin
-// of functions and behind calls: moves, arithmetic, comparisons. All else may do anything.
+// effectOf returns the effect of the instruction that code begins with. It covers what compilers put at the beginning of functions and
+// after calls: moves, arithmetic, comparisons. All others may do anything.
 func effectOf(code []byte) effect {
 	if bytes.HasPrefix(code, endbr64) {
 		return effect{}
@@ -93,7 +93,7 @@ func effectOf(code []byte) effect {
 	return anything
 }
 
-// firstOperand is the effect of an instruction that writes to its first operand alone.
+// firstOperand is the effect of an instruction that writes only to its first operand.
 func firstOperand(a x86asm.Arg) effect {
 	switch a := a.(type) {
 	case x86asm.Mem:
@@ -134,7 +134,7 @@ func registerOf(r x86asm.Reg) (elffile.Reg, bool) {
 	return elffile.NoReg, false
 }
 
-// text is an instruction for people: "sub $0x18,%rsp", or its bytes where x86asm does not know it.
+// text formats an instruction for people: "sub $0x18,%rsp", or its bytes if x86asm does not know it.
 func text(code []byte) string {
 	i, err := Decode(code)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// redZone is how many bytes below the stack pointer a function that calls nothing may keep variables in (System V ABI for
-// AMD64, section 3.2.2). Neither signals nor the kernel write there. A call does: it pushes its return address.
+// redZone is how many bytes below the stack pointer may hold variables of a function that calls nothing (System V ABI for AMD64, section
+// 3.2.2). Neither signals nor the kernel write there. A call does: it pushes its return address.
 const redZone = 128
 
-// ErrRedZone: what stands at a place is a NOP of several bytes, and the function around it may keep variables in its red zone.
-// Kernels from 6.18 on replace such a NOP by a call once a probe there is hit.
+// ErrRedZone: there is a NOP of several bytes at a place, and the function around it may have variables in its red zone. Kernels from 6.18
+// on replace such a NOP by a call once a probe there is hit.
 var ErrRedZone = errors.New("a probe there could overwrite variables of the program")
 
-// NeedsOwnStack reports whether the instruction does nothing and has several bytes: a kernel may replace it by a call once it
-// is probed. Which ones kernels replace has changed: the NOP of 5 bytes at first (6.18), then all of 5 bytes that insn_is_nop
-// knows (arch/x86/lib/insn-eval.c), later one NOP of 10 bytes, whose replacement leaves the red zone out. The Kind does not
-// tell: some of them are jumps, and those with certain prefixes are refused by kernels that do not replace them.
+// NeedsOwnStack reports whether the instruction does nothing and has several bytes: a kernel may replace it by a call once it is probed.
+// Which ones kernels replace has changed: first the NOP of 5 bytes (6.18), then all of 5 bytes that insn_is_nop knows
+// (arch/x86/lib/insn-eval.c), later one NOP of 10 bytes, whose replacement spares the red zone. The Kind is not sufficient: some of them
+// are jumps, and those with certain prefixes are refused by kernels that do not replace them.
 func (i *Instruction) NeedsOwnStack() bool {
 	e := &i.encoding
 	switch {
@@ -36,27 +36,27 @@ func (i *Instruction) NeedsOwnStack() bool {
 		return e.rex&1 == 0 && e.prefixes&prefixRep == 0 // else xchg %rax,%r8, or pause
 	case 0x89: // mov of a register to itself
 		return e.modRM>>6 == 3 && e.reg() == e.modRM&7 && e.rex>>2&1 == e.rex&1
-	case 0x8d: // lea of a register without a displacement, which is the register itself as far as compilers write it
+	case 0x8d: // lea of a register without a displacement, which is the register itself in the form that compilers write
 		return e.modRM>>6 != 0 && e.memory.displacement == 0
-	case 0xe9, 0xeb: // jmp to what follows
+	case 0xe9, 0xeb: // jmp to the next instruction
 		return e.immediate == 0
 	}
 	return false
 }
 
-// OwnsStack proves that the code at addr keeps nothing below the stack pointer, or fails with ErrRedZone. Other errors say
-// that the file could not be read.
+// OwnsStack proves that the code at addr keeps nothing below the stack pointer, or fails with ErrRedZone. Other errors mean that the file
+// could not be read.
 //
-// What it relies on: compilers use the red zone for all of a function or for nothing of it, and only in functions that call
-// nothing. For gcc a function with any call, also in a part that is rarely or never reached, or to what does not return, is
-// no leaf (leaf_function_p; jumps to another function's begin do not count), and none but leaves have a red zone
-// (ix86_compute_frame_layout). For LLVM the same follows from MachineFrameInfo::adjustsStack (X86FrameLowering). Where the
-// prologue comes late (shrink-wrapping) nothing is on the stack before it. So what is needed is a call in the same function.
+// It relies on this: compilers use the red zone for all of a function or for nothing of it, and only in functions that call nothing. For
+// gcc a function with any call, even in a part that is rarely or never reached, or to a function that does not return, is no leaf
+// (leaf_function_p; jumps to another function's beginning do not count), and only leaves have a red zone (ix86_compute_frame_layout). For
+// LLVM the same follows from MachineFrameInfo::adjustsStack (X86FrameLowering). If the prologue comes late (shrink-wrapping), nothing is on
+// the stack before it. So a call in the same function is sufficient.
 //
-// A call that the compiler does not know of proves nothing: -mfentry puts one before the first instruction, code that takes
-// its own address calls the next instruction, and inline assembly may call after it has stepped over the red zone. The first
-// two are recognised. For the third, no instruction of the function may use memory below the stack pointer. That alone would
-// not be a proof, as addresses can be in any register.
+// A call that the compiler does not know of proves nothing: -mfentry puts one before the first instruction, code that takes its own address
+// calls the next instruction, and inline assembly may call after stepping over the red zone. The first two are recognised. For the third,
+// no instruction of the function may use memory below the stack pointer. That alone would not be a proof, as addresses can be in any
+// register.
 func (f *Finder) OwnsStack(addr uint64) error {
 	if err := f.needX86(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (l *listing) doubt(addr uint64) string {
 	return ""
 }
 
-// entry is the index of the first instruction that does something.
+// entry is the index of the first instruction after an endbr64.
 func (l *listing) entry() int {
 	if bytes.HasPrefix(l.code, endbr64) {
 		return 1
@@ -117,7 +117,7 @@ func (l *listing) entry() int {
 	return 0
 }
 
-// calls reports whether instruction n calls a function: this one's begin, or another.
+// calls reports whether instruction n calls a function: this one's beginning, or another.
 func (l *listing) calls(n int, i *Instruction) bool {
 	e := &i.encoding
 	if e.extended || e.opcodeMap != mapOneByte {
@@ -131,8 +131,8 @@ func (l *listing) calls(n int, i *Instruction) bool {
 	return ok && e.opcode == 0xe8 && !inside
 }
 
-// below reports whether an instruction uses memory of the red zone: by the stack pointer, or by the frame pointer, below
-// which the stack pointer is by depth bytes.
+// below reports whether an instruction uses memory of the red zone: relative to the stack pointer, or to the frame pointer, which is depth
+// bytes above the stack pointer.
 func (e *encoding) below(depth int64) bool {
 	m := e.memory
 	address := e.opcode == 0x8d && e.opcodeMap == mapOneByte && !e.extended // lea
@@ -151,8 +151,8 @@ func (e *encoding) below(depth int64) bool {
 	return false
 }
 
-// frameDepth is how many bytes the stack pointer is below the frame pointer once the function has made its frame; the
-// largest number if it has no frame pointer, or that is not known.
+// frameDepth is how many bytes the stack pointer is below the frame pointer once the function has made its frame; the largest number if
+// there is no frame pointer, or that is unknown.
 func (l *listing) frameDepth() int64 {
 	depth := int64(math.MaxInt64)
 	for n := range l.at {
@@ -163,8 +163,8 @@ func (l *listing) frameDepth() int64 {
 	return depth
 }
 
-// lowered is by how many bytes the instructions from n on lower the stack pointer, up to the first branch, or to the first
-// that uses the frame: by then a function has made it.
+// lowered is by how many bytes the instructions from n on lower the stack pointer, up to the first branch, or to the first use of the
+// frame: by then the function has made it.
 func (l *listing) lowered(n int) (bytes int64) {
 	for ; n < len(l.at); n++ {
 		i, _ := Decode(l.bytes(n))

@@ -60,7 +60,7 @@ func TestOwnsStack(t *testing.T) {
 	})
 }
 
-// Which instructions a kernel may replace.
+// The instructions that a kernel may replace.
 func TestNeedsOwnStack(t *testing.T) {
 	for code, want := range map[string]bool{
 		"90": false, "55": false, "eb00": true, "eb01": false, "c3": false, "f390": false, "4990": false, "0f1ec0": false,
@@ -77,8 +77,8 @@ func TestNeedsOwnStack(t *testing.T) {
 	}
 }
 
-// Every probe of libjvm stands on the NOP of one byte, so no kernel changes more than that byte. Those of them that are in
-// functions that call would be safe on a longer one, too: compilers could change that.
+// Every probe of libjvm is on the NOP of one byte, so no kernel changes more than that byte. Probes in functions with calls would be safe
+// on a longer one, too, but compilers could change that.
 func TestLiveNotesOfLibjvm(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		probes, err := f.file.Probes()

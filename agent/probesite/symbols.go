@@ -13,13 +13,13 @@ import (
 // A function is one symbol of code.
 type function struct {
 	name       string
-	start, end uint64 // addresses; what lies between is this function's and no inner symbol's
+	start, end uint64 // addresses; the range belongs to this function and to no inner symbol
 	role       role
 	clone      string
 }
 
-// named returns the functions that a name means, in the order of their addresses. ErrNotFound if there are none,
-// ErrTooLarge if there are too many.
+// named returns the functions that a name matches, in the order of their addresses. ErrNotFound if there are none, ErrTooLarge if there are
+// too many.
 func (f *Finder) named(name string) ([]function, error) {
 	if fn, ok := f.landmarks[name]; ok {
 		return []function{fn}, nil
@@ -55,8 +55,8 @@ func (f *Finder) Has(name string) bool {
 	return err == nil
 }
 
-// Variable returns the address of a variable, as the file counts, by its symbol as the linker has it. ErrNotFound if there
-// is none, or it is no variable.
+// Variable returns the address of a variable, in the file's addresses, by its linker's name. ErrNotFound if there is none, or it is not a
+// variable.
 func (f *Finder) Variable(name string) (uint64, error) {
 	symbols, err := f.file.FindSymbols(name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *Finder) Variable(name string) (uint64, error) {
 	return symbol.Value, nil
 }
 
-// aliased finds a name that is not in the table because another symbol at the same address is.
+// aliased finds a name that is missing in the table because another symbol has the same address.
 func (f *Finder) aliased(table *elffile.Table, name string) ([]function, error) {
 	symbols, err := f.file.FindSymbols(name)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *Finder) functionAt(addr uint64) (function, bool) {
 	return fn, addr < fn.end
 }
 
-// A role is what a symbol is to the name that was asked for.
+// A role is the relation of a symbol to the requested name.
 type role uint8
 
 const (
@@ -132,15 +132,15 @@ const (
 	cold           // a piece that is jumped to, never called: .cold
 )
 
-// A wanted is a name that was asked for.
+// A wanted is a requested name.
 type wanted struct {
 	name     string
-	mangled  []string // what C++ symbols of that name begin with; nil if the name is one of the linker's
+	mangled  []string // what C++ symbols of that name begin with; nil for a linker's name
 	suffixed bool     // the name has a clone's suffix itself
 }
 
-// want reads a name: one of the linker's (memcpy, _ZN13ObjectMonitor5enterEP10JavaThread, f.constprop.0), or a C++ name
-// without parameters (ObjectMonitor::enter), which stands for all overloads. Templates have to be asked for mangled.
+// want parses a name: a linker's (memcpy, _ZN13ObjectMonitor5enterEP10JavaThread, f.constprop.0), or a C++ name without parameters
+// (ObjectMonitor::enter), which matches all overloads. Templates must be given mangled.
 func want(name string) wanted {
 	w := wanted{name: name, suffixed: strings.Contains(name, ".")}
 	if strings.HasPrefix(name, "_Z") || w.suffixed || name == "" {
@@ -165,7 +165,7 @@ func want(name string) wanted {
 	return w
 }
 
-// is says what symbol is to the wanted name, and by which kind of copy.
+// is returns the role of symbol for the wanted name, and its kind of copy.
 func (w *wanted) is(symbol string) (r role, clone string) {
 	if symbol == w.name {
 		return itself, ""
@@ -193,7 +193,7 @@ func (w *wanted) matches(base string) bool {
 	return false
 }
 
-// roleOf reads what follows the first dot: constprop.0, isra.0.part.0, part.0.cold. A piece of a copy is a piece.
+// roleOf parses the part after the first dot: constprop.0, isra.0.part.0, part.0.cold. A piece of a copy is a piece.
 func roleOf(suffix string) (r role, clone string) {
 	r = itself
 	if suffix == "" {

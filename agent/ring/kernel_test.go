@@ -43,7 +43,7 @@ func writerTo(t *testing.T, ring *ebpf.Map, wakeup int32) *ebpf.Program {
 	return p
 }
 
-// Two rings that programs write are one stream, in order of time and complete, whether their writers wake the reader or not.
+// Two rings that programs write are read as one stream, in order of time and complete, whether or not their writers wake the reader.
 func TestKernelRings(t *testing.T) {
 	needs.Root(t, "BPF")
 	const (
@@ -117,7 +117,7 @@ func TestKernelRings(t *testing.T) {
 	}
 }
 
-// A reader without a deadline is woken by those who say so.
+// A reader without a deadline is woken by writers that request it.
 func TestKernelRingWakes(t *testing.T) {
 	needs.Root(t, "BPF")
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(os.Getpagesize())})

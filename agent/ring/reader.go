@@ -1,6 +1,6 @@
-// Package ring reads ring buffers that BPF programs write (BPF_MAP_TYPE_RINGBUF), one or several as one stream. It is for what
-// github.com/cilium/ebpf/ringbuf does not do: a writer may be preempted while it writes a record, and this reader then sleeps
-// and looks again, where that one spins; and it puts the records of several rings into the order of their times.
+// Package ring reads ring buffers that BPF programs write (BPF_MAP_TYPE_RINGBUF), one or several as one stream. It does two things that
+// github.com/cilium/ebpf/ringbuf does not. If a writer is preempted while it writes a record, this reader sleeps and checks again, where
+// that one spins. And it merges the records of several rings in order of time.
 package ring
 
 import (
@@ -19,14 +19,13 @@ import (
 var ErrFlushed = errors.New("ring buffer flushed")
 
 const (
-	// A record that is being written is looked at again after firstPause, then after twice that, up to lastPause.
+	// An unfinished record is checked again after firstPause, then after twice that, up to lastPause.
 	firstPause, lastPause = 20 * time.Microsecond, 5 * time.Millisecond
-	// maxFlushPause is how long a flush waits for a record that is being written: its writer may not run for as long as others
-	// keep its CPU.
+	// maxFlushPause is how long a flush waits for an unfinished record: its writer may not run as long as others keep its CPU.
 	maxFlushPause = time.Second
 )
 
-// A Reader reads rings. Flush, Flushing, Stats and Close may be called from any goroutine, everything else from one.
+// A Reader reads rings. Any goroutine may call Flush, Flushing, Stats and Close; only one may call everything else.
 type Reader struct {
 	poll     *os.File // an epoll instance of all rings
 	deadline time.Time
@@ -36,18 +35,18 @@ type Reader struct {
 	closed   atomic.Bool
 	stats    struct{ pauses, unfinished atomic.Uint64 }
 
-	mu      sync.Mutex // held by Next, so that Close takes no memory from it
+	mu      sync.Mutex // held by Next, so that Close does not unmap its memory
 	buffers []*buffer
 }
 
-// Stats are of a Reader since it was made.
+// Stats are those of a Reader since it was made.
 type Stats struct {
-	Pauses     uint64 // times that the reader slept as a record was still being written
-	Unfinished uint64 // flushes that ended before such a record was whole
+	Pauses     uint64 // times that the reader slept because a record was unfinished
+	Unfinished uint64 // flushes that ended before such a record was complete
 }
 
-// NewReader returns a reader of these rings, which it does not own. Records of several must begin with their time: 8 bytes,
-// ns of any one clock. The caller closes it.
+// NewReader returns a reader of these rings, which it does not own. With several rings, records must begin with their time: 8 bytes, ns of
+// any one clock. The caller closes it.
 func NewReader(rings ...*ebpf.Map) (_ *Reader, err error) {
 	r, fd, err := newReader()
 	if err != nil {
@@ -72,7 +71,7 @@ func NewReader(rings ...*ebpf.Map) (_ *Reader, err error) {
 	return r, nil
 }
 
-// newReader returns a reader of no ring, and its epoll instance.
+// newReader returns a reader without rings, and its epoll instance.
 func newReader() (_ *Reader, fd int, err error) {
 	fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -87,18 +86,18 @@ func newReader() (_ *Reader, fd int, err error) {
 	return r, fd, nil
 }
 
-// SetDeadline has Next return os.ErrDeadlineExceeded when there is no record at that time; the zero time is never.
+// SetDeadline makes Next return os.ErrDeadlineExceeded if there is no record at that time; the zero time means never.
 func (r *Reader) SetDeadline(t time.Time) { r.deadline = t }
 
-// Next returns the oldest record, which is valid until the next call. If there is none it waits until the kernel wakes the
-// reader, the deadline has passed, or Flush is called, and looks once more then. os.ErrClosed: the Reader was closed.
+// Next returns the oldest record, which is valid until the next call. If there is none, it waits until the kernel wakes the reader, the
+// deadline has passed, or Flush is called, and then checks once more. os.ErrClosed: the Reader was closed.
 func (r *Reader) Next() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var busySince time.Time
 	pause := firstPause
 	for {
-		flushes := r.flushes.Load() // before the look that is to find everything
+		flushes := r.flushes.Load() // before the check that must find everything
 		flushing := flushes != r.flushed.Load()
 		state, err := r.read()
 		switch {
@@ -133,14 +132,14 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// read takes the record with the lowest time, or none while one that may be older is being written.
+// read takes the record with the lowest time, or none while one that may be older is unfinished.
 func (r *Reader) read() (state, error) {
 	if r.buffers == nil {
 		return empty, r.failed(os.ErrClosed)
 	}
 	from, oldest, err := r.oldest()
 	if from != nil && len(r.buffers) > 1 {
-		// A ring that was empty may have got an older record before this one was written: all such are there by now.
+		// A ring that was empty may have received an older record before this one was written: all such records are visible by now.
 		from, oldest, err = r.oldest()
 	}
 	if err != nil || from == nil {
@@ -151,7 +150,7 @@ func (r *Reader) read() (state, error) {
 	return ready, nil
 }
 
-// oldest looks at the next records of all rings. The buffer is nil if none is to be taken.
+// oldest examines the next records of all rings. The buffer is nil if none may be taken.
 func (r *Reader) oldest() (from *buffer, oldest head, _ error) {
 	for _, b := range r.buffers {
 		h, err := b.peek()
@@ -179,14 +178,14 @@ func (r *Reader) wait() error {
 	}
 	woken := false
 	err = conn.Read(func(uintptr) bool {
-		if woken || !r.Empty() { // what comes after this look wakes
+		if woken || !r.Empty() { // a record after this check wakes the reader
 			return true
 		}
 		woken = true
 		return false
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil // Next sees for itself whose it was
+		return nil // Next checks itself whose deadline it was
 	}
 	return r.failed(err)
 }
@@ -202,7 +201,7 @@ func (r *Reader) failed(err error) error {
 	return fmt.Errorf("wait for ring buffers: %w", err)
 }
 
-// Empty reports whether there is nothing behind what Next returned last.
+// Empty reports whether there is no record after the one that Next returned last.
 func (r *Reader) Empty() bool {
 	for _, b := range r.buffers {
 		if b.bytes() > 0 {
@@ -212,8 +211,8 @@ func (r *Reader) Empty() bool {
 	return true
 }
 
-// Flush has Next return every record that is there at the call, and then ErrFlushed, once for all calls until then. A record that
-// is being written is waited for, up to one second.
+// Flush makes Next return every record present at the call, and then ErrFlushed, once for all calls until then. It waits up to one second
+// for unfinished records.
 func (r *Reader) Flush() error {
 	r.flushes.Add(1)
 	if err := r.poll.SetReadDeadline(time.Unix(1, 0)); err != nil {
@@ -222,10 +221,10 @@ func (r *Reader) Flush() error {
 	return nil
 }
 
-// Flushing reports whether Next has a Flush to answer.
+// Flushing reports whether Next has yet to answer a Flush.
 func (r *Reader) Flushing() bool { return r.flushes.Load() != r.flushed.Load() }
 
-// Size is that of all rings, in bytes.
+// Size is the size of all rings, in bytes.
 func (r *Reader) Size() int {
 	size := 0
 	for _, b := range r.buffers {
@@ -234,12 +233,12 @@ func (r *Reader) Size() int {
 	return size
 }
 
-// Stats returns what the reader met so far.
+// Stats returns the statistics so far.
 func (r *Reader) Stats() Stats {
 	return Stats{Pauses: r.stats.pauses.Load(), Unfinished: r.stats.unfinished.Load()}
 }
 
-// Close ends a Next that waits, and frees what the Reader has.
+// Close ends a waiting Next, and frees the Reader's resources.
 func (r *Reader) Close() error {
 	if r.closed.Swap(true) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// A fakeRing is a ring in plain memory, whose writers the test plays. A record must not wrap.
+// A fakeRing is a ring in plain memory; the test acts as its writers. A record must not wrap.
 type fakeRing struct {
 	buffer
 	positions [2]uint64
@@ -23,7 +23,7 @@ func newFakeRing() *fakeRing {
 	return f
 }
 
-// reserve begins a record and returns what ends it.
+// reserve begins a record and returns the functions that end it.
 func (f *fakeRing) reserve(record []byte) (submit, discard func()) {
 	at := f.positions[1] & 4095
 	header := (*uint32)(unsafe.Pointer(&f.data[at]))
@@ -39,12 +39,12 @@ func (f *fakeRing) write(record []byte) {
 	submit()
 }
 
-// at is a record of that time.
+// at is a record with that time.
 func at(time uint64, more ...byte) []byte {
 	return append(binary.NativeEndian.AppendUint64(nil, time), more...)
 }
 
-// readerOf reads fake rings, which wake nobody.
+// readerOf reads fake rings, which send no wakeups.
 func readerOf(t *testing.T, rings ...*fakeRing) *Reader {
 	t.Helper()
 	r, _, err := newReader()
@@ -62,7 +62,7 @@ func readerOf(t *testing.T, rings ...*fakeRing) *Reader {
 	return r
 }
 
-// next reads a record that must be there.
+// next reads a record that must exist.
 func next(t *testing.T, r *Reader) uint64 {
 	t.Helper()
 	record, err := r.Next()
@@ -100,7 +100,7 @@ func TestReaderOrder(t *testing.T) {
 	}
 }
 
-// A ring is used again and again.
+// A ring wraps around many times.
 func TestReaderWraps(t *testing.T) {
 	a := newFakeRing()
 	r := readerOf(t, a)
@@ -112,7 +112,7 @@ func TestReaderWraps(t *testing.T) {
 	}
 }
 
-// While a record is being written, the reader sleeps, and returns nothing that may be younger.
+// While a record is unfinished, the reader sleeps, and returns nothing that may be younger.
 func TestReaderWaitsForWriter(t *testing.T) {
 	a, b := newFakeRing(), newFakeRing()
 	r := readerOf(t, a, b)
@@ -131,7 +131,7 @@ func TestReaderWaitsForWriter(t *testing.T) {
 	}
 }
 
-// A deadline holds while a record is being written, and a flush does not wait for ever.
+// A deadline holds while a record is unfinished, and a flush does not wait forever.
 func TestReaderUnfinished(t *testing.T) {
 	a := newFakeRing()
 	r := readerOf(t, a)
@@ -155,7 +155,7 @@ func TestReaderUnfinished(t *testing.T) {
 	}
 }
 
-// Flush ends a Next that waits, after all that was there; Close does for good.
+// Flush ends a waiting Next, after all present records; Close ends it for good.
 func TestReaderFlush(t *testing.T) {
 	a := newFakeRing()
 	r := readerOf(t, a)
@@ -185,7 +185,7 @@ func TestReaderFlush(t *testing.T) {
 	}
 }
 
-// What no kernel writes is no reason to read beyond the memory.
+// Malformed headers, which no kernel writes, do not make the reader leave the memory.
 func TestReaderMalformed(t *testing.T) {
 	for _, size := range []uint32{4096, 1 << 29, 9} {
 		a := newFakeRing()

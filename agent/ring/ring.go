@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errMalformed: what the kernel never writes.
+// errMalformed: the kernel never writes such a record.
 var errMalformed = errors.New("ring buffer is malformed")
 
-// A buffer is the memory of one BPF_MAP_TYPE_RINGBUF, as kernel/bpf/ringbuf.c lays it out: a page with the reader's position, a
-// page with the writers', and the records, which are mapped twice, one mapping behind the other, so that every record is in one
-// piece. Positions count bytes since the map was created.
+// A buffer is the memory of one BPF_MAP_TYPE_RINGBUF, as laid out by kernel/bpf/ringbuf.c: a page with the reader's position, a page with
+// the writers', and the records. These are mapped twice in a row, so that every record is contiguous. Positions count bytes since the map
+// was created.
 type buffer struct {
 	consumer, producer *uint64
 	data               []byte // twice the ring's size
@@ -66,18 +66,18 @@ type state uint8
 
 const (
 	empty state = iota
-	busy        // a record is there and not yet whole
+	busy        // a record is there but unfinished
 	ready
 )
 
-// A head is what a ring has next.
+// A head is the next record of a ring.
 type head struct {
 	state  state
 	record []byte // in the ring
 	end    uint64 // the position behind it
 }
 
-// peek returns the oldest record, which stays in the ring until all up to its end is taken.
+// peek returns the oldest record, which stays in the ring until take is called with its end.
 func (b *buffer) peek() (head, error) {
 	at := atomic.LoadUint64(b.consumer)
 	for {
@@ -104,13 +104,13 @@ func (b *buffer) peek() (head, error) {
 	}
 }
 
-// take gives the room up to a position back to the writers.
+// take releases the space up to a position to the writers.
 func (b *buffer) take(end uint64) { atomic.StoreUint64(b.consumer, end) }
 
-// bytes is how much of the ring is in use.
+// bytes is the used size of the ring.
 func (b *buffer) bytes() uint64 { return atomic.LoadUint64(b.producer) - atomic.LoadUint64(b.consumer) }
 
-// recordTime is what records begin with where several rings are read together.
+// recordTime is the time at the beginning of a record, needed to merge several rings.
 func recordTime(record []byte) uint64 {
 	if len(record) < 8 {
 		return 0

@@ -15,10 +15,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// planAllocations records real programs with sampled allocations and exact counts of them in one recording, and says how
-// much of both lies in the same classes: figure 11 of Inoue and Nakatani (OOPSLA 2009). Beside it stands what so many
-// samples would have without any error but chance. The aim is one for chance too, so that missing it is no error; that
-// nothing lies in the same classes is.
+// planAllocations records real programs with sampled allocations and exact counts in one recording, and reports how much of both is in the
+// same classes: figure 11 of Inoue and Nakatani (OOPSLA 2009). The table also has the overlap that the same number of samples would have
+// with random errors only. The aim depends on chance, too, so missing it is not an error; an overlap of nothing is.
 func planAllocations(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, allocTrial, allocResult]{
 		All:    func(short bool) []allocTrial { return allocTrials(jdks, short) },
@@ -38,7 +37,7 @@ type allocTrial struct {
 	buffers string // size of the threads' buffers, as -XX:TLABSize has it; "" if the JVM chooses
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t allocTrial) String() string {
 	name := fmt.Sprintf("alloc, %s, %v, %v", t.program, t.length, t.jdk)
 	if t.buffers != "" {
@@ -47,7 +46,7 @@ func (t allocTrial) String() string {
 	return name
 }
 
-// flags are what the JVM is started with.
+// flags returns the JVM's command line flags.
 func (t allocTrial) flags() []string {
 	flags := []string{"-XX:+DTraceAllocProbes"}
 	if t.buffers != "" {
@@ -59,13 +58,13 @@ func (t allocTrial) flags() []string {
 // allocPrograms are programs of the suite, from 300 events a second (Xalan) to several thousand (H2).
 var allocPrograms = []string{"Xalan", "H2", "Jython", "Luindex"}
 
-// allocLengths are how long each is recorded.
+// allocLengths are the lengths of the recordings.
 var allocLengths = []time.Duration{10 * time.Second, 30 * time.Second}
 
-// allocRepeating is a program that does the same again and again: the ends of its buffers come at the same objects again.
+// allocRepeating is a program that repeats the same work: the ends of its buffers come at the same objects each time.
 const allocRepeating = "Luindex"
 
-// allocBuffers are sizes of its buffers, so that they come at others. The first one is what the JVM chooses itself.
+// allocBuffers are sizes of its buffers, so that their ends come at different objects. The first one is the JVM's own choice.
 var allocBuffers = []string{"2049k", "1531k", "1217k"}
 
 const (
@@ -94,14 +93,14 @@ func allocTrials(jdks []jvm.JDK, short bool) (trials []allocTrial) {
 	return trials
 }
 
-// An allocResult is what came of a trial.
+// An allocResult is the result of a trial.
 type allocResult struct {
 	allocTrial
-	events         int64 // that were sampled
+	events         int64 // sampled
 	overlap, ideal events.Overlap
-	bytes, objects float64 // sampled in all, 1 is as many as there were
-	furthest       string  // the class whose share of the bytes is off by most
-	off            float64 // by so much, -1 to 1
+	bytes, objects float64 // estimated from samples, as a ratio to the true number
+	furthest       string  // the class with the largest error of its share of the bytes
+	off            float64 // that error, -1 to 1
 }
 
 func (r allocResult) reached() bool { return r.overlap.Bytes >= r.ideal.Bytes-allocAim }
@@ -148,15 +147,15 @@ func allocTables(results []allocResult) []harness.Table {
 	return slices.DeleteFunc(tables, func(t harness.Table) bool { return len(t.Rows) == 0 })
 }
 
-// change is a ratio as what it adds to 1, in percent.
+// change formats a ratio as its difference to 1, in percent.
 func change(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
 
-// allocWarmups is how many times longer than guests with known truth a real program is warmed up: compiled code does not
-// allocate what escape analysis finds to stay in a method.
+// allocWarmups is the factor on the warm-up time of guests with known truth: compiled code does not allocate objects that escape analysis
+// finds local to a method, so real programs must be compiled.
 const allocWarmups = 10
 
-// recordAllocations records a program at work. Samples and exact counts are of the same time, so it does not matter when
-// the recording begins and ends.
+// recordAllocations records a working program. Samples and exact counts cover the same time, so it does not matter when the recording
+// begins and ends.
 func (m meter) recordAllocations(ctx context.Context, t allocTrial) (r allocResult, err error) {
 	guest, err := suite.Start(ctx, t.jdk, t.program, t.flags()...)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A contender is one of the profilers that are compared, in one of its modes. Each is attached to a JVM that runs, as a user
-// does who finds a process busy, and takes a sample every besidePeriod.
+// A contender is one of the compared profilers, in one of its modes. Each is attached to a running JVM, as by a user who finds a busy
+// process, and samples every besidePeriod.
 type contender string
 
 // The contenders, as tables name them.
@@ -26,8 +26,8 @@ const (
 	asyncFromOutset contender = "async-profiler, loaded at the JVM's start"
 )
 
-// contendersOf returns those that are compared on a JDK. With the flag, nothing changes for one that is there from the JVM's start:
-// it turns the flag on itself.
+// contendersOf returns the profilers compared on a JDK. With the flag, a profiler that is loaded at the JVM's start is left out: it turns
+// the flag on itself.
 func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
 	list := []contender{thisAgent, jfrExecution}
 	if jdk.Version >= 25 {
@@ -44,12 +44,12 @@ func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
 const inlinedBeside = "Siblings"
 
 const (
-	// besidePeriod is about JFR's own in its setting "profile", async-profiler's default, and the agent's. The guests' rounds take 5
-	// or 10 ms: samples every 10 ms would fall on the same place of many rounds in a row.
+	// besidePeriod is close to JFR's own in its setting "profile", async-profiler's default, and the agent's. The guests' rounds take 5 or
+	// 10 ms: samples every 10 ms would hit the same place of many rounds in a row.
 	besidePeriod = 11 * time.Millisecond
 	// besideRounds is how often each contender records a guest, one contender after the other.
 	besideRounds = 2
-	// besideWarmup is until C2 has compiled everything that matters.
+	// besideWarmup is the time until C2 has compiled everything that matters.
 	besideWarmup = 1500 * time.Millisecond
 )
 
@@ -61,7 +61,7 @@ type besideTrial struct {
 	contender contender
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t besideTrial) String() string {
 	debug := "default"
 	if t.debug {
@@ -79,8 +79,7 @@ func (t besideTrial) flavour() guests.Flavour {
 	return f
 }
 
-// besidePrograms are the guests that are profiled: two whose work is inlined, and two whose work is largely outside of
-// compiled Java code.
+// besidePrograms are the profiled guests: two whose work is inlined, and two whose work is largely outside of compiled Java code.
 func besidePrograms() []guests.Program {
 	list := []guests.Program{guests.Siblings()}
 	for _, program := range guests.Programs() {
@@ -92,8 +91,7 @@ func besidePrograms() []guests.Program {
 	return list
 }
 
-// planBeside records guests whose truth is known with other profilers, too. It judges the agent only: what others record is
-// theirs.
+// planBeside records guests of known truth with the agent and with other profilers. Only the agent's results are judged.
 func planBeside(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, besideTrial, besideResult]{
 		All: func(short bool) []besideTrial { return besideTrials(jdks, short) },
@@ -130,7 +128,7 @@ func besideTrials(jdks []jvm.JDK, inShort bool) (trials []besideTrial) {
 	return trials
 }
 
-// A besideResult is what came of all recordings of a trial.
+// A besideResult is the result of all recordings of a trial.
 type besideResult struct {
 	besideTrial
 	besideTally
@@ -156,7 +154,7 @@ func (m meter) recordBeside(ctx context.Context, trials []besideTrial) (results 
 	return results, nil
 }
 
-// addBeside adds a recording to what the trial's others gave.
+// addBeside adds a recording to the results of the trial's other recordings.
 func addBeside(results []besideResult, t besideTrial, tally besideTally) []besideResult {
 	for i := range results {
 		if results[i].besideTrial.String() == t.String() {

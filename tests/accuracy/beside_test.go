@@ -57,7 +57,7 @@ func TestTallyBeside(t *testing.T) {
 	tally := tallyBeside(truth, []besideSample{
 		sample(20, false, "g.S.outerA", "g.S.pass", "g.S.a"),
 		sample(3, false, "g.S.outerA", "g.S.pass", "g.S.a", "g.S.keep"),
-		sample(7, true, "g.S.outerA", "g.S.pass", "g.S.a"), // a, or inlined in a: nothing else may be
+		sample(7, true, "g.S.outerA", "g.S.pass", "g.S.a"), // a, or inlined in a: this must be right
 		sample(10, false, "g.S.outerA", "g.S.pass", "g.S.b"),
 		sample(15, true, "g.S.outerA", "g.S.pass"),
 		sample(5, true, "g.S.outerA", "g.S.pass", "g.S.b"), // in b it was not
@@ -96,7 +96,7 @@ func TestTallyBeside(t *testing.T) {
 	}
 }
 
-// Guests that do not know what works below a method have no such columns.
+// Guests without known leaves below a method have no such columns.
 func TestTallyBesideWithoutLeaves(t *testing.T) {
 	truth := guests.Truth{CPU: 100 * besidePeriod, Claims: []guests.Claim{{Measure: guests.Total, Name: "g.N.read", CPU: 100 * besidePeriod}}}
 	tally := tallyBeside(truth, []besideSample{{methods: []string{"g.N.read"}, count: 100}})
@@ -108,7 +108,7 @@ func TestTallyBesideWithoutLeaves(t *testing.T) {
 
 func TestBesideSamples(t *testing.T) {
 	s := stack(3, "g.S.outer", "g.S.pass", "[inlined in g.S.pass]")
-	s.Frames[0].Mapping = "[jit:HotSpot]" // it has that of its method
+	s.Frames[0].Mapping = "[jit:HotSpot]" // the mapping of its method
 	s.Frames = slices.Insert(s.Frames, 0, stack(1, "memcpy").Frames[0])
 	s.Frames[0].Mapping = "libc.so.6"
 	want := besideSample{methods: []string{"g.S.pass", "g.S.outer", entry}, vague: true, count: 3}

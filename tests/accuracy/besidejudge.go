@@ -8,13 +8,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
 
-// A besideTally is what one contender's samples of a guest say, and what is true.
+// A besideTally is one contender's samples of a guest, compared with the truth.
 type besideTally struct {
-	cpu     time.Duration // that the guest's threads used
+	cpu     time.Duration // used by the guest's threads
 	samples int64
 
-	// Of the samples below a method of which the guest knows what works there: how many name it, only its caller, or one that did not
-	// run. The samples of guests that know nothing of that kind are in none of them.
+	// Samples below a method whose leaves the guest knows: how many name the leaf, only its caller, or a method that did not run. Guests
+	// without such knowledge have none.
 	right, caller, wrong int64
 	// nameless are samples without a Java method.
 	nameless int64
@@ -28,7 +28,7 @@ type besideClaim struct {
 	samples int64
 }
 
-// tallyBeside compares samples of the guest's own threads with what the guest says of itself.
+// tallyBeside compares samples of the guest's own threads with the guest's own measurements.
 func tallyBeside(truth guests.Truth, samples []besideSample) besideTally {
 	t := besideTally{cpu: truth.CPU}
 	for _, claim := range truth.Claims {
@@ -54,7 +54,7 @@ func tallyBeside(truth guests.Truth, samples []besideSample) besideTally {
 	return t
 }
 
-// counts says whether the sample is one of the claim's. [inlined in M] is no time of M itself.
+// counts reports whether the sample belongs to the claim. [inlined in M] does not count as time of M itself.
 func (s besideSample) counts(claim guests.Claim) bool {
 	if claim.Measure == guests.Self {
 		return s.methods[0] == claim.Name && !s.vague
@@ -62,7 +62,7 @@ func (s besideSample) counts(claim guests.Claim) bool {
 	return slices.Contains(s.methods, claim.Name)
 }
 
-// verdict returns the number that a sample below leaf.Outer belongs to.
+// verdict returns the counter for a sample below leaf.Outer.
 func (t *besideTally) verdict(s besideSample, leaf guests.Leaf, all []guests.Leaf) *int64 {
 	for _, other := range all {
 		if other.Inner != leaf.Inner && slices.Contains(s.methods, other.Inner) {
@@ -94,15 +94,15 @@ func (t *besideTally) add(other besideTally) {
 	}
 }
 
-// due is how many samples there are in the CPU time that the guest used.
+// due is the expected number of samples in the CPU time that the guest used.
 func (t besideTally) due() float64 { return float64(t.cpu) / float64(besidePeriod) }
 
-// share is a part of all samples, 0 to 1.
+// share is a fraction of all samples, 0 to 1.
 func (t besideTally) share(samples int64) float64 {
 	return float64(samples) / max(float64(t.samples), 1)
 }
 
-// off returns how far the shares of each claim of that measure are off, -1 to 1.
+// off returns the error of the share of each claim of that measure, -1 to 1.
 func (t besideTally) off(measure guests.Measure) (list []float64) {
 	for _, claim := range t.claims {
 		if claim.Measure == measure {
@@ -112,7 +112,7 @@ func (t besideTally) off(measure guests.Measure) (list []float64) {
 	return list
 }
 
-// largest is the error that is furthest from 0.
+// largest is the error with the largest absolute value.
 func largest(errors []float64) float64 {
 	return slices.MaxFunc(errors, func(a, b float64) int {
 		switch {
@@ -128,7 +128,7 @@ func largest(errors []float64) float64 {
 // wrongNames is the share of samples that may have the name of a method that did not run.
 const wrongNames = 0.01
 
-// accurate says that shares by any frame are within the tolerance of table shares, and few names are wrong.
+// accurate reports whether shares by any frame are within the tolerance of table shares, and few names are wrong.
 func (t besideTally) accurate() bool {
 	n := max(float64(t.samples), 1)
 	for _, claim := range t.claims {

@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// A besideSample is a sample of a guest's own thread, as every contender has it.
+// A besideSample is a sample of a guest's own thread, in the form common to all contenders.
 type besideSample struct {
 	methods []string // of Java, innermost first, inlined ones too
 	vague   bool     // the sample is [inlined in M], where M is the first of methods
@@ -28,7 +28,7 @@ type besideRecording struct {
 	began, end time.Time
 }
 
-// besideSettle is how long a profiler has after it was started before its samples count.
+// besideSettle is the time after a profiler's start until its samples count.
 const besideSettle = 300 * time.Millisecond
 
 // beside makes a trial.
@@ -49,7 +49,7 @@ func (m meter) beside(ctx context.Context, t besideTrial) (tally besideTally, er
 	}
 	defer func() {
 		if ended := guest.Close(); err != nil {
-			err = errors.Join(err, ended) // a guest that crashed says why
+			err = errors.Join(err, ended) // the exit status of a crashed guest gives the reason
 		}
 	}()
 	time.Sleep(besideWarmup)
@@ -123,7 +123,7 @@ func (m meter) besideAsync(ctx context.Context, t besideTrial, pid int, async pr
 	})
 }
 
-// besideFile records with a profiler that is started and stopped, and leaves a file of events of that type.
+// besideFile records with a profiler that is started and stopped, and writes a file of events of that type.
 func (m meter) besideFile(ctx context.Context, t besideTrial, event string, start func(path string) (func() error, error)) (r besideRecording, err error) {
 	dir, err := os.MkdirTemp(m.dir, "beside-")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planAdversary records the program of Arnold & Grove's figure 1, which makes two short calls after a long time
-// without any, over and over. Nearly every tick comes in that time. So who takes the call after a tick sees the first
-// one and never the second, and this must show; bursts must give both their share.
+// planAdversary records the program of Arnold & Grove's figure 1, which repeatedly makes two short calls after a long time without any.
+// Nearly every tick comes in that time. So a profiler that takes the first call after a tick sees the first one and never the second, and
+// this must show. Bursts must give both their share.
 func planAdversary() plan {
 	return harness.Trials[meter, adversaryTrial, adversaryResult]{
 		All: adversaryTrials,
@@ -30,21 +30,19 @@ func planAdversary() plan {
 // An adversaryTrial is how the program is recorded.
 type adversaryTrial struct {
 	profile.Rate
-	timer bool // it is the one that must be misled
+	timer bool // the profiler that must be misled
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t adversaryTrial) String() string {
 	return callTrial("adversary", "figure 1, "+burstName(t.Burst))
 }
 
 const (
-	// burstTolerance is how far from the truth bursts may be. It is 4 standard deviations (sigmas) of a share of a half
-	// in minDraws independent calls.
+	// burstTolerance is the permitted error of bursts: 4 standard deviations (sigmas) of a share of a half in minDraws independent calls.
 	burstTolerance = 0.05
 	minDraws       = 1600
-	// visible is how far from the truth the timer must be at least: 5 times as far, and with a call a tick for half a
-	// second 3.5 standard deviations of chance.
+	// visible is the least error of the timer: 5 times as large, and for one call per tick in half a second, 3.5 standard deviations.
 	visible = 0.25
 )
 
@@ -55,10 +53,10 @@ func adversaryTrials(bool) []adversaryTrial {
 	}
 }
 
-// An adversaryResult is what part of the two calls were call_1: recorded, and in truth.
+// An adversaryResult is the fraction of the two calls that were call_1: recorded, and in truth.
 type adversaryResult struct {
 	adversaryTrial
-	calls           float64 // that were sampled
+	calls           float64 // sampled
 	measured, truth float64 // 0 to 1
 }
 
@@ -96,7 +94,7 @@ func (m meter) recordAdversary(ctx context.Context, trials []adversaryTrial) (re
 	return results, nil
 }
 
-// firstCalls is which part of the adversary's two calls are to call_1; NaN if there is neither.
+// firstCalls is the fraction of the adversary's two calls that are call_1; NaN if there is neither.
 func firstCalls(g *callGraph) float64 {
 	callees := g.Callees()
 	return callees["call_1"] / (callees["call_1"] + callees["call_2"])

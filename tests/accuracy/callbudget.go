@@ -11,15 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// What the rate that the agent chooses is meant to reach within 10 s on the reference guest: in the mean, and for each
-// program.
+// The aims for the agent's own rate within 10 s on the reference guest: in the mean, and for each program.
 const (
 	overlapAim  = 95.0 // %
 	overheadAim = 0.01 // of the guest's CPU time; the agent's default budget
 )
 
-// planBudget records guests at the rate that the agent chooses by itself, each alone. The table says which aims are
-// missed.
+// planBudget records guests at the rate that the agent chooses, each alone. The table shows which aims are missed.
 func planBudget() plan {
 	return harness.Trials[meter, budgetTrial, budgetResult]{
 		All: budgetTrials,
@@ -33,7 +31,7 @@ func planBudget() plan {
 // A budgetTrial is a program to record.
 type budgetTrial struct{ program, engine string }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t budgetTrial) String() string { return callTrial(t.program, "budget") }
 
 // A budgetResult has the means of several recordings.
@@ -41,7 +39,7 @@ type budgetResult struct {
 	budgetTrial
 	rate            string  // at the end of the last
 	overhead, noise float64 // shares of CPU time: measured, and of control
-	said            float64 // the same, as the agent reckons
+	said            float64 // the same according to the agent
 	overlap, ideal  float64 // %
 	calls           float64 // sampled
 }
@@ -125,7 +123,7 @@ func (r *budgetResult) divide(n float64) {
 	r.overhead, r.noise, r.said, r.overlap, r.ideal, r.calls = r.overhead/n, r.noise/n, r.said/n, r.overlap/n, r.ideal/n, r.calls/n
 }
 
-// cells are the numbers of a row, with what was missed. PHP has no aim for its overlap.
+// cells are the numbers of a row, with the missed aims. PHP has no aim for its overlap.
 func (r budgetResult) cells() []string {
 	var missed []string
 	if r.overhead > overheadAim {

@@ -32,9 +32,9 @@ func recordedCalls(p *pprof.Profile, pid int) (*callGraph, error) {
 	}), nil
 }
 
-// idealOverlap is the overlap with truth that n calls have which are drawn from it independently, on average: what is
-// left of it is a profiler's bias, and that calls which follow one another are alike. From shares q that are drawn and
-// true ones p, both adding up to 1, overlap is 1 - sum|q-p|/2. Of each edge, n*q is binomial.
+// idealOverlap is the average overlap with truth of n independently drawn calls. A profiler's remaining error is bias, and the similarity
+// of consecutive calls. With drawn shares q and true ones p, both adding up to 1, overlap is 1 - sum|q-p|/2. For each edge, n*q is
+// binomial.
 func idealOverlap(truth *callGraph, n float64) float64 {
 	if n < 1 {
 		return 0

@@ -28,7 +28,7 @@ func TestMeanDeviation(t *testing.T) {
 	}
 }
 
-// The formula says what drawing gives.
+// The formula agrees with drawing.
 func TestIdealOverlap(t *testing.T) {
 	truth := &callGraph{}
 	var edges []guests.VMEdge
@@ -53,7 +53,7 @@ func TestIdealOverlap(t *testing.T) {
 			}
 			mean += cct.Overlap(drawn, truth) / rounds
 		}
-		// The overlap of one round is off its mean by 5 at most: five standard deviations of 2000 rounds.
+		// The overlap of one round differs from its mean by at most 5: five standard deviations of 2000 rounds.
 		if got := idealOverlap(truth, float64(n)); math.Abs(got-mean) > 5*5/math.Sqrt(rounds) {
 			t.Errorf("%d calls: %.2f, drawing gives %.2f", n, got, mean)
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// A callGuest is a running program that knows how often it makes each call, and works when it is told to.
+// A callGuest is a running program that knows how often it makes each call, and works on request.
 type callGuest interface {
-	// work has it do so many iterations, and returns the CPU time that it took.
+	// work runs that many iterations, and returns their CPU time.
 	work(iterations int) (time.Duration, error)
-	// await has it work until an agent that was just started samples its calls.
+	// await lets it work until a newly started agent samples its calls.
 	await() error
-	// truth is the graph of all work since it was asked for before.
+	// truth is the graph of all work since the last call of truth.
 	truth() (*callGraph, error)
 	pid() int
 	close() error
@@ -50,15 +50,15 @@ func (g vmGuest) truth() (*callGraph, error) { return g.run.Graph() }
 func (g vmGuest) pid() int                   { return g.run.Pid() }
 func (g vmGuest) close() error               { return g.run.Close() }
 
-// A phpGuest is PHP-Parser, which does the same in every iteration.
+// A phpGuest is PHP-Parser, which does the same work in every iteration.
 type phpGuest struct {
 	run        *php.Guest
 	iteration  map[php.Call]int
-	iterations int    // since the graph was asked for
-	answer     string // to every order, but for the number of iterations
+	iterations int    // since the last call of truth
+	answer     string // to every order, without the number of iterations
 }
 
-// startPHP starts PHP-Parser, and has PHP itself count the calls of an iteration in another process.
+// startPHP starts PHP-Parser, and makes PHP itself count the calls of an iteration in another process.
 func startPHP(ctx context.Context) (*phpGuest, error) {
 	iteration, err := php.Count(ctx, php.Parser)
 	if err != nil {
@@ -71,7 +71,7 @@ func startPHP(ctx context.Context) (*phpGuest, error) {
 	return &phpGuest{run: run, iteration: iteration}, nil
 }
 
-// work fails if what the program computes is not what it always is.
+// work fails if the program computes a wrong result.
 func (g *phpGuest) work(iterations int) (time.Duration, error) {
 	before, err := jvm.CPUTime(g.pid())
 	if err != nil {
@@ -109,7 +109,7 @@ func (g *phpGuest) truth() (*callGraph, error) {
 	return graph, nil
 }
 
-// await has it do an iteration, in which it will be found; PHP cannot tell.
+// await runs an iteration, in which it will be found; PHP cannot report when.
 func (g *phpGuest) await() error {
 	_, err := g.work(1)
 	return err

@@ -11,8 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The grid of Arnold & Grove's table 2, as far as it is of use. 1x1 is their timer-based profiler: at a tick it takes
-// the next call.
+// The useful part of the grid of Arnold & Grove's table 2. 1x1 is their timer-based profiler: at a tick it takes the next call.
 var (
 	strides = []int{1, 3, 7, 15, 31}
 	samples = []int{1, 4, 16, 32, 64, 128}
@@ -33,7 +32,7 @@ type ratesTrial struct {
 	burst   profile.Burst
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t ratesTrial) String() string { return callTrial(t.program, burstName(t.burst)) }
 
 // rates are guests that were recorded at the rates of a grid.
@@ -42,8 +41,8 @@ type rates struct {
 	guests []course
 }
 
-// planRates records guests at each rate of the grid: Arnold & Grove's table 2. The short form has one program. The grid has no
-// aim, it shows what to choose from.
+// planRates records guests at each rate of the grid: Arnold & Grove's table 2. The short form has one program. The grid has no aim; it
+// helps to choose a rate.
 func planRates(marker, engine string, programs []string, short string) plan {
 	return harness.Trials[meter, ratesTrial, *rates]{
 		All: func(inShort bool) []ratesTrial {
@@ -60,7 +59,7 @@ func planRates(marker, engine string, programs []string, short string) plan {
 	}.Plan
 }
 
-// callTrial is the name of what is measured of calls: what -run is matched with.
+// callTrial is the name of a measurement of calls, which -run matches.
 func callTrial(program, how string) string { return fmt.Sprintf("calls, %s, %s", program, how) }
 
 func ratesTrials(programs []string, bursts []profile.Burst) (trials []ratesTrial) {
@@ -83,7 +82,7 @@ func grid() (bursts []profile.Burst) {
 
 func burstName(b profile.Burst) string { return fmt.Sprintf("%dx%d", b.Stride, b.Samples) }
 
-// programsAndBursts are those that trials have: all programs are recorded at once, with each burst.
+// programsAndBursts are the programs and bursts of trials: all programs are recorded at once, with each burst.
 func programsAndBursts(trials []ratesTrial) (programs []string, bursts []profile.Rate) {
 	for _, t := range trials {
 		if !slices.Contains(programs, t.program) {
@@ -158,7 +157,7 @@ func (s *rates) cell(k int) string {
 	return fmt.Sprintf("%+.1f / %.0f (%.0f)", 100*s.mean(course.overhead, k), s.mean(course.overlap, k), s.mean(course.ideal, k))
 }
 
-// mean is that of all guests.
+// mean is the mean of all guests.
 func (s *rates) mean(of func(course, int) float64, k int) float64 {
 	var values []float64
 	for _, g := range s.guests {
@@ -168,7 +167,7 @@ func (s *rates) mean(of func(course, int) float64, k int) float64 {
 	return mean
 }
 
-// control is what the cells' overheads are where nothing is sampled, with their standard deviation.
+// control is the overhead of the turns without sampling, with its standard deviation.
 func (s *rates) control() string {
 	var means []float64
 	for k := range len(s.guests[0].turns.On) - 1 {

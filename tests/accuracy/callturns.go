@@ -19,20 +19,20 @@ import (
 type paced struct {
 	callGuest
 	name      string
-	iteration time.Duration // of CPU, without the agent; about
+	iteration time.Duration // CPU time without the agent, approximately
 }
 
-// recorded is what came of a guest's turn. What the agent found is only of turns with it.
+// recorded is the result of a guest's turn. The agent's results exist only for turns with it.
 type recorded struct {
 	iteration float64 // CPU ns
 	cpu       time.Duration
 	found     *callGraph
 	truth     *callGraph
-	calls     float64 // samples of this guest in the graph: its part of all guests' by CPU time, as ticks are
+	calls     float64 // samples of this guest in the graph: its fraction of all guests' samples by CPU time, like that of ticks
 	stats     *profiler.CallStats
 }
 
-// turn has the guest work for that much CPU time, as far as whole iterations allow.
+// turn lets the guest work for that much CPU time, as far as whole iterations allow.
 func (g *paced) turn(d time.Duration) (r recorded, err error) {
 	n := max(1, int(d/g.iteration))
 	if r.cpu, err = g.work(n); err != nil {
@@ -42,7 +42,7 @@ func (g *paced) turn(d time.Duration) (r recorded, err error) {
 	return r, nil
 }
 
-// pacedTurns are those of some guests, with a sample of each of them.
+// pacedTurns are the turns of some guests, with a sample of each of them.
 type pacedTurns = harness.Turns[profile.Rate, []recorded]
 
 // A course is what one guest did in all turns.
@@ -62,15 +62,15 @@ func (t *pacedGuests) courses(turns *pacedTurns) (courses []course) {
 
 func (c course) iteration(turn []recorded) float64 { return turn[c.guest].iteration }
 
-// recorded is what came of the k-th turn with the agent.
+// recorded is the result of the k-th turn with the agent.
 func (c course) recorded(k int) recorded { return c.turns.On[k].Sample[c.guest] }
 
-// overhead is how much more CPU time an iteration took in the k-th turn with the agent than in the turns without it
-// before and after, as a share of theirs.
+// overhead is how much more CPU time an iteration took in the k-th turn with the agent than in the turns without it before and after, as a
+// fraction of the latter.
 func (c course) overhead(k int) float64 { return c.turns.Over(k, c.iteration) - 1 }
 
-// control is what overhead says of the turn without the agent after the k-th, from those before and after: how much of it is
-// noise. After the last there is none.
+// control is the same for the turn without the agent after the k-th one, compared with those before and after: it shows the noise in
+// overhead. After the last turn there is none.
 func (c course) control(k int) float64 {
 	ratio, _ := c.turns.Control(k, c.iteration)
 	return ratio - 1
@@ -117,11 +117,11 @@ func startPaced(ctx context.Context, m meter, engine string, programs []string) 
 	return t, nil
 }
 
-// closing closes the guests after what was done with them ended with err.
+// closing closes the guests after an operation on them ended with err.
 func closing(t *pacedGuests, err error) error { return errors.Join(err, t.close()) }
 
-// pacedGuests take turns without the agent and with it. In a turn one guest works after the other, while the others wait, so
-// that one agent serves them all.
+// pacedGuests take turns without and with the agent. In a turn the guests work one after the other, while the others wait, so that one
+// agent serves them all.
 type pacedGuests struct {
 	m      meter
 	engine string // "page"
@@ -138,7 +138,7 @@ func (t *pacedGuests) startVM(ctx context.Context, vm guests.VM, program string)
 	return t.add(program, vmGuest{run})
 }
 
-// add takes a guest in, which it closes later, and has it work until it is warm.
+// add takes ownership of a guest, and lets it work until it is warm.
 func (t *pacedGuests) add(name string, g callGuest) error {
 	p := &paced{callGuest: g, name: name}
 	t.guests = append(t.guests, p)
@@ -174,7 +174,7 @@ func (t *pacedGuests) rest(d time.Duration) (turn []recorded, err error) {
 	return turn, nil
 }
 
-// record is a turn with the agent. Of the rate, what is 0 is the agent's choice.
+// record is a turn with the agent. Fields of the rate that are 0 are the agent's choice.
 func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Duration) (turn []recorded, err error) {
 	recording, err := t.m.agent.While(ctx, t.options(rate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
 		var err error
@@ -184,7 +184,7 @@ func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Dura
 	if err != nil {
 		return nil, err
 	}
-	var cpu time.Duration // of all
+	var cpu time.Duration // of all guests
 	for _, r := range turn {
 		cpu += r.cpu
 	}
@@ -212,8 +212,8 @@ func (t *pacedGuests) alternate(ctx context.Context, rates []profile.Rate, round
 		}, done)
 }
 
-// work has the guests work one after the other, once the agent samples. What they did until then is in the recording,
-// too, and changes no share, as iterations are alike.
+// work lets the guests work one after the other, once the agent samples. Their earlier work is in the recording, too, but changes no share,
+// as iterations are alike.
 func (t *pacedGuests) work(d time.Duration) (turn []recorded, err error) {
 	for _, g := range t.guests {
 		if err := errors.Join(g.await(), discard(g.truth())); err != nil {

@@ -22,7 +22,7 @@ var (
 	shortPrograms = []string{"Xalan", "Scalac"}
 )
 
-// A complete says how many of a real program's stacks are whole.
+// A complete is how many of a real program's stacks are complete.
 type complete struct {
 	program string
 	jdk     jvm.JDK
@@ -55,7 +55,7 @@ type completeTrial struct {
 	jdk     jvm.JDK
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t completeTrial) String() string { return fmt.Sprintf("%s, %v", t.program, t.jdk) }
 
 func completeTrials(jdks []jvm.JDK, short bool) (trials []completeTrial) {
@@ -101,14 +101,14 @@ func (m meter) complete(ctx context.Context, t completeTrial) (complete, error) 
 	return c, nil
 }
 
-// printRest prints why the other stacks are not whole.
+// printRest prints why the other stacks are incomplete.
 func (c complete) printRest(w io.Writer) {
 	for _, line := range append(c.reasons, c.wrong...) {
 		fmt.Fprintln(w, " ", line)
 	}
 }
 
-// summarise looks at the stacks of the program's own thread.
+// summarise examines the stacks of the program's own thread.
 func summarise(own []stacks.Stack) complete {
 	var c complete
 	var wholes, frames int64
@@ -148,7 +148,7 @@ func cutBelow(s stacks.Stack) string {
 	return "below " + s.Frames[len(s.Frames)-2].Function
 }
 
-// rest is why the other stacks are not whole, with the number of samples, for a table.
+// rest lists why the other stacks are incomplete, with the number of samples, for a table.
 func (c complete) rest() string {
 	var reasons []string
 	for _, reason := range c.reasons {

@@ -18,19 +18,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A contextResult is what one program's recordings say, in the order of their settings.
+// A contextResult is the results of one program's recordings, in the order of their settings.
 type contextResult struct {
 	contextTrial
 	iteration time.Duration // of the program, on average
 	recorded  []contextRecording
 }
 
-// A contextRecording is what one recording says of the process that it was made of.
+// A contextRecording is one recording's results for the recorded process.
 type contextRecording struct {
 	windows []contextLine
 	java    float64 // share of the samples that have a Java frame
-	// Of Whaley's partial tree, on average: how many frames of a sample its thread's previous sample did not have, and how
-	// many there are. Inlined ones count.
+	// For Whaley's partial tree, averages per sample: the number of frames that its thread's previous sample did not have, and the number
+	// of all frames. Inlined ones count.
 	fresh, frames float64
 	alike         map[string]likeness // of consecutive windows, by what is compared; nil unless frames were counted as new
 }
@@ -41,8 +41,8 @@ func (r *contextRecording) sum() profile.Contexts { return sumContexts(r.windows
 // last is what was learned in the end.
 func (r *contextRecording) last() *contextLine { return &r.windows[len(r.windows)-1] }
 
-// readContexts reads what a recording says of its first windows, as many as are wanted if it has them, and checks that all
-// is accounted for.
+// readContexts reads a recording's results for its first windows, as many as requested if it has them, and checks that all samples are
+// accounted for.
 func readContexts(recording *profiler.Recording, pid int, length contextLength) (r contextRecording, err error) {
 	if err := recording.Stats.CheckIdentities(); err != nil {
 		return r, err
@@ -72,7 +72,7 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 	return r, err
 }
 
-// first returns the first windows that are wanted. A recording that is one window has a line without a number.
+// first returns the requested first windows. A recording with one window has a line without a number.
 func (l contextLength) first(lines []contextLine) ([]contextLine, error) {
 	if l.windows == 1 {
 		return lines[:1], nil
@@ -133,10 +133,10 @@ func javaLocation(l *pprof.Location) bool {
 	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }
 
-// A contextLine is what a profile says of the contexts of one process, in one of its windows.
+// A contextLine is a profile's statement on the contexts of one process, in one of its windows.
 type contextLine struct{ stored.ProcessContexts }
 
-// contextLines returns what a profile says of one process, in the order of its windows, of which there is one line each.
+// contextLines returns the lines for one process, in the order of its windows, one line each.
 func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	m, err := stored.MetadataOf(p)
 	if err != nil {
@@ -159,8 +159,7 @@ func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	return lines, nil
 }
 
-// checkIdentities returns an error unless the counts of a line add up: to this many samples that the profile has of the
-// process in the window.
+// checkIdentities returns an error unless the counts of a line add up to the number of samples of the process in the window.
 func (l *contextLine) checkIdentities(samples uint64) error {
 	if l.Walked+l.Linked != samples {
 		return fmt.Errorf("%d samples, but %d walked and %d linked", samples, l.Walked, l.Linked)
@@ -174,7 +173,7 @@ func (l *contextLine) checkIdentities(samples uint64) error {
 		}
 	}
 	if c := l.Check; c != nil {
-		// Of what cannot be placed at all there may be nothing to check.
+		// Samples that cannot be placed at all may have nothing to check.
 		if c.Samples > l.Linked || c.Samples+l.Unplaced < l.Linked {
 			return fmt.Errorf("%d samples linked, %d of them unplaced, but %d checked", l.Linked, l.Unplaced, c.Samples)
 		}
@@ -185,14 +184,13 @@ func (l *contextLine) checkIdentities(samples uint64) error {
 	return nil
 }
 
-// A likeness says how well the windows of a recording predict the next ones: geometric means over all pairs. NaN is no
-// value.
+// A likeness is how well the windows of a recording predict the next ones: geometric means over all pairs. NaN means no value.
 type likeness struct {
 	correlation float64 // -1 to 1: Whaley's precision
 	overlap     float64 // 0 to 100
 }
 
-// What is compared of windows, as compare has it.
+// The compared parts of windows, as named by compare.
 const (
 	hotMethods = "methods"
 	partialCCT = "PCCT" // nodes and edges of Whaley's tree as one set
@@ -207,8 +205,8 @@ func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	return parseLikeness(text.String())
 }
 
-// parseLikeness reads the means in a comparison: of the line above that which begins with "windows" the names of what is
-// compared, and of the line that begins with "mean" a correlation and an overlap for each.
+// parseLikeness reads the means in a comparison. The line above the one that begins with "windows" has the names of what is compared; the
+// line that begins with "mean" has a correlation and an overlap for each.
 func parseLikeness(text string) (map[string]likeness, error) {
 	var names, before, mean []string
 	for line := range strings.Lines(text) {

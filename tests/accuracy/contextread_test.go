@@ -17,7 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// Frames of a made recording.
+// Frames of a synthetic recording.
 var (
 	madeLeaf   = symbolize.Frame{Function: "a.B.leaf", Kind: symbolize.KindJIT, Inlined: true}
 	madeInner  = symbolize.Frame{Function: "a.B.inner", Kind: symbolize.KindJIT}
@@ -26,11 +26,11 @@ var (
 	madeNative = symbolize.Frame{Function: "read", Kind: symbolize.KindNative}
 )
 
-// madePID is the process of a made recording. Another one is in it, too.
+// madePID is the process of a synthetic recording, which also contains another one.
 const madePID = 4711
 
-// madeWindow is one window of partial walks: 8 samples below main, of which half newly entered inner and what is inlined
-// there, and 2 in native code.
+// madeWindow is one window of partial walks: 8 samples below main, of which half newly entered inner and the method inlined there, and 2 in
+// native code.
 func madeWindow(start int64) *profile.Profile {
 	symbols := func(frames ...symbolize.Frame) (stack []symbolize.Symbol) {
 		for _, f := range frames {
@@ -62,7 +62,7 @@ func madeWindow(start int64) *profile.Profile {
 	}
 }
 
-// madeRecording has so many windows.
+// madeRecording has that many windows.
 func madeRecording(t *testing.T, windows int) *profiler.Recording {
 	t.Helper()
 	w := sink.NewWindows(sink.Time)
@@ -85,7 +85,7 @@ func madeRecording(t *testing.T, windows int) *profiler.Recording {
 	return &profiler.Recording{Profile: p}
 }
 
-// What the agent writes is what is read here.
+// The agent's output can be read here.
 func TestReadContexts(t *testing.T) {
 	length := contextLength{window: 10 * time.Second, windows: 2, least: 2}
 	got, err := readContexts(madeRecording(t, 3), madePID, length)
@@ -156,7 +156,7 @@ func TestFirstWindows(t *testing.T) {
 	}
 }
 
-// chainedLine is a line of which all adds up.
+// chainedLine is a line whose counts add up.
 func chainedLine() contextLine {
 	return contextLine{stored.ProcessContexts{Comm: "java", PID: 4711, Window: 2, Contexts: profile.Contexts{
 		Mode: profile.ContextChain, Walked: 50, Linked: 940, Ambiguous: 30, Fitted: 2, Unplaced: 1,
@@ -222,7 +222,7 @@ func TestContextIdentities(t *testing.T) {
 	}
 }
 
-// As compare writes it.
+// The output of compare.
 const compared = `Precision by samples: how well each of 3 windows predicts the next
 recording, 3000 samples, 990 to 1010 in a window
 

@@ -38,8 +38,8 @@ func (l contextLength) when(window int) string {
 	return fmt.Sprintf("%.0f to %.0f s", float64(window)*l.window.Seconds(), float64(window+1)*l.window.Seconds())
 }
 
-// record records a program in all ways at once, each by an agent of its own: so they tell of the same seconds of the
-// same run, and differ in nothing but their settings.
+// record records a program in all ways at once, each with an agent of its own: so they cover the same seconds of the same run, and differ
+// only in their settings.
 func (s *contexts) record(ctx context.Context, m meter, t contextTrial) (r contextResult, err error) {
 	g, err := t.start(ctx, m)
 	if err != nil {
@@ -83,8 +83,8 @@ type contextJob struct {
 	length   contextLength
 }
 
-// fromStart has the guest begin to work once all agents sample. That is a second or more after their first window began,
-// so there is a rest of as much in a window after the last. The agents are returned in any case.
+// fromStart makes the guest begin to work once all agents sample. That is a second or more after their first window began, so an equally
+// long part of a window remains after the last. The agents are returned in any case.
 func (j contextJob) fromStart(ctx context.Context) (contextAgents, harness.Worked, error) {
 	agents, err := j.start(ctx, 0)
 	if err != nil {
@@ -102,14 +102,14 @@ func (j contextJob) fromStart(ctx context.Context) (contextAgents, harness.Worke
 	return agents, did, errors.Join(err, failed)
 }
 
-// warm has the guest work all the time, and the agents come and go.
+// warm lets the guest work all the time, while the agents come and go.
 func (j contextJob) warm(ctx context.Context) (contextAgents, harness.Worked, error) {
 	work := harness.StartWork(ctx, j.guest.runFor)
 	sleep(ctx, j.length.warmup)
 	agents, err := j.start(ctx, j.length.whole())
 	for _, run := range agents {
 		if err == nil {
-			run.Wait() // finish tells how it ended
+			run.Wait() // finish reports how it ended
 		}
 	}
 	did, failed := work.Finish()
@@ -142,7 +142,7 @@ func sleep(ctx context.Context, d time.Duration) {
 // contextAgents record one guest, in the order of their settings.
 type contextAgents []*profiler.AgentRun
 
-// interrupt ends all at about the same time.
+// interrupt ends all agents at about the same time.
 func (a contextAgents) interrupt() error {
 	var errs []error
 	for _, run := range a {
@@ -160,14 +160,14 @@ func (a contextAgents) finish() (recordings []*profiler.Recording, err error) {
 	return recordings, err
 }
 
-// abandon ends those that still run. What they say is of no use.
+// abandon ends the agents that still run. Their output is not used.
 func (a contextAgents) abandon() {
 	for _, run := range a {
 		run.Stop()
 	}
 }
 
-// A contextGuest is a running program that works when it is told to.
+// A contextGuest is a running program that works on request.
 type contextGuest interface {
 	// runFor has it do whole iterations until that much time has passed. It fails if what they compute is wrong.
 	runFor(d time.Duration) (iterations int, err error)

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// A contextRow is what one program says, by window or by setting.
+// A contextRow is one program's results, by window or by setting.
 type contextRow struct {
 	program string
 	vm      bool    // of the reference guest
@@ -58,7 +58,7 @@ func (r *contextResult) row(java float64) contextRow {
 // referenceGuest is the name of the means of its programs.
 const referenceGuest = "reference guest"
 
-// meanRow has the means of the reference guest's programs, of which it tells how many there are.
+// meanRow has the means of the reference guest's programs, and their number.
 func meanRow(rows []contextRow) (mean contextRow, of int) {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r contextRow) bool { return !r.vm })
 	mean = contextRow{program: referenceGuest, vm: true, java: math.NaN()}
@@ -92,15 +92,15 @@ func asPrograms(rows []contextRow) []contextRow {
 	return rows
 }
 
-// contextShares are the counts of a contextLine as shares, from 0 to 1; NaN of nothing.
+// contextShares are the counts of a contextLine as shares, from 0 to 1; NaN for none.
 type contextShares struct {
 	walked float64 // of all samples
 
-	// Of the samples that were not walked. What was not checked is not right.
+	// Of the samples that were not walked. Unchecked ones count as wrong.
 	right                       [3]float64 // by agent.ContextLevels: first caller, first three, all
 	ambiguous, fitted, unplaced float64
 
-	all [3]float64 // right, of all samples: those that were walked are
+	all [3]float64 // right, of all samples: walked ones count as right
 }
 
 func sharesOf(c *profile.Contexts) (s contextShares) {
@@ -141,7 +141,7 @@ func sumContexts(lines []contextLine) (sum profile.Contexts) {
 	return sum
 }
 
-// meanShares weighs all alike. What is NaN in one is left out of the mean.
+// meanShares weighs all equally. NaN values are left out of the mean.
 func meanShares(of []contextShares) (mean contextShares) {
 	each := func(pick func(*contextShares) *float64) {
 		var sum, n float64
@@ -173,7 +173,7 @@ func across[T any](of []T, write func(T) string) string {
 	return strings.Join(cells, " / ")
 }
 
-// inPercent writes a share, or - for that of nothing.
+// inPercent formats a share, or - if there are no samples.
 func inPercent(share float64) string {
 	if math.IsNaN(share) {
 		return "-"

@@ -14,23 +14,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// A contextStudy is one of the things that are measured of contexts which are found without walking every stack.
+// A contextStudy is one measurement of contexts that are found without walking every stack.
 type contextStudy string
 
 const (
-	// chainStudy is CallerChaining of Inoue and Nakatani (OOPSLA 2009), with as many walks as the agent chooses, from a
-	// program's first iteration on.
+	// chainStudy is CallerChaining of Inoue and Nakatani (OOPSLA 2009), with the agent's choice of walks, from a program's first iteration
+	// on.
 	chainStudy contextStudy = "chain"
-	// everyStudy has one in N samples walked, whatever the program does.
+	// everyStudy walks one in N samples, whatever the program does.
 	everyStudy contextStudy = "every"
-	// partialStudy is Whaley's partial walk (Java Grande 2000), for some numbers of frames that must be the known ones.
+	// partialStudy is Whaley's partial walk (Java Grande 2000), for several numbers of frames that must match the known ones.
 	partialStudy contextStudy = "partial"
-	// precisionStudy is how well the windows of a recording predict one another, for some sampling intervals.
+	// precisionStudy is how well the windows of a recording predict one another, for several sampling intervals.
 	precisionStudy contextStudy = "precision"
 )
 
-// contexts are programs that were recorded with contexts found in other ways than by walking every stack, and every stack
-// walked nevertheless to compare with.
+// contexts are programs recorded with contexts found in other ways than by walking every stack; every stack is walked as well, for
+// comparison.
 type contexts struct {
 	study    contextStudy
 	settings []contextSetting
@@ -46,7 +46,7 @@ type contextTrial struct {
 	jdk     jvm.JDK
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t contextTrial) String() string { return fmt.Sprintf("contexts, %s, %s", t.program, t.study) }
 
 // contextPrograms are those of the suite, with shallow stacks and deep ones.
@@ -80,13 +80,13 @@ func (s contextStudy) contexts(short bool) *contexts {
 	return of
 }
 
-// trials are all that the study has, or those of the short form.
+// trials are all trials of the study, or those of the short form.
 func (s contextStudy) trials(jdk jvm.JDK, short bool) (trials []contextTrial) {
 	for _, program := range contextPrograms {
 		trials = append(trials, contextTrial{study: s, program: program, jdk: jdk})
 	}
 	for _, program := range contextVMPrograms {
-		if s != precisionStudy { // by name, and nobody tells those of its methods to who samples time
+		if s != precisionStudy { // time profiles are by name, which does not distinguish their methods
 			trials = append(trials, contextTrial{study: s, program: program, vm: true})
 		}
 	}
@@ -96,8 +96,8 @@ func (s contextStudy) trials(jdk jvm.JDK, short bool) (trials []contextTrial) {
 	return trials
 }
 
-// short says whether the trial is in the short form: a JVM where frames are found in more ways, the reference guest where
-// it does as well. Precision is left to the long one.
+// short reports whether the trial is in the short form: a JVM if frames are found in more ways there, the reference guest if it is
+// equivalent. Precision is in the long form only.
 func (t contextTrial) short() bool {
 	switch t.program {
 	case contextPrograms[0]:
@@ -138,7 +138,8 @@ func (s contextStudy) settings() (settings []contextSetting) {
 	return settings
 }
 
-// contextWarmup is until a real program spends most of its time in compiled code, with two CPUs and the compiler beside it.
+// contextWarmup is the time until a real program spends most of its time in compiled code, with two CPUs and the compiler running next to
+// it.
 const contextWarmup = 20 * time.Second
 
 func (s contextStudy) length() contextLength {
@@ -146,13 +147,13 @@ func (s contextStudy) length() contextLength {
 	case chainStudy:
 		return contextLength{window: 10 * time.Second, windows: 3, least: 3}
 	case precisionStudy:
-		// Windows of a second, as the paper's. On a busy machine they take longer, and there are fewer.
+		// Windows of a second, as in the paper. On a busy machine they take longer, and there are fewer.
 		return contextLength{warmup: contextWarmup, window: time.Second, windows: 10, least: 3}
 	}
 	return contextLength{warmup: contextWarmup, window: 10 * time.Second, windows: 1, least: 1}
 }
 
-// shorten makes the section fit for every run of the tests.
+// shorten makes the section short enough for every run of the tests.
 func (s *contexts) shorten() {
 	s.settings = s.settings[len(s.settings)-1:]
 	if s.study == partialStudy {
@@ -164,7 +165,7 @@ func (s *contexts) shorten() {
 	}
 }
 
-// print says in a line for each recording what came of it.
+// print prints a line with the result of each recording.
 func (s *contexts) print(w io.Writer, r contextResult) {
 	for i := range r.recorded {
 		rec := &r.recorded[i]
@@ -191,17 +192,17 @@ const (
 	allLevels
 )
 
-// brokenBelow is a share of first callers that is no inaccuracy of the method: a link has its caller with it.
+// brokenBelow is a share of right first callers that the method's inaccuracy cannot explain: a link includes its caller.
 const brokenBelow = 0.95
 
-// contextsOK says that first callers are right. What else contexts are meant to reach, the tables say.
+// contextsOK reports whether first callers are right. Other aims are in the tables.
 func contextsOK(results []contextResult) bool {
 	return !slices.ContainsFunc(results, func(r contextResult) bool {
 		return slices.ContainsFunc(r.recorded, func(rec contextRecording) bool { return rec.broken() })
 	})
 }
 
-// broken says that something is wrong with the agent. Of partial walks all may go to the root where stacks are shallow.
+// broken reports whether the agent has a fault. With shallow stacks, all partial walks may reach the root.
 func (r *contextRecording) broken() bool {
 	sum := r.sum()
 	if sum.Linked == 0 {

@@ -68,7 +68,7 @@ func TestContextSettings(t *testing.T) {
 	}
 }
 
-// counted is a window of 100 samples, of which so many were walked, and of the others so many are right.
+// counted is a window of 100 samples, of which this many were walked, and this many of the others are right.
 func counted(walked uint64, right ...uint64) contextLine {
 	return lineOf(profile.Contexts{
 		Mode: profile.ContextChain, Walked: walked, Linked: 100 - walked, Nodes: 50, Shared: 5, Methods: 20,
@@ -77,7 +77,7 @@ func counted(walked uint64, right ...uint64) contextLine {
 	})
 }
 
-// madeContexts is a section with one setting and two windows: a real program, and two of the reference guest.
+// madeContexts is a synthetic section with one setting and two windows: a real program, and two of the reference guest.
 func madeContexts() *contexts {
 	result := func(program string, vm bool, windows ...contextLine) contextResult {
 		return contextResult{contextTrial: contextTrial{program: program, vm: vm}, recorded: []contextRecording{{windows: windows, java: 0.75}}}

@@ -76,7 +76,7 @@ func names(columns []shareColumn) (names []string) {
 	return names
 }
 
-// cells are a row's values in each column, those of all windows or settings in one cell.
+// cells are a row's values in each column, with those of all windows or settings in one cell.
 func (r *contextRow) cells(columns []shareColumn) (cells []string) {
 	for _, c := range columns {
 		cells = append(cells, across(r.shares, func(s contextShares) string { return inPercent(c.of(s)) }))
@@ -97,7 +97,7 @@ func (s *contexts) chainTable() report.Table {
 	return table
 }
 
-// settingNames are the values that a table's cells have, in their order.
+// settingNames are the names of the values in a table's cells, in order.
 func (s *contexts) settingNames() string {
 	return across(s.settings, func(s contextSetting) string { return s.name })
 }
@@ -162,7 +162,7 @@ func (s *contexts) precisionTable() report.Table {
 	return table
 }
 
-// roundedIteration has two digits: of the reference guest it is some microseconds, of a compiler some seconds.
+// roundedIteration has two digits: an iteration of the reference guest takes some microseconds, one of a compiler some seconds.
 func roundedIteration(r *contextResult) string {
 	digit := time.Duration(1)
 	for r.iteration >= 100*digit {
@@ -181,20 +181,20 @@ func decimal(v float64, places int) string {
 	return fmt.Sprintf("%.*f", places, v)
 }
 
-// What chained contexts are meant to reach: these shares of the samples, in five programs of seven.
+// The aims for chained contexts: these shares of the samples, in five programs of seven.
 const (
 	oneLevelAim    = 0.95
 	threeLevelsAim = 0.90
 	programsAim    = 5
 )
 
-// A contextReading is whose contexts must be right.
+// A contextReading is a definition of which contexts must be right.
 type contextReading struct {
 	name  string
 	right func(contextShares) [3]float64
 }
 
-// contextReadings are a strict one and that of who reads a profile.
+// contextReadings are a strict one and that of a profile's reader.
 func contextReadings() []contextReading {
 	return []contextReading{
 		{"samples not walked", func(s contextShares) [3]float64 { return s.right }},
@@ -202,7 +202,7 @@ func contextReadings() []contextReading {
 	}
 }
 
-// A contextAim counts the programs whose contexts are right often enough. A program without such samples is none.
+// A contextAim counts the programs whose contexts are right often enough. Programs without such samples do not count.
 type contextAim struct{ one, three, programs int }
 
 func (a *contextAim) add(right [3]float64) {
@@ -240,9 +240,8 @@ func (s *contexts) aimsTable() report.Table {
 	return table
 }
 
-// A chainedTree is a row of table 1 of Inoue and Nakatani, "How a Java VM Can Get More from a Hardware Performance Monitor"
-// (OOPSLA 2009, section 7.3): the tree that chaining learned, and for which part of the events, in percent, the callers
-// were known for sure.
+// A chainedTree is a row of table 1 of Inoue and Nakatani, "How a Java VM Can Get More from a Hardware Performance Monitor" (OOPSLA 2009,
+// section 7.3): the tree that chaining learned, and the fraction of events, in percent, whose callers were certain.
 type chainedTree struct {
 	program                string
 	nodes, shared, methods int // shared: nodes with several callers at the same depth
@@ -277,8 +276,8 @@ func (l *contextLine) inPercent(n uint64) float64 {
 // perMethod is how many nodes a method has.
 func (t chainedTree) perMethod() float64 { return float64(t.nodes) / float64(t.methods) }
 
-// paperTable is table 1 with the last window of each program, of the last setting, beside the paper's programs. Links of
-// today have call sites, too, which the paper's have not.
+// paperTable is table 1 with the last window of each program, of the last setting, next to the paper's programs. Our links have call sites,
+// too, which the paper's have not.
 func (s *contexts) paperTable() report.Table {
 	table := report.Table{Header: []string{
 		"", "program", "nodes", "several callers at one depth", "methods", "nodes per method",

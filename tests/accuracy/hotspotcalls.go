@@ -15,18 +15,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// What the estimated call graphs of stock JVMs are meant to reach in the mean of all programs, in percent of overlap by
-// methods; and no program's is to be further from the truth than what the timer alone says of it.
+// The aims for the estimated call graphs of stock JVMs in the mean of all programs, in percent of overlap by methods. No program's may be
+// further from the truth than the timer's samples alone.
 const (
 	physicalAim = 85.0
 	logicalAim  = 75.0
-	// Each program's, where it only has code that counts, and in the first ten seconds after its start.
+	// The aims for each program, if it only has code that counts, and in the first ten seconds after its start.
 	profilingAim = 95.0
 	startingAim  = 80.0
 )
 
-// A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the call graph that is estimated
-// closer to the exact one than the two innermost frames of the same samples?
+// A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the estimated call graph closer to the exact one
+// than the two innermost frames of the same samples?
 type hotspotStudy struct {
 	marker string // of its table in the documentation
 	trials []hotspotTrial
@@ -52,12 +52,12 @@ func (s hotspotStudy) plan() plan {
 	}.Plan
 }
 
-// A hotspotManner says how long to look.
+// A hotspotManner is how long to record.
 type hotspotManner struct {
 	warmup     time.Duration   // until methods are compiled
 	recordings []time.Duration // one after the other
-	replay     time.Duration   // at most, for counting the calls of a few methods after the other
-	logical    bool            // also look at calls that were inlined
+	replay     time.Duration   // at most, for counting the calls of a few methods at a time
+	logical    bool            // also judge inlined calls
 }
 
 var (
@@ -75,18 +75,18 @@ type hotspotTrial struct {
 	program string
 	flag    string // of the JVM, "" for none
 	jdk     jvm.JDK
-	// starting: it is recorded from its first iteration on, of which the compilers know nothing yet.
+	// starting: it is recorded from its first iteration on, before the compilers have seen any of it.
 	starting bool
 	// unchecked: the agent sets no breakpoint, as by default in virtual machines.
 	unchecked bool
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t hotspotTrial) String() string {
 	return callTrial(t.program, fmt.Sprintf("hotspot, %s, %v", t.how(), t.jdk))
 }
 
-// how is the part of the JVM's command line that matters.
+// how is the relevant part of the JVM's command line.
 func (t hotspotTrial) how() string {
 	switch {
 	case t.starting:
@@ -100,10 +100,10 @@ func (t hotspotTrial) how() string {
 // logicalOnly says that what code calls of code is not counted: it changes all the time, or the table is about logical calls.
 func (t hotspotTrial) logicalOnly() bool { return t.starting || t.unchecked }
 
-// alone says that the trial has an aim of its own, and not the mean of all.
+// alone reports whether the trial has an aim of its own, instead of contributing to the mean.
 func (t hotspotTrial) alone() bool { return t.starting || t.flag == profiling }
 
-// aim is what the overlap of a graph of the trial is meant to be at least.
+// aim is the least overlap that a graph of the trial should have.
 func (t hotspotTrial) aim(kind string) float64 {
 	switch {
 	case t.flag == profiling:
@@ -117,22 +117,21 @@ func (t hotspotTrial) aim(kind string) float64 {
 }
 
 const (
-	// noInlining is the JVM's flag with which calls are made that are not to accessors, or replaced by instructions of the
-	// compiler's own.
+	// noInlining is the JVM's flag for making all calls except those of accessors and those replaced by intrinsics.
 	noInlining = "-XX:-Inline"
-	// profiling is the flag with which code is never compiled by C2, so that it counts its calls as long as it runs.
+	// profiling is the flag that disables C2, so that all code counts its calls.
 	profiling = "-XX:TieredStopAtLevel=3"
 )
 
-// hotspotPrograms are those of the suite that do the same in every iteration, on one thread, and have an input so small
-// that all calls of one can be counted. Those of newerPrograms are recorded on the newest JDK, too.
+// hotspotPrograms are those of the suite that do the same in every iteration, on one thread, with an input so small that all calls of one
+// iteration can be counted. Those of newerPrograms are recorded on the newest JDK, too.
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
 	phasePrograms   = []string{"Xerces", "Jython", "Luindex"} // are recorded from their start and with the flag profiling
 )
 
-// hotspotCalls are JVMs that have compiled what is hot.
+// hotspotCalls are JVMs that have compiled their hot code.
 func hotspotCalls(jdks []jvm.JDK) hotspotStudy {
 	oldest, newest := jdks[0], jdks[len(jdks)-1]
 	trials := hotspotTrials(hotspotPrograms, oldest)
@@ -142,8 +141,8 @@ func hotspotCalls(jdks []jvm.JDK) hotspotStudy {
 	return hotspotStudy{marker: "hotspot-calls", trials: trials, short: 1, how: longHotspot}
 }
 
-// hotspotPhases are JVMs whose code is not that of C2: not yet, or never. The short form leaves them to hotspotCalls, which
-// measures in the same way.
+// hotspotPhases are JVMs whose code is not C2's: not yet, or never. The short form leaves them to hotspotCalls, which measures in the same
+// way.
 func hotspotPhases(jdks []jvm.JDK) hotspotStudy {
 	s := hotspotStudy{marker: "hotspot-phases", how: longHotspot}
 	s.how.recordings = []time.Duration{10 * time.Second}
@@ -199,8 +198,8 @@ func (s hotspotStudy) record(ctx context.Context, m meter, trials []hotspotTrial
 	return results, nil
 }
 
-// hotspotOK says that no estimate of the calls that are made is worse than none, after the longest recording. What else is
-// missed, the table says.
+// hotspotOK reports whether no estimate of the made calls is worse than none, after the longest recording. Other missed aims are in the
+// table.
 func hotspotOK(results []hotspotResult) bool {
 	longest := slices.Max(recordingLengths(results))
 	return !slices.ContainsFunc(results, func(r hotspotResult) bool {
@@ -220,33 +219,33 @@ func recordingLengths(results []hotspotResult) (lengths []time.Duration) {
 
 // Kinds of call graphs.
 const (
-	physical = "physical" // of code: what was inlined is no call
+	physical = "physical" // of code: inlined calls do not count
 	logical  = "logical"  // of methods
 )
 
-// A hotspotResult is what one recording said of one kind of graph.
+// A hotspotResult is the result of one recording for one kind of graph.
 type hotspotResult struct {
 	hotspotTrial
 	kind   string
 	length time.Duration
-	cost   float64 // share of the guest's CPU time that sampling took, as the agent reckons
+	cost   float64 // share of the guest's CPU time for sampling, according to the agent
 
 	// Overlaps with the exact graph, in percent, by caller and callee.
 	timer   float64 // of the two innermost frames of samples
 	found   float64 // of the estimate
 	sites   float64 // of the estimate, by the place of the call, too
-	callees float64 // of the estimate, by callee alone: how much of what is missing are rates
-	bound   float64 // of the samples' callers with the true rates of callees: what better rates would give
-	absent  float64 // percent of the estimate that is on edges which do not exist
-	// covered is what part of the estimate was compared, 0 to 1: methods that were not replayed are left out.
+	callees float64 // of the estimate, by callee alone: how much of the error is in rates
+	bound   float64 // of the samples' callers with the true rates of callees: what better rates would achieve
+	absent  float64 // percent of the estimate on edges that do not exist
+	// covered is the fraction of the estimate that was compared, 0 to 1: methods that were not replayed are left out.
 	covered float64
 	worst   []string
 }
 
-// shownDifferences is how many edges are printed that the estimate is furthest from.
+// shownDifferences is how many of the edges with the largest errors are printed.
 const shownDifferences = 10
 
-// compare holds a recording's graphs against the truth, which is that of calls to some callees, nil for all.
+// compare compares a recording's graphs with the truth, which is that of calls to some callees, nil for all.
 func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph, callees map[string]bool) hotspotResult {
 	found, timer := r.graphs[kind].found, r.graphs[kind].timer
 	result := hotspotResult{hotspotTrial: t, kind: kind, length: r.length, cost: r.cost, covered: 1}
@@ -264,8 +263,8 @@ func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph,
 	return result
 }
 
-// better says that the estimate is nearer to the truth than the timer alone. Where it has nearly all, as of a program
-// that makes one call, there is nothing to be better in.
+// better reports whether the estimate is closer to the truth than the timer alone. If the timer has nearly everything, as for a program
+// that makes one call, it cannot be improved upon.
 func (r hotspotResult) better() bool {
 	const nearlyAll = 98.0 // %
 	return r.found > r.timer || r.found >= nearlyAll
@@ -281,8 +280,7 @@ func (r hotspotResult) print(w io.Writer) {
 	}
 }
 
-// hotspotTable has a row for each graph of each program, with columns for each recording, and the means of code that C2
-// compiled.
+// hotspotTable has a row for each graph of each program, with columns for each recording, and the means for code that C2 compiled.
 func hotspotTable(results []hotspotResult) report.Table {
 	table := report.Table{Header: []string{"program", "JDK", "compiled with", "graph"}}
 	for _, length := range recordingLengths(results) {
@@ -340,8 +338,8 @@ func (row hotspotRow) cells() []string {
 	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered), fmt.Sprintf("%.2f", 100*last.cost), verdict)
 }
 
-// hotspotMean is a row with the means over all programs and both ways to compile; nil if there is nothing of that kind. The
-// aim is that of the longest recording.
+// hotspotMean is a row with the means over all programs and both ways to compile; nil if there are none. The aim is that of the longest
+// recording.
 func hotspotMean(results []hotspotResult, kind string) []string {
 	cells := []string{"mean", "", "", kind}
 	var n float64

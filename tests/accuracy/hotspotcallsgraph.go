@@ -16,7 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// A javaGraph has methods by name and signature, and call sites by bytecode index, noSite where that is not known.
+// A javaGraph has methods by name and signature, and call sites by bytecode index, noSite if unknown.
 type (
 	javaGraph = cct.Graph[string, int32]
 	javaEdge  = cct.Edge[string, int32]
@@ -24,13 +24,13 @@ type (
 
 const noSite = -1
 
-// notJava is the caller of what is not called by a Java method, or by one that is not known.
+// notJava is the caller of calls that are not made by a Java method, or by an unknown one.
 const notJava = "[VM]"
 
-// generated are the parts of names that differ from run to run: addresses and numbers of classes that the JVM makes.
+// generated matches the parts of names that differ from run to run: addresses and numbers of classes that the JVM makes.
 var generated = regexp.MustCompile(`(\$\$Lambda)(\$\d+)?[/+.]0x[0-9a-f]+|[/+.]0x[0-9a-f]+`)
 
-// comparableName is a method's name, with its signature, as all runs have it.
+// comparableName is a method's name, with its signature, in the form common to all runs.
 func comparableName(name string) string {
 	if strings.HasPrefix(name, "[") {
 		return notJava
@@ -38,7 +38,7 @@ func comparableName(name string) string {
 	return generated.ReplaceAllString(name, "$1")
 }
 
-// estimatedCalls returns the calls in a profile: those that were made, and with logical those that were inlined, too.
+// estimatedCalls returns the calls in a profile: made calls, and with logical also inlined ones.
 func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 	all, err := report.CallsOf(p)
 	if err != nil {
@@ -58,7 +58,7 @@ func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 	return graph, nil
 }
 
-// exactGraph brings the names of an exact graph into the form of the others.
+// exactGraph converts the names of an exact graph to the form of the others.
 func exactGraph(g *profile.Graph) *javaGraph {
 	name := func(s symbolize.Symbol) string { return comparableName(s.Value().SystemName) }
 	return cct.MapGraph(g, func(e profile.Edge) javaEdge {
@@ -66,9 +66,9 @@ func exactGraph(g *profile.Graph) *javaGraph {
 	})
 }
 
-// sampledEdges returns what the samples of time say for themselves: the two innermost Java frames of each. Logical are
-// those of methods, inlined or not. Physical are those of code: the method that was compiled is the callee, whatever
-// was inlined into it, and the method at the place of the call is the caller.
+// sampledEdges returns the graph from time samples alone: the two innermost Java frames of each. Logical edges connect methods, inlined or
+// not. Physical edges connect code: the callee is the compiled method, whatever was inlined into it, and the caller is the method at the
+// call site.
 func sampledEdges(p *pprof.Profile, logical bool) *javaGraph {
 	g := &javaGraph{}
 	value := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == "samples" })
@@ -90,7 +90,7 @@ func isJava(l *pprof.Location) bool {
 		(strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }
 
-// topEdge is the call that a stack with a Java frame at its top is in. Lines of a location are innermost first.
+// topEdge is the call on top of a stack with a Java frame at its top. Lines of a location are innermost first.
 func topEdge(frames []*pprof.Location, logical bool) javaEdge {
 	name := func(l pprof.Line) string { return comparableName(l.Function.SystemName) }
 	methods := func(l *pprof.Location) []pprof.Line {
@@ -117,7 +117,7 @@ func withoutSites(g *javaGraph) *javaGraph {
 	})
 }
 
-// onlyOf returns the part of a graph whose callees are known, and what part of its weight that is, 0 to 1.
+// onlyOf returns the part of a graph with these callees, and its fraction of the weight, 0 to 1.
 func onlyOf(g *javaGraph, callees map[string]bool) (part *javaGraph, share float64) {
 	part = &javaGraph{}
 	for e, n := range g.Edges() {
@@ -131,7 +131,7 @@ func onlyOf(g *javaGraph, callees map[string]bool) (part *javaGraph, share float
 	return part, part.Total() / g.Total()
 }
 
-// withRates returns g with the calls of each callee as truth has them, divided among the callers as g does it.
+// withRates returns g with the calls of each callee as in truth, divided among the callers as in g.
 func withRates(g, truth *javaGraph) *javaGraph {
 	out, seen, rates := &javaGraph{}, g.Callees(), truth.Callees()
 	for e, n := range g.Edges() {
@@ -140,7 +140,7 @@ func withRates(g, truth *javaGraph) *javaGraph {
 	return out
 }
 
-// absent is how much of g is on edges that are not in truth, in percent.
+// absent is how much of g is on edges that truth lacks, in percent.
 func absent(g, truth *javaGraph) float64 {
 	n := 0.0
 	for e, calls := range g.Edges() {
@@ -151,10 +151,10 @@ func absent(g, truth *javaGraph) float64 {
 	return 100 * n / g.Total()
 }
 
-// leastDifference is the difference of two shares that is worth a line.
+// leastDifference is the least difference of two shares that gets a line.
 const leastDifference = 0.001
 
-// differences are the edges whose shares in two graphs differ most, a line each. Sites are left out.
+// differences are the edges whose shares in two graphs differ most, one line each. Sites are left out.
 func differences(found, truth *javaGraph, n int) []string {
 	apart := map[javaEdge]float64{}
 	for e := range truth.Edges() {

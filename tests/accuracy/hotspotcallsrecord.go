@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// try records a program for some times, one after the other, and compares what was found with what it did. What it
-// calls logically in an iteration is known, or nil.
+// try records a program for several lengths, one after the other, and compares the results with the truth. Its logical calls in an
+// iteration are known, or nil.
 func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *exactIteration) (results []hotspotResult, err error) {
 	var flags []string
 	if t.flag != "" {
@@ -39,7 +39,7 @@ func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *
 		recorded = append(recorded, r)
 	}
 	var truth *replayed
-	if !t.logicalOnly() { // code is what it was during the recording
+	if !t.logicalOnly() { // code is the same as during the recording
 		last := recorded[len(recorded)-1].graphs[physical]
 		if truth, err = h.replayCalls(guest, last.found, last.timer); err != nil {
 			return nil, fmt.Errorf("replay: %w", err)
@@ -68,18 +68,18 @@ func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *
 	return results, nil
 }
 
-// A hotspotRecording has what came of one recording.
+// A hotspotRecording is the result of one recording.
 type hotspotRecording struct {
 	length time.Duration
 	graphs map[string]hotspotGraphs // by kind
 	cost   float64                  // share of the guest's CPU time
-	notes  []string                 // what the agent says about it
+	notes  []string                 // the agent's notes on it
 }
 
-// hotspotGraphs are the call graphs of one recording that are compared.
+// hotspotGraphs are the compared call graphs of one recording.
 type hotspotGraphs struct{ found, timer *javaGraph }
 
-// recordHotspot records the guest while it works, as the trial wants it.
+// recordHotspot records the guest while it works, with the trial's settings.
 func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time.Duration, t hotspotTrial) (hotspotRecording, error) {
 	flag := breakpoints.Flag
 	if t.unchecked {

@@ -18,9 +18,9 @@ import (
 // A replayed is the calls of an iteration that arrived in code whose calls were counted.
 type replayed struct {
 	graph   *javaGraph
-	callees map[string]bool // that code was of
-	codes   int             // that calls could arrive in
-	counted int             // of those
+	callees map[string]bool // methods of that code
+	codes   int             // number of codes where calls could arrive
+	counted int             // number of those that were counted
 	took    time.Duration
 }
 
@@ -29,8 +29,8 @@ func (r *replayed) String() string {
 		r.counted, r.codes, r.took.Seconds(), r.graph.Total(), r.graph.Len())
 }
 
-// replayCalls counts all calls of an iteration that arrive in as much code as there is time for. What likely has most
-// calls, by some graphs, comes first.
+// replayCalls counts all calls of an iteration that arrive in as much code as time allows. It begins with the code that probably has most
+// calls, according to some graphs.
 func (h hotspotManner) replayCalls(guest *suite.Guest, likely ...*javaGraph) (_ *replayed, err error) {
 	r, err := exactcalls.StartReplay(guest.PID())
 	if err != nil {
@@ -54,7 +54,7 @@ func (h hotspotManner) replayCalls(guest *suite.Guest, likely ...*javaGraph) (_ 
 			return err
 		})
 		if errors.Is(err, exactcalls.ErrReplayed) {
-			continue // code that is about to go: its successor is not in the list
+			continue // obsolete code: its successor is not in the list
 		}
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (h hotspotManner) replayCalls(guest *suite.Guest, likely ...*javaGraph) (_ 
 	return out, nil
 }
 
-// order sorts codes by the most calls that one of the graphs says their methods have.
+// order sorts codes by the most calls that any of the graphs has for their methods.
 func order(codes []vmruntime.Compilation, name func(vmruntime.Compilation) string, likely []*javaGraph) {
 	share := map[string]float64{}
 	for _, g := range likely {
@@ -85,7 +85,7 @@ func order(codes []vmruntime.Compilation, name func(vmruntime.Compilation) strin
 	})
 }
 
-// An exactIteration is all calls of a program's iterations, in a JVM that tells of each.
+// An exactIteration is all calls of a program's iterations, in a JVM that reports each call.
 type exactIteration struct {
 	graph      *javaGraph
 	iterations int
@@ -99,16 +99,15 @@ func (i *exactIteration) String() string {
 }
 
 const (
-	// leastSteady is how much two recordings of the truth must have in common for it to be one.
+	// leastSteady is the overlap of two recordings of the truth above which the truth counts as deterministic.
 	leastSteady = 99.5 // %
-	// mostLost is what part of the calls may be missing there: those of threads that the program hardly uses.
+	// mostLost is the fraction of the calls that may be missing: those of threads that the program hardly uses.
 	mostLost = 0.001
-	// slowIteration is how long counting the first iteration takes if it is not to be done three times.
+	// slowIteration is the time to count the first iteration above which it is not repeated three times.
 	slowIteration = 30 * time.Second
 )
 
-// count counts the calls of whole iterations, twice. Without inlining all places of calls are known; the calls are the
-// same.
+// count counts the calls of whole iterations, twice. Without inlining all call sites are known; the calls are the same.
 func (h hotspotManner) count(ctx context.Context, t hotspotTrial) (_ *exactIteration, err error) {
 	truth := &exactIteration{}
 	guest, err := suite.StartSmall(ctx, t.jdk, t.program, "-XX:+"+exact.Flag, exact.NoC1Inlining, noInlining)
@@ -143,7 +142,7 @@ func (h hotspotManner) count(ctx context.Context, t hotspotTrial) (_ *exactItera
 	return truth, nil
 }
 
-// countIterations counts the calls of so many iterations, and says how long that took.
+// countIterations counts the calls of that many iterations, and returns how long that took.
 func countIterations(session *exactcalls.Session, guest *suite.Guest, iterations int) (*javaGraph, time.Duration, error) {
 	begin, err := session.Snapshot()
 	if err != nil {

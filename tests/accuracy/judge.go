@@ -18,28 +18,27 @@ type verdict struct {
 	truth     float64 // 0 to 1
 	measured  float64
 	tolerance float64
-	examples  []string // stacks that speak against it, a few
+	examples  []string // stacks that contradict it, a few
 }
 
 func (v verdict) ok() bool { return math.Abs(v.measured-v.truth) <= v.tolerance }
 
-// sigmas is how many standard deviations of sampling a share may be off. Of a thousand true shares, 0.06 are.
+// sigmas is the permitted error of a share in standard deviations of sampling. Of a thousand true shares, 0.06 exceed it.
 const sigmas = 4
 
-// systematic is how far a share may be off for other reasons than sampling: pieces of work that cross the ends of the
-// recording are counted in whole or not at all, sampling begins a little after the recording does, and reading the
-// clocks takes time too.
+// systematic is the permitted error of a share for other reasons than sampling. Pieces of work that cross the ends of the recording count
+// completely or not at all, sampling begins a little after the recording does, and reading the clocks takes time, too.
 const systematic = 0.01
 
-// wholeStacks is the share of the stacks that must go down to the thread's entry frame.
+// wholeStacks is the share of the stacks that must reach the thread's entry frame.
 const wholeStacks = 0.995
 
-// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second. The
-// agent reads names up to a tenth of a second after the sample, by when a fifth of them are gone; where others keep all CPUs busy, it
-// waits for its own as well. This is the share if it comes half a generation late.
+// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second. The agent reads
+// names up to a tenth of a second after the sample, when a fifth of them are gone. If other processes keep all CPUs busy, it also waits for
+// its own. This is the share if it is half a generation late.
 const unloadedStacks = 0.5
 
-// entry is the outermost Java method of every thread, but for those that carry virtual ones.
+// entry is the outermost Java method of every thread, except carriers of virtual threads.
 const (
 	entry        = "java.lang.Thread.run"
 	carrierEntry = "java.util.concurrent.ForkJoinWorkerThread.run"
@@ -48,7 +47,7 @@ const (
 // maxExamples bounds how many wrong stacks are shown.
 const maxExamples = 5
 
-// judge compares the stacks of the guest's own threads with what the guest says of itself.
+// judge compares the stacks of the guest's own threads with the guest's own measurements.
 func (t trial) judge(truth guests.Truth, own []stacks.Stack) []verdict {
 	all := stacks.Count(own, func(stacks.Stack) bool { return true })
 	if all == 0 {
@@ -73,8 +72,8 @@ func (t trial) judge(truth guests.Truth, own []stacks.Stack) []verdict {
 	return append(verdicts, t.judgeWhole(own), t.judgeStale(own))
 }
 
-// tells says whether a profile of the trial can tell the claim's share: those of inlined methods need more than the
-// JVM records by default.
+// tells reports whether a profile of the trial can show the claim's share: those of inlined methods need more than the JVM records by
+// default.
 func (t trial) tells(claim guests.Claim) bool {
 	return claim.Measure != guests.Self || !t.program.Inlines || t.flavour.InnerMethods
 }
@@ -101,14 +100,14 @@ func judgeClaim(truth guests.Truth, claim guests.Claim, own []stacks.Stack, all 
 	}
 }
 
-// judgeDepth wants as many calls on the stack as there are.
+// judgeDepth requires the right number of calls on the stack.
 func (t trial) judgeDepth(d guests.Depth, own []stacks.Stack) verdict {
 	return judgeStacks("depth of "+d.Entry, own,
 		func(s stacks.Stack) bool { return s.Has(d.Entry) && s.Has(d.Bottom) },
 		func(s stacks.Stack) bool { return s.Times(d.Method) == d.Times })
 }
 
-// judgeUnder wants the outer method below the inner one.
+// judgeUnder requires the outer method below the inner one.
 func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 	return judgeStacks(u.Inner+" under "+u.Outer, own,
 		func(s stacks.Stack) bool { return s.Has(u.Inner) },
@@ -117,7 +116,7 @@ func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 		})
 }
 
-// judgeWhole leaves out the stacks with methods that were gone: those are judged apart.
+// judgeWhole leaves out the stacks with unloaded methods: those are judged separately.
 func (t trial) judgeWhole(own []stacks.Stack) verdict {
 	v := judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) }, whole)
 	if t.program.Mounts {
@@ -127,8 +126,8 @@ func (t trial) judgeWhole(own []stacks.Stack) verdict {
 	return v
 }
 
-// judgeStale wants methods to be named before they are gone. Where classes are unloaded twice a second, some are
-// gone before anybody outside of the guest can look.
+// judgeStale requires methods to be named before they are gone. If classes are unloaded twice a second, some are gone before any other
+// process can look.
 func (t trial) judgeStale(own []stacks.Stack) verdict {
 	v := judgeStacks("stacks with all names", own, func(stacks.Stack) bool { return true },
 		func(s stacks.Stack) bool { return !stale(s) })
@@ -138,13 +137,13 @@ func (t trial) judgeStale(own []stacks.Stack) verdict {
 	return v
 }
 
-// stale says that a method on the stack was unloaded before it could be named.
+// stale reports whether a method on the stack was unloaded before it could be named.
 func stale(s stacks.Stack) bool { return s.Has("[stale]") }
 
-// whole says that the stack goes down to the thread's entry frame.
+// whole reports whether the stack reaches the thread's entry frame.
 func whole(s stacks.Stack) bool { return s.Truncated() == "" && (s.Has(entry) || s.Has(carrierEntry)) }
 
-// judgeStacks wants nearly all of the stacks that are concerned to be right, and some to be concerned at all.
+// judgeStacks requires that nearly all of the relevant stacks are right, and that there are some.
 func judgeStacks(what string, own []stacks.Stack, concerned, right func(stacks.Stack) bool) verdict {
 	v := verdict{what: what, truth: 1, tolerance: 1 - wholeStacks}
 	of := stacks.Count(own, concerned)
@@ -160,7 +159,7 @@ func judgeStacks(what string, own []stacks.Stack, concerned, right func(stacks.S
 	return v
 }
 
-// abridge is a stack in a line that fits on a screen.
+// abridge formats a stack in a line that fits on a screen.
 func abridge(s stacks.Stack) string {
 	const head, tail = 100, 500
 	line := s.String()
@@ -170,8 +169,7 @@ func abridge(s stacks.Stack) string {
 	return line
 }
 
-// leaves returns where most samples are, by their innermost Java method and what it calls: what a reader of a share
-// that is off wants to see first.
+// leaves returns where most samples are, by their innermost Java method and its callee: the first thing to see when a share is wrong.
 func leaves(own []stacks.Stack) []string {
 	counts := make(map[string]int64)
 	for _, s := range own {
@@ -196,7 +194,7 @@ func leaf(s stacks.Stack) string {
 	return innermost
 }
 
-// most returns the largest counts, a line each.
+// most returns the largest counts, one line each.
 func most(counts map[string]int64) []string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// stack is one of Java methods, outermost first below the thread's entry frame, unless it begins with a marker.
+// stack is a stack of Java methods, outermost first below the thread's entry frame, unless it begins with a marker.
 func stack(count int64, methods ...string) stacks.Stack {
 	s := stacks.Stack{Count: count, Thread: "worker-0"}
 	if !strings.HasPrefix(methods[0], "[") {
@@ -25,7 +25,7 @@ func stack(count int64, methods ...string) stacks.Stack {
 	return s
 }
 
-// wrong returns what is wrong by the verdicts.
+// wrong returns the failed verdicts.
 func wrong(verdicts []verdict) string {
 	var wrong []string
 	for _, v := range verdicts {

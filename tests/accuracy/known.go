@@ -14,16 +14,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// An eventStudy is a kind of events that is recorded of programs which know theirs.
+// An eventStudy is a kind of events, recorded of programs that know their own.
 type eventStudy string
 
 const (
 	allocStudy eventStudy = "sites"  // where objects are allocated, and how many
 	lockStudy  eventStudy = "locks"  // how long threads wait for one another
-	enterStudy eventStudy = "enters" // who takes monitors that are free
+	enterStudy eventStudy = "enters" // who acquires free monitors
 	pauseStudy eventStudy = "pauses" // how long the JVM stops its threads
-	faultStudy eventStudy = "faults" // whose memory is touched first
-	valueStudy eventStudy = "values" // what a probe's operands are
+	faultStudy eventStudy = "faults" // whose memory has first-touch page faults
+	valueStudy eventStudy = "values" // the operands of a probe
 )
 
 // planKnown records programs whose events are known.
@@ -38,7 +38,7 @@ func planKnown(study eventStudy, jdks []jvm.JDK) plan {
 	}.Plan
 }
 
-// An eventTrial is a program to record. What it does not need is zero.
+// An eventTrial is a program to record. Fields that it does not need are zero.
 type eventTrial struct {
 	study   eventStudy
 	jdk     jvm.JDK
@@ -46,7 +46,7 @@ type eventTrial struct {
 	setting string // the collector of pauses, the interval of values
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t eventTrial) String() string {
 	words := []string{"events", string(t.study)}
 	if t.setting != "" {
@@ -61,7 +61,7 @@ func (t eventTrial) String() string {
 	return strings.Join(words, ", ")
 }
 
-// An eventResult is what came of a trial.
+// An eventResult is the result of a trial.
 type eventResult struct {
 	eventTrial
 	figures []figure
@@ -83,7 +83,7 @@ func (m meter) recordKnown(ctx context.Context, t eventTrial) (r eventResult, er
 	return r, nil
 }
 
-// measure records the trial's program and compares.
+// measure records the trial's program and compares the events with the truth.
 func (t eventTrial) measure(ctx context.Context, m meter) ([]figure, error) {
 	switch t.study {
 	case allocStudy:
@@ -126,7 +126,7 @@ func knownOK(results []eventResult) bool {
 // collectors are the JVM's, by their flags -XX:+Use…GC.
 var collectors = []string{"Serial", "Parallel", "G1", "Z", "Shenandoah"}
 
-// trials are all that the study has, or in short those on the oldest JDK that take few seconds.
+// trials are all trials of the study, or in short those on the oldest JDK that take few seconds.
 func (s eventStudy) trials(jdks []jvm.JDK, short bool) (trials []eventTrial) {
 	if short || s == enterStudy {
 		jdks = jdks[:1] // free monitors are recognised in the code of JDK 17
@@ -159,13 +159,13 @@ func (s eventStudy) trials(jdks []jvm.JDK, short bool) (trials []eventTrial) {
 	return trials
 }
 
-// A seen is a recording of a run, and what the run did in truth.
+// A seen is a recording of a run, and the run's true events.
 type seen struct {
 	truth     events.Truth
 	recording *profiler.Recording
 }
 
-// seeRun records a run of a guest from before its beginning to after its end.
+// seeRun records a run of a guest from before its beginning until after its end.
 func (m meter) seeRun(ctx context.Context, guest *events.Guest, threads, amount int, flags ...string) (s seen, err error) {
 	s.recording, err = m.recordWork(ctx, guest.PID(), func() error {
 		var err error
@@ -175,28 +175,28 @@ func (m meter) seeRun(ctx context.Context, guest *events.Guest, threads, amount 
 	return s, err
 }
 
-// recordWork records what is done by work, all of it.
+// recordWork records all of what work does.
 func (m meter) recordWork(ctx context.Context, pid int, work func() error, flags ...string) (*profiler.Recording, error) {
 	return m.agent.While(ctx, profiler.Options{PID: pid, Extra: flags}, (*profiler.AgentRun).WaitAttached,
 		func(*profiler.AgentRun) error { return work() })
 }
 
-// A figure compares one number that was recorded with the truth.
+// A figure compares one recorded number with the truth.
 type figure struct {
-	group     string // what it is one of: tables have the worst of each group
+	group     string // its group: tables have the worst figure of each group
 	what      string
 	unit      string // of truth and measured: "", "ms", "%"
 	truth     float64
 	measured  float64
 	tolerance float64 // in that unit
-	aim       bool    // missing it is no error, but told
+	aim       bool    // missing it is reported, but is not an error
 }
 
 func (f figure) off() float64 { return math.Abs(f.measured - f.truth) }
 
 func (f figure) ok() bool { return f.off() <= f.tolerance }
 
-// used is how much of the tolerance the figure needs, 1 is all.
+// used is the fraction of the tolerance that the figure needs, 1 is all.
 func (f figure) used() float64 {
 	if f.off() == 0 {
 		return 0
@@ -219,7 +219,7 @@ func worst(figures []figure) []figure {
 	return worst
 }
 
-// within returns what is a share of the truth, as a tolerance.
+// within converts a fraction of the truth to a tolerance.
 func within(share, truth float64) float64 { return share * math.Abs(truth) }
 
 // cells are the figure in a table: what, truth, recorded, tolerance, verdict.

@@ -68,7 +68,7 @@ func TestKnownTables(t *testing.T) {
 	}
 }
 
-// row is one of a program's own thread in methods, innermost first.
+// row is a row of one of the program's own threads in methods, innermost first.
 func row(labels events.Labels, count int64, values []float64, methods ...string) events.Row {
 	r := events.Row{Stack: stacks.Stack{Thread: events.Thread + "-0", Count: count}, Labels: labels, Values: values}
 	for _, method := range methods {
@@ -77,7 +77,7 @@ func row(labels events.Labels, count int64, values []float64, methods ...string)
 	return r
 }
 
-// missed returns the groups with a figure that is beyond its tolerance.
+// missed returns the groups with a figure beyond its tolerance.
 func missed(figures []figure) map[string]bool {
 	groups := map[string]bool{}
 	for _, f := range figures {
@@ -88,7 +88,7 @@ func missed(figures []figure) map[string]bool {
 	return groups
 }
 
-// A judgement is rows and which groups of figures must be missed by them.
+// A judgement is rows and the groups of figures that must be missed by them.
 type judgement struct {
 	name  string
 	rows  []events.Row

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// enterTimes are how often all threads together take a monitor: windows of a few milliseconds, ten times a second, are
-	// to be enough for some hundreds of hits of each.
+	// enterTimes is how often all threads together acquire a monitor: windows of a few milliseconds, ten times a second, must be enough for
+	// some hundreds of hits of each.
 	enterTimes = 100_000_000
-	// enterTolerance is how far from the truth a class's share may be, as a part of it.
+	// enterTolerance is the permitted relative error of a class's share.
 	enterTolerance = 0.1
-	// kindEnter is the kind of acquisitions that are sampled where compiled code takes a monitor.
+	// kindEnter is the kind of acquisitions that are sampled in compiled code.
 	kindEnter = "enter"
 )
 
-// enterFlags have acquisitions recorded that nobody has to wait for.
+// enterFlags record uncontended acquisitions, too.
 var enterFlags = []string{"-e", "lock", "--monitor-enters", breakpoints.Flag}
 
-// measureEnters records a program that takes monitors in known proportions.
+// measureEnters records a program that acquires monitors in known proportions.
 func (t eventTrial) measureEnters(ctx context.Context, m meter) ([]figure, error) {
 	if err := breakpoints.Check(); err != nil {
 		return nil, m.unsafe(t.String(), err)

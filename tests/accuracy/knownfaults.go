@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// faultTolerance is how far from the truth the number of faults in a method may be: objects do not begin with pages.
+	// faultTolerance is the permitted error of the number of faults in a method: objects do not begin with pages.
 	faultTolerance = 0.1
-	// rightFaults is which part of the faults that have a class must have the right one.
+	// rightFaults is the fraction of the faults with a class that must have the right one.
 	rightFaults = 0.99
-	// classedFaults is which part should have a class: what was reached where it was tried first, under G1.
+	// classedFaults is the fraction that should have a class: the value first achieved under G1.
 	classedFaults = 0.8
 )
 
@@ -38,7 +38,7 @@ func (t eventTrial) measureFaults(ctx context.Context, m meter) ([]figure, error
 	return judgeFaults(s.truth, events.Own(rows)), nil
 }
 
-// judgeFaults wants a fault for each page that a method has touched first, on an object of the method's class.
+// judgeFaults requires a fault for each page that a method touched first, on an object of the method's class.
 func judgeFaults(truth events.Truth, own []events.Row) (figures []figure) {
 	for _, f := range truth.Faults {
 		rows := events.Where(own, func(r events.Row) bool { return r.Has(f.Method) })

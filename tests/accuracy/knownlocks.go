@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// waitRounds are how many rounds all threads go together: some seconds.
+	// waitRounds is the number of rounds of all threads together: some seconds.
 	waitRounds = 16_000
-	// waitTolerance is how far from the truth delays may be: the paper's aim.
+	// waitTolerance is the permitted error of delays: the paper's aim.
 	waitTolerance = 0.05
-	// leastWaits is how many long waits there must be of a class that is judged.
+	// leastWaits is the number of long waits that a class needs to be judged.
 	leastWaits = 100
-	// kindWait is the kind of waits for a notification, which are no contention.
+	// kindWait is the kind of waits for a notification, which are not contention.
 	kindWait = "wait"
 )
 
@@ -39,8 +39,8 @@ func (t eventTrial) measureWaits(ctx context.Context, m meter) ([]figure, error)
 	return judgeWaits(s.truth, events.Own(rows), s.recording.Stats.EventCost()), nil
 }
 
-// judgeWaits wants as long waits as the threads measured where they had to wait, and of the right classes. Their clocks run
-// on while a probe writes the record of a wait that is over, which takes them cost, so that is taken off what they say.
+// judgeWaits requires delays as long as the threads measured, and of the right classes. The threads' clocks run on while a probe writes the
+// record of a finished wait, which takes them cost, so cost is subtracted from their measurements.
 func judgeWaits(truth events.Truth, own []events.Row, cost time.Duration) (figures []figure) {
 	contended := events.Where(own, func(r events.Row) bool { return r.Kind != kindWait })
 	in := func(method string) []events.Row {
@@ -59,7 +59,7 @@ func judgeWaits(truth events.Truth, own []events.Row, cost time.Duration) (figur
 				group: "delay", what: w.Class, unit: "ms", aim: true, truth: waited,
 				measured: events.Sum(rows, 1) / 1e6, tolerance: within(waitTolerance, waited),
 			},
-			// Those that were short are also recorded if the JVM had to do something for them.
+			// Short ones are also recorded if the JVM had to do something for them.
 			figure{
 				group: "waits, at least", what: w.Class, aim: true, truth: long,
 				measured: min(events.Sum(rows, 0), long), tolerance: within(waitTolerance, long),

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// pauseRounds are how many rounds each thread goes, of 64 MB of garbage.
+	// pauseRounds is the number of rounds of each thread, of 64 MB of garbage each.
 	pauseRounds = 100
-	// pauseTolerance is how far from the JVM's own log the time stopped may be.
+	// pauseTolerance is the permitted difference between the recorded pauses and the JVM's own log.
 	pauseTolerance = 0.01
-	// probed is what else the time of a pause may be off by: the probe at which the operation is named is hit within it, and
-	// the two at its ends are not hit at the very moments at which the JVM reads its clock. A hit takes half that long.
+	// probed is the additional error of a pause's time: the probe that names the operation is hit within it, and the two at its ends are
+	// not hit exactly when the JVM reads its clock. A hit takes half that long.
 	probed = time.Microsecond
 )
 
-// measurePauses records a program that makes the JVM stop, whose log is the truth.
+// measurePauses records a program that causes safepoint pauses; the JVM's log is the truth.
 func (t eventTrial) measurePauses(ctx context.Context, m meter) ([]figure, error) {
 	log := filepath.Join(m.dir, fmt.Sprintf("safepoints-%d-%s.log", t.jdk.Version, t.setting))
 	guest, err := events.Start(ctx, t.jdk, events.Pausing, events.SafepointFlag(log), "-XX:+Use"+t.setting+"GC")
@@ -56,8 +56,8 @@ func (t eventTrial) measurePauses(ctx context.Context, m meter) ([]figure, error
 	return judgePauses(logged, rows), nil
 }
 
-// settle waits until nothing more is logged: collections that do not stop the program go on when it is done, and one of
-// their safepoints at the end of the recording would be on one side only.
+// settle waits until nothing more is logged: concurrent collections continue after the program is done, and one of their safepoints at the
+// end of the recording would be on one side only.
 func settle(ctx context.Context, log string) error {
 	const still, limit = 500 * time.Millisecond, 10 * time.Second
 	began, since, n := time.Now(), time.Now(), -1
@@ -79,7 +79,7 @@ func readSafepoints(path string) ([]events.Safepoint, error) {
 	return events.ReadSafepoints(log)
 }
 
-// loggedNames are the names in the log of operations that Shenandoah calls otherwise where the probe is
+// loggedNames are the names in the log of operations that Shenandoah names differently at the probe
 // (src/hotspot/share/gc/shenandoah/shenandoahVMOperations.hpp): the log has names of types, the probe of operations.
 var loggedNames = map[string]string{
 	"Shenandoah Init Marking":                    "ShenandoahInitMark",
@@ -91,9 +91,9 @@ var loggedNames = map[string]string{
 	"Shenandoah Degenerated GC":                  "ShenandoahDegeneratedGC",
 }
 
-// judgePauses wants as many safepoints as the JVM has logged, which stopped it for as long, for the same operations.
+// judgePauses requires as many safepoints as the JVM logged, of the same duration, for the same operations.
 func judgePauses(logged []events.Safepoint, rows []events.Row) (figures []figure) {
-	// Of each operation: how many times, and how long in milliseconds.
+	// For each operation: how many times, and how long in milliseconds.
 	times, stopped := events.Weights{}, events.Weights{}
 	recordedTimes, recordedStopped := events.Weights{}, events.Weights{}
 	for _, s := range logged {

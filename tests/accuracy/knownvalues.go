@@ -11,19 +11,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// valueIntervals are every how many executions of the probe one is sampled. The second is prime to the 101 calls of a round.
+// valueIntervals are the sampling intervals, in executions of the probe. The second is coprime to the 101 calls of a round.
 var valueIntervals = []int{1, 97}
 
 const (
 	// valueRounds make 202,000 calls.
 	valueRounds = 2000
-	// leastSamples are what a share is judged by: with less, chance is not near a normal distribution.
+	// leastSamples is the number of samples that a share needs to be judged: with fewer, errors are not nearly normally distributed.
 	leastSamples = 5
 	// valueProbe is PHP's probe at the entry of a function, and its first operand: the function's name.
 	valueProbe = "usdt:php:function__entry=arg1:str"
 )
 
-// measureValues records a PHP program that says how often it calls each function, by the names of the functions.
+// measureValues records a PHP program that reports how often it calls each function, by the names of the functions.
 func (t eventTrial) measureValues(ctx context.Context, m meter) ([]figure, error) {
 	var every int
 	if _, err := fmt.Sscanf(t.setting, "every %d", &every); err != nil {
@@ -50,11 +50,11 @@ func (t eventTrial) measureValues(ctx context.Context, m meter) ([]figure, error
 		return nil, err
 	}
 	truth := functionCalls(calls, valueRounds)
-	truth["all"]++ // the order to run, which is no part of a round
+	truth["all"]++ // the order to run, which is not part of a round
 	return judgeValues(truth, rows, every), nil
 }
 
-// functionCalls are how often each function is called in so many rounds, by its name without its class.
+// functionCalls is how often each function is called in that many rounds, by its name without its class.
 func functionCalls(calls map[php.Call]int, rounds int) events.Weights {
 	w := events.Weights{}
 	for call, n := range calls {
@@ -67,7 +67,7 @@ func functionCalls(calls map[php.Call]int, rounds int) events.Weights {
 	return w
 }
 
-// judgeValues wants every execution to be there if all were sampled, and shares within the noise if some were.
+// judgeValues requires every execution if all were sampled, and shares within the noise if some were.
 func judgeValues(truth events.Weights, rows []events.Row, every int) (figures []figure) {
 	recorded, n := events.ByValue(rows, 0), events.Count(rows)
 	figures = append(figures, figure{

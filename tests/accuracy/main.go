@@ -1,23 +1,22 @@
-// Command accuracy profiles programs whose profile is known, and fails if the agent's is another.
+// Command accuracy profiles programs whose profile is known, and fails if the agent's differs.
 //
-// Of time, three things are measured. Shares: guests that measure themselves (package guests) say what share of the
-// samples each of their methods and threads must have. Completeness: the share of the samples of real programs (package
-// suite) whose stack goes down to the thread's entry frame. Virtual threads: the same of a guest that yields, on several JDKs,
-// which scripts/jdks fetches.
+// It measures three things about time. Shares: guests that measure themselves (package guests) state the share of the samples of each of
+// their methods and threads. Completeness: the share of the samples of real programs (package suite) whose stack reaches the thread's entry
+// frame. Virtual threads: the same for a guest that yields, on several JDKs, which scripts/jdks fetches.
 //
-// Next to others: what JFR and async-profiler make of the same guests. async-profiler is not installed with anything else that
-// tests need; without it, its rows are left out. ASYNC_PROFILER names its directory.
+// In comparison: the profiles of JFR and async-profiler for the same guests. Nothing else that tests need installs async-profiler; without
+// it, its rows are left out. ASYNC_PROFILER names its directory.
 //
-// Of calls, four, on programs whose call graph is known exactly. Rates: how much of the graph is found at which cost,
-// for a grid of fixed rates. Budget: the same at the rate that the agent chooses. Adversary: a program that misleads
-// whoever takes the call after a timer tick. Stock JVMs: what is estimated of real programs.
+// It measures four things about calls, on programs whose call graph is known exactly. Rates: how much of the graph is found at which cost,
+// for a grid of fixed rates. Budget: the same at the rate that the agent chooses. Adversary: a program that misleads profilers which take
+// the call after a timer tick. Stock JVMs: estimates for real programs.
 //
-// Of contexts that are found without walking every stack, how many are right, by the check of the agent itself: chained
-// ones since a program's beginning, with one walk in N, and partial walks. And how well a window predicts the next.
+// For contexts that are found without walking every stack, it measures how many are right, by the agent's own check: chained ones since a
+// program's beginning, with one walk in N, and partial walks. It also measures how well a window predicts the next.
 //
-// Of events, two. Allocations of real programs, beside exact counts of the same time. And programs that know their events
-// (package events): what they allocate where, how long their threads wait and for what, which monitors they take, how long
-// the JVM stops them by its own log, which objects new memory is for, and what a probe's operands are.
+// It measures two things about events. Allocations of real programs, compared with exact counts of the same time. And programs that know
+// their events (package events): what they allocate where, how long their threads wait and for what, which monitors they acquire, how long
+// safepoint pauses are by the JVM's own log, which objects new memory is for, and the operands of a probe.
 //
 //	go run ./tests/accuracy                 # everything; two hours, of which stock JVMs take 45 minutes, contexts 20
 //	go run ./tests/accuracy -short          # what CI runs; less than three minutes
@@ -48,16 +47,16 @@ import (
 // docs is the page whose tables -update rewrites, from the root of the repository.
 const docs = "docs/accuracy.md"
 
-// An options is what the command line says.
+// An options is the command line.
 type options struct {
 	harness.Options
 	run *regexp.Regexp
 }
 
-// choice is which trials are wanted.
+// choice is the selected trials.
 func (o options) choice() harness.Choice { return harness.Choice{Run: o.run, Short: o.Short} }
 
-// errInaccurate says that a profile was not what it must be. The tables say which.
+// errInaccurate says that a profile was wrong. The tables show which.
 var errInaccurate = errors.New("a profile is further from the truth than its tolerance")
 
 func main() { harness.Main("accuracy", run) }
@@ -109,13 +108,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	})
 }
 
-// A manner says how long to look.
+// A manner is how long to record.
 type manner struct {
 	warmup    time.Duration // until most methods are compiled
 	recording time.Duration
 	frequency int
 
-	// Of calls, all in CPU time of the guest.
+	// For calls, all in CPU time of the guest.
 	rest   time.Duration // without the agent, before and after each recording
 	cell   time.Duration // with each fixed rate
 	budget time.Duration // with the rate that the agent chooses
@@ -133,8 +132,8 @@ var (
 	}
 )
 
-// unsafe is what comes of trials that set hardware breakpoints on a machine where a program may die of them: short forms
-// go on without.
+// unsafe is the result of trials that set hardware breakpoints on a machine where they may kill a program: short forms continue without
+// them.
 func (m meter) unsafe(what string, err error) error {
 	if m.short && errors.Is(err, attach.ErrBreakpointsLost) {
 		fmt.Fprintf(m.out, "%s: not measured: %v\n\n", what, err)

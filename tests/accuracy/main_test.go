@@ -78,7 +78,7 @@ func TestSharesTable(t *testing.T) {
 	}
 }
 
-// Tables are only rewritten from all of their trials.
+// Tables are only rewritten from complete sets of trials.
 func TestWhole(t *testing.T) {
 	all := sections([]jvm.JDK{{Version: 17, Release: "17.0.1"}, {Version: 25, Release: "25"}})
 	for pattern, want := range map[string]int{
@@ -111,7 +111,7 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// trialsOf is how many trials of a section the arguments ask for.
+// trialsOf is how many trials of a section the arguments select.
 func trialsOf(t *testing.T, name string, jdks []jvm.JDK, args ...string) int {
 	t.Helper()
 	o, err := parse(args)

@@ -23,12 +23,12 @@ type trial struct {
 	jdk     jvm.JDK
 }
 
-// String is the trial's name: what -run is matched with, and the head of its table.
+// String is the trial's name, which -run matches, and the head of its table.
 func (t trial) String() string {
 	return fmt.Sprintf("%s, %s, %v", t.program.Name, t.flavour.Name, t.jdk)
 }
 
-// planShares records guests that say what share of the samples each method and thread must have.
+// planShares records guests that state the share of the samples of each method and thread.
 func planShares(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, trial, result]{
 		All: func(short bool) []trial { return shareTrials(jdks, short) },
@@ -55,8 +55,8 @@ func shareTrials(jdks []jvm.JDK, short bool) (trials []trial) {
 	return trials
 }
 
-// shortFlavours are what the short form runs besides the default flavour: each a way of finding the next frame that
-// the default flavour hardly meets.
+// shortFlavours are the flavours of the short form in addition to the default one: each finds the next frame in a way that the default
+// flavour hardly uses.
 var shortFlavours = map[string][]string{
 	"Plain":     {"interpreter"},
 	"Inlined":   {"C1, debug info", "C2, debug info"},
@@ -64,7 +64,7 @@ var shortFlavours = map[string][]string{
 	"Deopt":     {"C2"},
 }
 
-// short says whether the trial is in the short form: on the oldest JDK, or on the newest for what only that one has.
+// short reports whether the trial is in the short form: on the oldest JDK, or on the newest for features that only that one has.
 func (t trial) short(jdks []jvm.JDK) bool {
 	oldest, newest := jdks[0], jdks[len(jdks)-1]
 	if t.program.MinJDK > oldest.Version {
@@ -84,7 +84,7 @@ func (t trial) short(jdks []jvm.JDK) bool {
 	return false
 }
 
-// A result is what came of a trial.
+// A result is the result of a trial.
 type result struct {
 	trial
 	samples  int64 // of the guest's own threads
@@ -174,7 +174,7 @@ func sharesTable(results []result) report.Table {
 	return table
 }
 
-// worst is the verdict that came closest to its tolerance, or went furthest beyond, in percentage points.
+// worst is the verdict that came closest to its tolerance, or exceeded it most, in percentage points.
 func (r result) worst() string {
 	var worst verdict
 	used := -1.0

@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// The accuracy of the agent, on fewer programs than make accuracy has.
+// The accuracy of the agent, on fewer programs than in make accuracy.
 func TestShort(t *testing.T) {
 	needs.Root(t, "sampling")
 	needs.JDK(t)

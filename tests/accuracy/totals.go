@@ -19,8 +19,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planTotals makes many short recordings of programs that know what they do, each by an agent that has just been
-// started, and counts how often the total is within its own interval: of 100 that state one it is to be in 95.
+// planTotals makes many short recordings of programs that know their events, each by a newly started agent. It counts how often the true
+// total is within the stated interval: of 100 intervals, 95 should contain it.
 func planTotals(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, totalTrial, totalResult]{
 		All: func(short bool) []totalTrial { return totalTrials(jdks, short) },
@@ -36,12 +36,12 @@ func planTotals(jdks []jvm.JDK) plan {
 type totalTrial struct {
 	program string // Allocating or Waiting
 	kinds   string // as -e has them
-	busy    bool   // other processes want all CPUs
+	busy    bool   // other processes compete for all CPUs
 	jdk     jvm.JDK
 	times   int
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t totalTrial) String() string {
 	machine := "idle"
 	if t.busy {
@@ -50,7 +50,7 @@ func (t totalTrial) String() string {
 	return fmt.Sprintf("totals, %s, %s, %s, %v", t.program, t.kinds, machine, t.jdk)
 }
 
-// totalKinds are what is recorded of each program: its own kind of events with ever more besides, among which the budget is shared.
+// totalKinds are the recorded kinds of each program: its own kind of events, with increasing numbers of others that share the budget.
 var totalKinds = map[string][]string{
 	"Allocating": {"alloc", "alloc,lock", "cpu,alloc", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
 	"Waiting":    {"lock", "alloc,lock", "cpu,lock", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
@@ -59,10 +59,10 @@ var totalKinds = map[string][]string{
 const (
 	// totalTimes is how often each program, set of kinds, machine and JDK is recorded: 120 times in all.
 	totalTimes = 3
-	// totalAim is how often a total is to be within its interval.
+	// totalAim is how often a total should be within its interval.
 	totalAim = 0.95
-	// How far the programs' own accounts may be off: of bytes by what the VM allocates itself, of waits by the
-	// time that a thread needs to read its clock, and to get a CPU after it has the lock.
+	// Possible errors of the programs' own accounts: of bytes by the VM's own allocations, of waits by the time that a thread needs to read
+	// its clock, and to get a CPU after it has the lock.
 	bytesTolerance, waitsTolerance = 0.005, 0.02
 )
 
@@ -88,23 +88,23 @@ func totalTrials(jdks []jvm.JDK, short bool) (trials []totalTrial) {
 	return trials
 }
 
-// A totalResult is what came of a trial.
+// A totalResult is the result of a trial.
 type totalResult struct {
 	totalTrial
 	recorded []recordedTotal
 }
 
-// A recordedTotal is a total beside the truth.
+// A recordedTotal is a total and its true value.
 type recordedTotal struct {
 	views.EventTotal
 	truth, tolerance float64 // of the truth itself
 	length           time.Duration
 }
 
-// known says that the profile states an interval: not if there were fewer than two slices.
+// known reports whether the profile states an interval: it does not with fewer than two slices.
 func (r recordedTotal) known() bool { return !math.IsInf(r.Within, 1) }
 
-// held says that the total is within its interval, as far as the truth is known.
+// held reports whether the total is within its interval, as far as the truth is known.
 func (r recordedTotal) held() bool { return math.Abs(r.Sum-r.truth) <= r.Within+r.tolerance }
 
 func (r totalResult) print(w io.Writer) {
@@ -237,8 +237,8 @@ func totalsTable(results []totalResult) report.Table {
 	return table
 }
 
-// totalsOK: that a total is out of its interval once in twenty times is no error; that it always is, is, and that there are no intervals
-// or only such that say nothing.
+// totalsOK accepts a total out of its interval once in twenty times. It is an error if it always is, and if there are no intervals or only
+// meaningless ones.
 func totalsOK(results []totalResult) bool {
 	var held, all, wide int
 	for _, r := range results {

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// planVirtuals records virtual threads most of whose frames are on the heap, while a collector moves those. It wants
-// stacks that are not whole to say why. How many there are is an aim.
+// planVirtuals records virtual threads most of whose frames are on the heap, while a collector moves those. It requires that incomplete
+// stacks state the reason. Their number is an aim.
 func planVirtuals() plan {
 	return harness.Trials[meter, virtualsTrial, virtualsComplete]{
 		All: virtualsTrials,
@@ -36,19 +36,19 @@ type virtualsTrial struct {
 	version   int
 }
 
-// String is the trial's name: what -run is matched with.
+// String is the trial's name, which -run matches.
 func (t virtualsTrial) String() string {
 	return fmt.Sprintf("virtuals, %s, JDK %d", t.collector, t.version)
 }
 
-// A virtualsComplete says how many stacks of the virtual threads are whole.
+// A virtualsComplete is how many stacks of the virtual threads are complete.
 type virtualsComplete struct {
 	virtualsTrial
 	complete
 }
 
-// virtualsJDKs are the versions that are recorded, with these collectors. Those that the machine lacks are fetched. How frames are kept
-// on the heap has changed from one to the next; JDK 21 has another ZGC.
+// virtualsJDKs are the recorded versions, with these collectors. Versions that the machine lacks are fetched. How frames are kept on the
+// heap has changed between these versions; JDK 21 has another ZGC.
 var virtualsJDKs = []struct {
 	version    int
 	collectors []string
@@ -71,7 +71,7 @@ func virtualsTrials(short bool) (trials []virtualsTrial) {
 	return trials
 }
 
-// find returns the JDK of that version, of those that are installed or else a fetched one.
+// find returns the JDK of that version, an installed one or else a fetched one.
 func find(ctx context.Context, version int) (jvm.JDK, error) {
 	jdks, err := jvm.Find(jvm.Root)
 	if err != nil {
@@ -96,8 +96,8 @@ func virtualsTable(results []virtualsComplete) report.Table {
 	return table
 }
 
-// wholeVirtuals is the share of the stacks on carriers that must be whole, which are fewer than others: while the JVM copies the frames
-// of a virtual thread some are in two places or in none.
+// wholeVirtuals is the share of the stacks on carriers that must be complete. It is lower than for others: while the JVM copies the frames
+// of a virtual thread, some are in two places or in none.
 const wholeVirtuals = 0.99
 
 func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete, error) {

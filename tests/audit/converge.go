@@ -12,8 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// A method that is invoked rarely, as in figure 8 of the paper: most of its time is in a loop, whose iterations differ by less than its
-// invocations do.
+// A rarely invoked method, as in figure 8 of the paper: most of its time is in a loop, whose iterations vary less than its invocations.
 const (
 	iterations   = 200 // of an invocation, on average about
 	iterationNs  = 1000
@@ -67,8 +66,8 @@ func (m manner) converge() (outcome harness.Outcome) {
 	return outcome
 }
 
-// converge invokes two versions at random until there is a verdict, or they have run for so long. It looks after every 100 timings of
-// each version, as the paper does; always-valid intervals, which are the same at any looks, after 5 % more.
+// converge invokes two versions at random until there is a verdict, or they have run for that long. It looks after every 100 timings of
+// each version, as the paper does. Always-valid intervals, which do not depend on the looks, are checked after 5 % more timings.
 func converge(random *rand.Rand, opt *audit.ContestOptions, loops bool, slow float64, most time.Duration) (time.Duration, audit.Verdict) {
 	contest := audit.NewContest(opt)
 	var spent float64 // ns

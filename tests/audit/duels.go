@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// A duelTrial is two programs that are recorded at the same time, some times.
+// A duelTrial is two programs that are recorded at the same time, several times.
 type duelTrial struct {
 	name       string
 	fast, slow guests.Program
@@ -34,14 +34,14 @@ type duelResult struct {
 	right, wrong  int
 }
 
-// Truth beyond the first must be found; a difference below the second must not.
+// A true difference above the first must be found; one below the second must not.
 const (
 	mustFind = 10.0 // percent
 	leastGap = 1.0
 )
 
-// judge counts a run: wrong is a verdict that the guests' clocks contradict by more than half a percent, and no verdict where there
-// must be one.
+// judge counts a run as wrong if the guests' clocks contradict its verdict by more than half a percent, or if a required verdict is
+// missing.
 func (r *duelResult) judge(change float64, d audit.Difference) {
 	const clocks = 0.5 // percent: the ledgers lack what is under way at both ends
 	r.change, r.found = append(r.change, change), append(r.found, d.Percent)
@@ -98,7 +98,7 @@ func (l lab) duel(ctx context.Context, t duelTrial) (duelResult, error) {
 	return r, nil
 }
 
-// paced are guests of which one does some percent more work in half of its time.
+// paced are two guests, of which one does some percent more work in half of its time.
 func paced(m manner) (list []duelTrial) {
 	for _, percent := range []int{0, 2, 5, 10, 20} {
 		list = append(list, duelTrial{

@@ -17,7 +17,7 @@ const spread = 0.5
 // perLook is how many timings of each version the paper takes before it looks again.
 const perLook = 100
 
-// A rule says after how many standard errors a difference of n timings a side is a verdict.
+// A rule is the number of standard errors from which a difference of n timings a side is a verdict.
 type rule struct {
 	name      string
 	threshold func(alpha float64, n int) float64
@@ -62,8 +62,8 @@ func (m manner) looks() (outcome harness.Outcome) {
 	return outcome
 }
 
-// decide returns after how many timings of each version there is a verdict, and whether B is slower (1) or faster (-1); 0 if there
-// is none after most.
+// decide returns after how many timings of each version there is a verdict, and whether B is slower (1) or faster (-1); 0 if there is none
+// after most timings.
 func (r rule) decide(random *rand.Rand, alpha, slow float64, most int) (n, sign int) {
 	var sum, square [2]float64
 	for n < most {

@@ -1,8 +1,7 @@
-// Command audit measures how often the verdicts of compare are wrong. On simulated recordings whose difference is known:
-// programs that are compared with themselves, and with versions that are slower. On recordings of real programs that are split
-// at random. And on guests that run side by side and know themselves by how much one is slower. It also shows what comes of
-// looking again and again at timings that are still being taken, by the rule of Lau, Arnold, Hind and Calder (CGO 2009, section
-// 6.3) and by always-valid intervals.
+// Command audit measures how often the verdicts of compare are wrong. It uses simulated recordings of known differences: programs compared
+// with themselves, and with slower versions. It also uses recordings of real programs that are split at random, and guests that run next to
+// each other and know how much slower one of them is. It also shows the effect of repeated looks at timings that are still being taken, by
+// the rule of Lau, Arnold, Hind and Calder (CGO 2009, section 6.3) and by always-valid intervals.
 //
 //	go run ./tests/audit                       # everything; an hour, of which simulations take five
 //	go run ./tests/audit -short                # what CI runs
@@ -29,10 +28,10 @@ import (
 // docs is the page whose tables -update rewrites, from the root of the repository.
 const docs = "docs/auditing.md"
 
-// errWrong says that verdicts are wrong more often than they may be. The tables say which.
+// errWrong says that verdicts are wrong more often than permitted. The tables show which.
 var errWrong = errors.New("more verdicts are false than alpha allows")
 
-// A manner says how much to simulate and to record.
+// A manner is how much to simulate and to record.
 type manner struct {
 	experiments int // of each row
 	seeds       int // of each row of looks
@@ -50,7 +49,7 @@ var (
 	shortRun = manner{experiments: 60, seeds: 100, timings: 10_000, warmup: time.Second, window: time.Second / 4, halves: 20, duels: 1, pairs: 1}
 )
 
-// A lab has what sections need.
+// A lab is what the sections share.
 type lab struct {
 	manner
 	agent profiler.Agent
@@ -58,7 +57,7 @@ type lab struct {
 	out   io.Writer
 }
 
-// sections are all that is measured, in the order of the documentation.
+// sections are all measurements, in the order of the documentation.
 var sections = []harness.Section[lab]{
 	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false", Plan: planOf("verdicts", manner.verdicts)},
 	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false", Plan: planOf("keys", manner.keys)},

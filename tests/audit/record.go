@@ -14,14 +14,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A takes says how guests are recorded.
+// A takes is how guests are recorded.
 type takes struct {
 	windows   int
 	window    time.Duration
 	frequency int
 }
 
-// recorded is what the agent recorded of a process, window by window, with the CPU time of each method.
+// recorded is the agent's recording of a process, window by window, with the CPU time of each method.
 func (l lab) recorded(ctx context.Context, pid int, how takes, work func() error) ([]audit.Window[string], error) {
 	run, err := l.agent.Start(ctx, profiler.Options{
 		PID: pid, Duration: time.Duration(how.windows) * how.window, Frequency: how.frequency,
@@ -39,7 +39,7 @@ func (l lab) recorded(ctx context.Context, pid int, how takes, work func() error
 	return windowsOf(recording.Profile, how.windows)
 }
 
-// windowsOf reads a recording of so many windows, each of which is one unit of work.
+// windowsOf reads a recording of that many windows, each of which is one unit of work.
 func windowsOf(p *profile.Profile, n int) ([]audit.Window[string], error) {
 	const samples, cpu = 0, 1 // columns
 	windows := make([]audit.Window[string], n)
@@ -85,16 +85,16 @@ func oneRun(windows []audit.Window[string]) audit.Side[string] {
 	return audit.Side[string]{Runs: []audit.Run[string]{{Windows: windows}}}
 }
 
-// A duel is two guests that serve as many requests, recorded at the same time.
+// A duel is two guests that serve the same number of requests, recorded at the same time.
 type duel struct {
 	sides [2][]audit.Window[string]
 	truth [2]guests.Truth
 }
 
-// change is by how many percent the second one's CPU time is more, by the guests' own clocks.
+// change is the difference of the second one's CPU time in percent, by the guests' own clocks.
 func (d duel) change() float64 { return 100 * (float64(d.truth[1].CPU)/float64(d.truth[0].CPU) - 1) }
 
-// compare compares them as a whole, and by what has a claim.
+// compare compares them as a whole, and by the methods with a claim.
 func (d duel) compare() *audit.Result {
 	var keys []string
 	for _, claim := range d.truth[0].Claims {
@@ -148,7 +148,7 @@ func (l lab) fight(ctx context.Context, how takes, programs ...guests.Program) (
 	return d, nil
 }
 
-// named writes a verdict in the words of compare.
+// named formats a verdict in the words of compare.
 func named(v audit.Verdict) string {
 	return strings.NewReplacer("less", "faster", "more", "slower").Replace(v.String())
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// leastShare is that of the methods which compare compares.
+// leastShare is the least share of the methods that compare compares.
 const leastShare = 0.0005
 
-// A split is a real program whose recording is split at random, again and again: the halves do not differ, until one method of
-// one half is made slower (section 6.3 of the paper).
+// A split is a real program whose recording is repeatedly split at random: the halves do not differ, until one method of one half is made
+// slower (section 6.3 of the paper).
 type split struct {
 	program   string
 	frequency int
@@ -56,7 +56,7 @@ type splitResult struct {
 type slowerResult struct {
 	percent int
 	found   int // by all methods that are compared
-	alone   int // if nothing but this method is compared
+	alone   int // if only this method is compared
 }
 
 func planSplit(c harness.Choice) harness.Job[lab] {
@@ -137,13 +137,13 @@ func (l lab) split(ctx context.Context, s split) (splitResult, error) {
 	return r, nil
 }
 
-// decided says that there is a verdict on the whole or on a method.
+// decided reports whether there is a verdict on the whole or on a method.
 func decided(r *audit.Result) bool {
 	differs := func(d audit.Difference) bool { return d.Verdict == audit.More || d.Verdict == audit.Less }
 	return differs(r.Whole) || slices.ContainsFunc(r.Keys, differs)
 }
 
-// made are windows in which a method costs so many times as much.
+// made are windows in which a method costs that many times as much.
 func made(windows []audit.Window[string], method string, times float64) (slower []audit.Window[string]) {
 	for _, w := range windows {
 		w.Keys = maps.Clone(w.Keys)

@@ -15,7 +15,7 @@ import (
 // alpha is that of the comparisons of whole programs and of keys.
 const alpha = 0.01
 
-// tooMany says that of n verdicts more are false than a probability of limit allows, by three standard errors.
+// tooMany reports whether more of n verdicts are false than a probability of limit allows, by three standard errors.
 func tooMany(wrong, n int, limit float64) bool {
 	return float64(wrong) > limit*float64(n)+3*math.Sqrt(limit*(1-limit)*float64(n))
 }
@@ -47,7 +47,7 @@ func setups() (list []setup) {
 	return list
 }
 
-// verdicts compares programs with themselves, and with what is slower by some percent.
+// verdicts compares programs with themselves, and with versions that are slower by some percent.
 func (m manner) verdicts() (outcome harness.Outcome) {
 	slower := []float64{2, 5, 10}
 	table := report.Table{Header: []string{"program", "processes a side", "windows", "interval without the truth, %", "false at 0 %, %", "false, least effect 0, %"}}
@@ -72,7 +72,7 @@ func (m manner) verdicts() (outcome harness.Outcome) {
 				strict++
 			}
 		}
-		warned := s.runs == 1 && s.load.Runs > 0 // one process does not show what processes differ by
+		warned := s.runs == 1 && s.load.Runs > 0 // a single process does not show the variation between processes
 		row := []string{s.load.Name, strconv.Itoa(s.runs), strconv.Itoa(s.windows), percent(missed, m.experiments), percent(wrong, m.experiments), percent(strict, m.experiments)}
 		outcome.Failed = outcome.Failed || !warned && tooMany(wrong, m.experiments, alpha)
 		for _, by := range slower {
@@ -128,7 +128,7 @@ func (m manner) keys() (outcome harness.Outcome) {
 	return outcome
 }
 
-// manyMethods is a recording of methods that have from 1 to 20 samples in a window, of which the last are slower by 30 %.
+// manyMethods is a recording of methods that have from 1 to 20 samples in a window; the last ones are slower by 30 %.
 func manyMethods(random *rand.Rand, keys, windows, slower int) audit.Side[string] {
 	var run audit.Run[string]
 	for range windows {

@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Snapshot is what was recorded until a moment.
+// A Snapshot is the state of a recording at one moment.
 type Snapshot = exact.Snapshot
 
 // Calls are the calls of a JVM between two moments, named.
@@ -19,7 +19,7 @@ type Calls struct {
 	Unnamed  int // methods without a name
 }
 
-// Snapshot marks a moment, for Since.
+// Snapshot takes a snapshot, for Since.
 func (s *Session) Snapshot() (*Snapshot, error) { return s.recorder.Snapshot() }
 
 // Stop ends recording: from now on Since returns the same, and nothing is in flight.

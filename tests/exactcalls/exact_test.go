@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
 
-// Every context of the program's own methods has exactly the calls that the program counted itself: recursive ones,
-// inlined ones, virtual ones, native methods, exceptions, what the class library and the VM call back.
+// Every context of the program's own methods has exactly the calls that the program counted itself: recursive ones, inlined ones, virtual
+// ones, native methods, exceptions, and callbacks from the class library and the VM.
 func TestContexts(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		for name, flags := range map[string][]string{
@@ -75,7 +75,7 @@ func addUp(t *testing.T, c *Calls) {
 	}
 }
 
-// sites fails the test if places of calls are unknown that should not be, or contradict the tree.
+// sites fails the test if call sites are unknown that should be known, or contradict the tree.
 func sites(t *testing.T, c *Calls) {
 	t.Helper()
 	places := map[string]int32{ // of methods that call another one at one place
@@ -105,7 +105,7 @@ func sites(t *testing.T, c *Calls) {
 	}
 }
 
-// calledBack fails the test if what a native method called does not stand below it.
+// calledBack fails the test if the calls of a native method are not below it.
 func calledBack(t *testing.T, c *Calls) {
 	t.Helper()
 	var below, elsewhere uint64
@@ -126,7 +126,7 @@ func calledBack(t *testing.T, c *Calls) {
 	}
 }
 
-// C1 does not tell of all ends of inlined methods. That is said, and calls of each method are exact nevertheless.
+// C1 does not report all ends of inlined methods. A note says so, and calls of each method are exact nevertheless.
 func TestC1Inlining(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
@@ -153,7 +153,7 @@ func perMethod(contexts guests.Contexts) guests.Contexts {
 	return methods
 }
 
-// What is deeper than the shadow stack is counted at its end; contexts afterwards are right again.
+// Calls deeper than the shadow stack are counted at its end; contexts afterwards are right again.
 func TestDepth(t *testing.T) {
 	jdk := jdks(t)[0]
 	g := traced(t, jdk, exact.Options{}, exact.NoC1Inlining, "-Xss64m")
@@ -189,7 +189,7 @@ func TestDepth(t *testing.T) {
 	compare(t, seen(c, truth), truth)
 }
 
-// Errors of the stack's end leave contexts in order.
+// Stack overflow errors leave contexts in order.
 func TestStackOverflow(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		for name, flags := range map[string][]string{
@@ -208,7 +208,7 @@ func TestStackOverflow(t *testing.T) {
 	}
 }
 
-// What finds no room is counted where it still can be, and said.
+// Calls without room are counted where possible, and reported.
 func TestRoom(t *testing.T) {
 	jdk := jdks(t)[0]
 	for name, tt := range map[string]struct {
@@ -232,7 +232,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A window between two moments has what was called meanwhile, and nothing else.
+// A window between two moments has exactly the calls made meanwhile.
 func TestSince(t *testing.T) {
 	g := traced(t, jdks(t)[0], exact.Options{}, exact.NoC1Inlining)
 	g.order(t, "run 1 10")
@@ -254,7 +254,7 @@ func TestSince(t *testing.T) {
 	compare(t, seen(c, truth), truth)
 }
 
-// A JVM without the flag is refused with what to do.
+// The error for a JVM without the flag names the remedy.
 func TestFlag(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		g := startGuest(t, jdk)

@@ -39,13 +39,13 @@ func startGuest(t *testing.T, jdk jvm.JDK, flags ...string) *guests.Counted {
 	return g
 }
 
-// A guest is one that is traced.
+// A guest is a traced guest.
 type guest struct {
 	*guests.Counted
 	*Session
 }
 
-// traced starts a guest that is traced from now on.
+// traced starts a guest and traces it from then on.
 func traced(t *testing.T, jdk jvm.JDK, opt exact.Options, flags ...string) guest {
 	t.Helper()
 	return traceFrom(t, startGuest(t, jdk, append([]string{"-XX:+" + exact.Flag}, flags...)...), opt)
@@ -66,7 +66,7 @@ func traceFrom(t *testing.T, g *guests.Counted, opt exact.Options) guest {
 	return guest{g, s}
 }
 
-// order has the guest do something.
+// order makes the guest execute an order.
 func (g guest) order(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if _, err := g.Order(fmt.Sprintf(format, args...)); err != nil {
@@ -87,7 +87,7 @@ func (g guest) recorded(t *testing.T) *Calls {
 	return c
 }
 
-// truth returns what the guest says it called.
+// truth returns the guest's own counts of its calls.
 func (g guest) truth(t *testing.T) guests.Contexts {
 	t.Helper()
 	truth, err := g.Truth()
@@ -100,7 +100,7 @@ func (g guest) truth(t *testing.T) guests.Contexts {
 	return truth
 }
 
-// seen returns the contexts of c on the guest's own threads, without methods of which the truth does not speak.
+// seen returns the contexts of c on the guest's own threads, without methods that the truth does not cover.
 func seen(c *Calls, truth guests.Contexts) guests.Contexts {
 	known, contexts := truth.Methods(), guests.Contexts{}
 	for i, thread := range c.Threads {
@@ -135,7 +135,7 @@ func compare(t *testing.T, got, want guests.Contexts) {
 	}
 }
 
-// lineOf returns the line of Exact.java that holds text.
+// lineOf returns the line of Exact.java that contains text.
 func lineOf(t *testing.T, text string) int32 {
 	t.Helper()
 	source, err := os.ReadFile("../guests/java/calls/Exact.java")

@@ -48,7 +48,7 @@ func watch(t *testing.T, jdk jvm.JDK, name string, length time.Duration) *Calls 
 
 var generated = regexp.MustCompile(`^guest\.Gen(\d+)\.(run|shift|scale)(\d+)$`)
 
-// Classes that come and go leave their Method structures to others; the counts distinguish them.
+// Unloaded classes leave their Method structures to others; the counts distinguish them.
 func TestClassUnloading(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestClassUnloading(t *testing.T) {
 	}
 }
 
-// Contexts of virtual threads that go on after a pause are cut, which is said; they are never another thread's.
+// Contexts of virtual threads that continue after a pause are cut, which is reported; they are never attributed to another thread.
 func TestVirtualThreads(t *testing.T) {
 	found := jdks(t)
 	jdk := found[len(found)-1]

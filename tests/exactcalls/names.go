@@ -27,7 +27,7 @@ type names struct {
 	vm      *hotspot.Process
 	methods map[exact.Method]symbolize.Symbol
 	places  map[exact.Site][]exact.Place
-	failed  int // methods that were announced and could not be named
+	failed  int // methods that were announced but could not be named
 }
 
 func newNames(o *bpf.Objects, vm *hotspot.Process) (*names, error) {
@@ -43,7 +43,7 @@ func newNames(o *bpf.Objects, vm *hotspot.Process) (*names, error) {
 	return n, nil
 }
 
-// drain names methods until the ring is closed. Classes are unloaded seldom, and methods named within some ms.
+// drain names methods until the ring is closed. Classes are rarely unloaded, and methods are named within some ms.
 func (n *names) drain() {
 	defer close(n.done)
 	const interval = 5 * time.Millisecond
@@ -94,7 +94,7 @@ func symbol(f vmruntime.Frame) symbolize.Symbol {
 	})
 }
 
-// Places names the place of a call.
+// Places names the call site of a call.
 func (n *names) Places(s exact.Site) []exact.Place {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,11 +10,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct replay_call {
 	__u64 entry;  /* address of the callee's first instruction */
 	__u64 caller; /* frame */
-	__u32 class_epoch; /* what an interpreted caller speaks of */
+	__u32 class_epoch; /* interpreted callers are valid for one epoch */
 	__u32 pad;
 };
 
-/* Calls by where they arrive and where they come from: of three callees at a time, which have some hundred callers. */
+/* Calls by callee and caller: of three callees at a time, with some hundred callers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 14);
@@ -22,9 +22,9 @@ struct {
 	__type(value, __u64);
 } replay_calls SEC(".maps");
 
-volatile __u64 replay_lost; /* calls that found no room */
+volatile __u64 replay_lost; /* calls without room */
 
-/* Returns 0 always: such hits do not count against the breakpoint's limit, so that it stands until it is removed. */
+/* Always returns 0: such hits do not count towards the breakpoint's limit, so that it stays until it is removed. */
 SEC("perf_event")
 int replay_breakpoint(struct tick_context *ctx)
 {

@@ -18,16 +18,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A Replay counts the calls that a stock JVM really makes, of a few methods at a time: the guest does the same again
-// and again, and each time hardware breakpoints count all calls of three of them. No flag is needed, so that the code
-// is the one that was sampled; what was inlined is no call here.
+// A Replay counts the calls that a stock JVM really makes, of a few methods at a time: the guest repeats the same work, and each time
+// hardware breakpoints count all calls of three of them. No flag is needed, so that the code is the same that was sampled; inlined calls do
+// not count here.
 //
 //	replay, err := exactcalls.StartReplay(pid)
 //	defer replay.Close()
 //	codes, err := replay.Codes()
 //	graph, err := replay.Count(codes[:3], iterate)
 //
-// Its methods are for one goroutine at a time.
+// Only one goroutine at a time may use its methods.
 type Replay struct {
 	session *Session
 	objects ReplayObjects
@@ -37,7 +37,7 @@ type Replay struct {
 // MaxReplayed is how many codes are replayed at once.
 const MaxReplayed = attach.MaxBreakpoints
 
-// ErrReplayed says that a method got other code while its calls were counted: there may have been more of them.
+// ErrReplayed says that a method got other code while its calls were counted: calls of that code are missing.
 var ErrReplayed = errors.New("the method was compiled again meanwhile")
 
 // StartReplay attaches to a JVM.
@@ -72,7 +72,7 @@ func StartReplay(pid int) (_ *Replay, err error) {
 	return r, r.describe(vm.Layout())
 }
 
-// describe adds what the kernel side must know to find callers behind native code and deoptimised ones.
+// describe adds what the kernel side needs to find callers behind native code and deoptimised ones.
 func (r *Replay) describe(l *hotspot.Layout) error {
 	var k bpf.HotspotProcess
 	if err := r.session.objects.Processes.Lookup(uint32(r.pid), &k); err != nil {
@@ -94,7 +94,7 @@ func (r *Replay) describe(l *hotspot.Layout) error {
 	return nil
 }
 
-// Codes returns all code that calls arrive in now, wrappers of native methods included.
+// Codes returns all code where calls arrive now, including wrappers of native methods.
 func (r *Replay) Codes() (codes []vmruntime.Compilation, err error) {
 	n := r.session.names
 	n.mu.Lock()
@@ -113,8 +113,8 @@ func (r *Replay) Method(c vmruntime.Compilation) symbolize.Symbol {
 	return r.session.names.Method(exact.Method{Addr: c.Method, Epoch: r.session.epoch()})
 }
 
-// Count counts all calls that arrive in up to MaxReplayed codes while the guest does something. Callers are the
-// innermost methods at the places of the calls. ErrReplayed if a code is entered no more: nothing can be said then.
+// Count counts all calls that arrive in up to MaxReplayed codes while iterate runs. Callers are the innermost methods at the call sites.
+// ErrReplayed if a code is no longer entered: then the counts are incomplete.
 func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profile.Graph, err error) {
 	threads, err := proc.DefaultRoot.Threads(r.pid)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profi
 	for _, c := range codes {
 		entries = append(entries, c.VerifiedEntry)
 	}
-	// No hit counts against the limit: see replay.bpf.c.
+	// Hits do not count towards the limit: see replay.bpf.c.
 	b, err := attach.NewBreakpoints(r.objects.ReplayBreakpoint, entries, threads[:min(len(threads), attach.MaxBreakpointThreads)], 1)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profi
 	return r.graph(codes)
 }
 
-// entered says that calls still arrive in these codes.
+// entered reports whether calls still arrive in these codes.
 func (r *Replay) entered(codes []vmruntime.Compilation) bool {
 	n := r.session.names
 	n.mu.Lock()
@@ -160,7 +160,7 @@ func (r *Replay) entered(codes []vmruntime.Compilation) bool {
 	})
 }
 
-// graph names what was counted.
+// graph names the counted calls.
 func (r *Replay) graph(codes []vmruntime.Compilation) (*profile.Graph, error) {
 	counted := map[ReplayReplayCall]uint64{}
 	if err := readReplayed(r.objects.ReplayCalls, counted); err != nil {

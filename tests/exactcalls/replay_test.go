@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Of a recursive method without inlining, each call is counted, from where it was made.
+// Each call of a recursive method without inlining is counted, with its call site.
 func TestReplay(t *testing.T) {
 	breakpoints.Need(t)
 	const fibonacci = "suite.Work.fibonacci"
@@ -34,7 +34,7 @@ func TestReplay(t *testing.T) {
 				}
 			}()
 			got := replayed(t, r, guest, fibonacci)
-			// fibonacci(n) makes as many calls as it says there are binary trees of that kind: 2 F(n+1) - 1, itself included.
+			// fibonacci(n) makes as many calls as there are nodes in its binary call tree: 2 F(n+1) - 1, itself included.
 			want := map[string]float64{fibonacci: 21890, "suite.Work.iterate": 1}
 			for caller, n := range want {
 				if got[caller] != n {

@@ -1,5 +1,5 @@
-// Package exactcalls records the exact calls of a running JVM, as the truth that sampled call graphs are held against.
-// The JVM must have been started with -XX:+DTraceMethodProbes.
+// Package exactcalls records the exact calls of a running JVM, as ground truth for sampled call graphs. The JVM must be started with
+// -XX:+DTraceMethodProbes.
 //
 //	session, err := exactcalls.Attach(pid)
 //	defer session.Close()
@@ -25,7 +25,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A Session records one JVM until it is closed. Its methods are for one goroutine at a time.
+// A Session records one JVM until it is closed. Only one goroutine at a time may use its methods.
 type Session struct {
 	objects  *bpf.Objects
 	probes   *attach.Probes
@@ -140,7 +140,7 @@ func (s *Session) attach(id proc.Identity, mapping *proc.Mapping, lib *os.File) 
 	return vm, sites, s.objects.Processes.Update(uint32(id.PID), k, ebpf.UpdateAny)
 }
 
-// follow has the kernel side know when code and classes go away.
+// follow informs the kernel side when code and classes are unloaded.
 func (s *Session) follow(file *elffile.File, lib *os.File) error {
 	found, err := file.Probes()
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Session) epoch() uint32 {
 	return e.Classes
 }
 
-// layout is what exact tracing needs to know of the VM.
+// layout is the description of the VM for exact tracing.
 func layout(l *hotspot.Layout) *bpf.HotspotProcess {
 	k := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
@@ -187,7 +187,7 @@ func layout(l *hotspot.Layout) *bpf.HotspotProcess {
 	return k
 }
 
-// Close ends recording and gives everything back.
+// Close ends recording and frees all resources.
 func (s *Session) Close() error {
 	var errs []error
 	if s.recorder != nil {

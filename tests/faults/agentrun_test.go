@@ -17,13 +17,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// An agentRun is an agent that was started with any arguments.
+// An agentRun is a started agent with any arguments.
 type agentRun struct {
 	*exec.Cmd
 	output outputFile
 }
 
-// An outputFile has what the agent has printed by now.
+// An outputFile has what the agent has printed so far.
 type outputFile string
 
 func (f outputFile) String() string {
@@ -72,7 +72,7 @@ func (r *agentRun) wait(t *testing.T) int {
 	return r.ProcessState.ExitCode()
 }
 
-// serve starts the agent as a server on a free port. When the test ends, the server is interrupted, and has to end in order.
+// serve starts the agent as a server on a free port. When the test ends, the server is interrupted, and must end cleanly.
 func serve(t *testing.T, args ...string) (url string, agent *agentRun) {
 	t.Helper()
 	needs.Root(t, "sampling")
@@ -93,7 +93,7 @@ func serve(t *testing.T, args ...string) (url string, agent *agentRun) {
 	return agent.address(t), agent
 }
 
-// address waits until a server says where it is.
+// address waits until a server reports its address.
 func (r *agentRun) address(t *testing.T) (url string) {
 	t.Helper()
 	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`)

@@ -32,7 +32,7 @@ var hangRows = []Row{
 	},
 }
 
-// buildHang builds the program that hangs its readers.
+// buildHang builds the program that makes its readers hang.
 func buildHang(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -101,7 +101,7 @@ func testHang(t *testing.T) {
 					continue
 				}
 				all += s.Value[0]
-				// Below its Java frames a thread has one of libc, which has no name if that is stripped.
+				// Below its Java frames, a thread has a frame of libc, without a name if libc is stripped.
 				java := stack[max(slices.IndexFunc(stack, isWorkers), 0):]
 				if fault := judgeHot(stack); fault != "" || slices.ContainsFunc(java, isNameless) {
 					broken[strings.Join(stack, " < ")] += s.Value[0]
@@ -110,7 +110,7 @@ func testHang(t *testing.T) {
 				whole += s.Value[0]
 			}
 			t.Logf("%d samples of the JVM, %d whole; first name after %.2f s", all, whole, recording.Stats.FirstSymbolised)
-			// What is sampled before the agent has attached cannot be named: 0.1 s of the JVM's time are allowed for that.
+			// Samples from before the agent has attached cannot be named: 0.1 s of the JVM's time are allowed for that.
 			const least, start = 0.99, frequency / 10
 			if all < 50 || float64(whole+start) < least*float64(all) {
 				t.Errorf("%d of %d samples of the JVM are whole and named; others: %v", whole, all, broken)

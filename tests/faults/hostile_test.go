@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// hostileRows: what a process keeps in its memory must not end the agent.
+// hostileRows: nothing in a process's memory may end the agent.
 var hostileRows = []Row{
 	{
 		Fault: "a JVM whose object headers are zero",

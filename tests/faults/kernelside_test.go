@@ -3,7 +3,7 @@ package faults
 // These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older kernels.
 const kernels = "6.1, 6.12, the machine's kernel"
 
-// kernelTargetRows are about harm to targets, and to the truth about them.
+// kernelTargetRows are about harm to targets, and to the correctness of their profiles.
 var kernelTargetRows = []Row{
 	{
 		Fault:     "a process does its I/O through io_uring",

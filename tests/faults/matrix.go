@@ -1,5 +1,5 @@
 // Package faults holds the fault matrix: what can go wrong around the agent, and what must hold then. Each row is a test.
-// docs/reliability.md is generated from the rows, so the page promises what the tests show and nothing else.
+// docs/reliability.md is generated from the rows, so that the page promises exactly what the tests show.
 //
 //	go test ./tests/faults                    # short forms: what CI runs
 //	go test ./tests/faults -long              # full forms: 300 JVM starts, 200 mounts, a soak of 20 minutes
@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// A Section is a group of rows that have one theme.
+// A Section is a group of rows with one theme.
 type Section struct {
 	Name  string // for -run: one lower-case word
 	Title string // in the document
@@ -44,7 +44,7 @@ func (s Section) Markdown() string {
 	return fmt.Sprintf("### %s\n\n%s", s.Title, table.Markdown())
 }
 
-// tests names the tests that show what a row says.
+// tests names the tests of a row.
 func (r Row) tests(s Section) string {
 	names := make([]string, 0, 1+len(r.Elsewhere))
 	if r.Test != nil {

@@ -64,7 +64,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// Each row says what it is about, and names tests that exist.
+// Each row is complete, and names existing tests.
 func TestRows(t *testing.T) {
 	for _, section := range matrix {
 		for _, row := range section.Rows {
@@ -124,7 +124,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// times is how often a test does something: full with -long, else short.
+// times is how often a test repeats an operation: full with -long, else short.
 func times(short, full int) int {
 	if *long {
 		return full

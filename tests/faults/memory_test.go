@@ -35,7 +35,7 @@ var memoryRows = []Row{
 // A memoryGroup is a cgroup with a memory limit.
 type memoryGroup struct{ dir, peak string }
 
-// newMemoryGroup makes one, of either version of cgroups.
+// newMemoryGroup makes a memoryGroup, in either version of cgroups.
 func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 	t.Helper()
 	for _, v := range []struct{ parent, limit, peak string }{
@@ -48,7 +48,7 @@ func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 		}
 		t.Cleanup(func() { os.Remove(g.dir) })
 		g.peak = filepath.Join(g.dir, v.peak)
-		// No new file: where version 1 is mounted, the directory of version 2 is an ordinary one.
+		// Not a new file: if version 1 is mounted, the directory of version 2 is an ordinary one.
 		file, err := os.OpenFile(filepath.Join(g.dir, v.limit), os.O_WRONLY, 0)
 		if err != nil {
 			os.Remove(g.dir)
@@ -64,7 +64,7 @@ func newMemoryGroup(t *testing.T, limit int) memoryGroup {
 	return memoryGroup{}
 }
 
-// used returns the most memory that was ever used.
+// used returns the peak memory use.
 func (g memoryGroup) used(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(g.peak)

@@ -29,7 +29,7 @@ var mountRows = []Row{
 	},
 }
 
-// late runs a method for the first time when it is ordered to, and from then on in a thread of its own. The method allocates.
+// late runs a method for the first time on an order, and from then on in a thread of its own. The method allocates.
 const late = `
 import java.util.Scanner;
 class Late {
@@ -83,10 +83,10 @@ func testMounts(t *testing.T) {
 	}
 }
 
-// lacking is what notes and the log say of a JVM whose library has not all of the probes.
+// lacking is the text in notes and the log about a JVM whose library lacks some of the probes.
 var lacking = regexp.MustCompile(`not followed live|(process \d+: .*|events of JVMs) are not recorded`)
 
-// runLate runs a JVM, and waits for a profile that names what it has compiled.
+// runLate runs a JVM, and waits for a profile that names its compiled methods.
 func runLate(t *testing.T, jdk jvm.JDK, classes, url string, i int) {
 	t.Helper()
 	runLateWithin(t, jdk, classes, url, i, time.Minute)
@@ -102,7 +102,7 @@ func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit 
 	if _, err := guest.Order("work"); err != nil {
 		t.Fatal(err)
 	}
-	// What it allocated before it was attached has no names. From then on all code has.
+	// Allocations from before it was attached have no names. From then on all code has.
 	wait.For(t, limit, fmt.Sprintf("JVM %d is followed live: a profile with allocations by Late.work in which all code has names", i), func() bool {
 		p := download(t, fmt.Sprintf("%s/profiles/alloc?seconds=1&pid=%d", url, guest.PID()))
 		text := p.String()
@@ -192,7 +192,7 @@ func mountJDK(t *testing.T, jdk jvm.JDK, ext4 bool, disk string) *mounted {
 	return m
 }
 
-// unmount unmounts what is still mounted; true if that is all, and the kernel has let go of the ext4.
+// unmount unmounts everything still mounted; true if that is all, and the kernel has released the ext4.
 func (m *mounted) unmount(t *testing.T) bool {
 	t.Helper()
 	for len(m.places) > 0 {
@@ -207,7 +207,7 @@ func (m *mounted) unmount(t *testing.T) bool {
 	return m.device == "" || os.IsNotExist(err)
 }
 
-// descriptors is how many a process has open.
+// descriptors is the number of a process's open files.
 func descriptors(t *testing.T, pid int) int {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

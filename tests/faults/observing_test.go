@@ -76,7 +76,7 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 		variance += row.Values[bytes] * row.Values[bytes] / max(float64(row.Count), 1)
 	}
 	share, scaled, within := observedOf(t, recording.Profile)
-	// The interval is that of all that the process allocates; its own part in it is nearly all. A 95 % interval misses one time in
+	// The interval is that of all allocations of the process; nearly all of them are the program's own. A 95 % interval misses one time in
 	// twenty: twice its width hardly ever does.
 	half := 2 * math.Hypot(1.96*math.Sqrt(variance), within)
 	t.Logf("%d rounds: %.4g bytes ± %.2g of %.4g, from %d events; observed %.0f %% of the time", rounds, got, half, truth, events.Count(rows), share)
@@ -88,7 +88,7 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 	}
 }
 
-// observedOf is how many percent of the time a profile says were observed, and half of the interval that follows of that.
+// observedOf returns the percentage of the time that was observed according to a profile, and half of the interval that follows from it.
 func observedOf(t *testing.T, p *profile.Profile) (share float64, scaled bool, within float64) {
 	t.Helper()
 	m, err := stored.MetadataOf(p)

@@ -55,7 +55,7 @@ func hotVersion(version int) string {
 		methods[i] = fmt.Sprintf("static long m%02d(long n) { for (int i = 0; i < 30; i++) { n = n * 31 + %d; } %sreturn n + %s; }\n",
 			i, i, padding, next)
 	}
-	// Equal bodies next to each other trade places.
+	// Adjacent equal bodies swap places.
 	methods = slices.Concat(methods[version*3%hotMethods:], methods[:version*3%hotMethods])
 	if version%2 == 1 {
 		slices.Reverse(methods)
@@ -139,7 +139,7 @@ func testRedefined(t *testing.T) {
 	}
 }
 
-// checkRedefined compares the stacks of the worker with what it does. So many samples were taken before the agent could name any.
+// checkRedefined compares the stacks of the worker with its work. unattached samples were taken before the agent could name any.
 func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early int64) {
 	t.Helper()
 	var all, whole, stale int64
@@ -174,7 +174,7 @@ func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early
 	}
 }
 
-// isWorkers reports whether a frame is of the worker only, or may be.
+// isWorkers reports whether a frame belongs to the worker only, or may.
 func isWorkers(function string) bool {
 	return strings.Contains(function, "faults.Hot.") || strings.Contains(function, "faults.Redefined.work") ||
 		function == "[stale]" || strings.Contains(function, "interpreter frame unclear")
@@ -182,7 +182,7 @@ func isWorkers(function string) bool {
 
 const outOfOrder = "out of order"
 
-// judgeHot says what is wrong with a stack of the worker, outermost frame first.
+// judgeHot describes what is wrong with a stack of the worker, outermost frame first.
 func judgeHot(stack []string) string {
 	for _, f := range stack {
 		if strings.HasPrefix(f, "[truncated") || strings.HasPrefix(f, "[not named") {

@@ -1,6 +1,6 @@
 package faults
 
-// redZoneRows are about what the kernel writes where it puts probes.
+// redZoneRows are about the kernel's writes at probes.
 var redZoneRows = []Row{
 	{
 		Fault: "a probe of vmprof.h in a function that calls nothing",

@@ -53,7 +53,7 @@ func testOpenAddress(t *testing.T) {
 
 func testHangup(t *testing.T) {
 	needs.Root(t, "sampling")
-	// The agent is to get the signal also where nohup(1) has the test ignore it: what is caught here has its default there.
+	// The agent must get the signal even if nohup(1) makes the test ignore it: signals caught here are at their default there.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)
@@ -76,7 +76,7 @@ func testHangup(t *testing.T) {
 	if err := serve.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	// Its answer to the next signal shows that it took this one.
+	// Its response to the next signal shows that it received this one.
 	if status, _ := profiler.Get(t, url+"/-/healthy"); status != http.StatusOK {
 		t.Errorf("status %d after a hangup", status)
 	}
@@ -114,7 +114,7 @@ func commandOf(t *testing.T, run *agentRun, comm string) (pid int) {
 	return pid
 }
 
-// alive says whether a process runs, and is no zombie.
+// alive reports whether a process runs, and is not a zombie.
 func alive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -189,7 +189,7 @@ func testPrivileges(t *testing.T) {
 		t.Errorf("record: permitted %#x", have["CapPrm"])
 	}
 
-	// What only root may write is written all the same.
+	// Files that only root may write are written all the same.
 	dir := t.TempDir()
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ var startingRows = []Row{
 	},
 }
 
-// programs are what the JVMs here run: each burns one CPU until it is killed.
+// programs are the JVMs' programs: each burns one CPU until it is killed.
 var programs = fstest.MapFS{
 	"Busy.java": {Data: []byte(`
 		public class Busy {
@@ -155,7 +155,7 @@ func has(s *profile.Sample, function string) bool {
 	return false
 }
 
-// startingJVMs starts JVMs of every JDK in waves, beside an agent that samples as often as it may.
+// startingJVMs starts JVMs of every JDK in waves, next to an agent that samples at its maximum rate.
 func startingJVMs(t *testing.T) {
 	needs.Root(t, "profiling the machine")
 	jdks := needs.JDKs(t)
@@ -186,7 +186,7 @@ func startingJVMs(t *testing.T) {
 			t.Fatal(failed)
 		}
 		started += len(pids)
-		// The limit is the fault's; what is waited for beyond it is a machine that is too busy to answer.
+		// The limit is part of the fault; a longer wait means that the machine is too busy to answer.
 		unnamed := func() (left []int) {
 			for pid, share := range named(t, url, pids, "Busy.main", "Busy.spin") {
 				if share < 0.5 {

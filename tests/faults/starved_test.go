@@ -27,7 +27,7 @@ var starvedRows = []Row{
 	},
 }
 
-// testStarved gives an agent little CPU by a control group, as a quota of a container does, and starts a JVM then.
+// testStarved limits an agent's CPU by a control group, like a container's quota, and then starts a JVM.
 func testStarved(t *testing.T) {
 	needs.Root(t, "making a control group")
 	jdk := needs.JDK(t)
@@ -38,7 +38,7 @@ func testStarved(t *testing.T) {
 	little := makeQuota(t)
 	url, agent := serve(t, "-v", "-F", "19", "-e", "cpu,alloc")
 	little.starve(t, agent.Process.Pid)
-	m := mountJDK(t, jdk, false, "") // its libjvm is one that no other JVM of the machine has: it is yet to be read
+	m := mountJDK(t, jdk, false, "") // its libjvm is in no other JVM of the machine: it must still be read
 	runLateWithin(t, m.jdk, classes, url, 0, 5*time.Minute)
 	wait.For(t, time.Minute, "the JDK is unmounted", func() bool { return m.unmount(t) })
 	for line := range strings.Lines(agent.output.String()) {
@@ -46,7 +46,7 @@ func testStarved(t *testing.T) {
 			t.Errorf("the log says that a target hung: %s", line)
 		}
 	}
-	// Other targets of the machine may hang; of reads that ended late none may be counted as refused.
+	// Other targets of the machine may hang; late reads must not count as refused.
 	_, metrics := profiler.Get(t, url+"/metrics")
 	if failed := regexp.MustCompile(`(?m)^.*cause="(timeout|quarantined)".* [1-9].*$`).FindString(metrics); failed != "" {
 		t.Errorf("reads failed: %s", failed)
@@ -58,7 +58,7 @@ type quota struct {
 	dir, file, little, all string // the file of the limit, and what it has
 }
 
-// makeQuota makes one of a twentieth of a CPU. It is removed after what the caller has started later has ended.
+// makeQuota makes a quota of a twentieth of a CPU. It is removed after everything that the caller started later has ended.
 func makeQuota(t *testing.T) quota {
 	t.Helper()
 	q := quota{"/sys/fs/cgroup", "cpu.max", "5000 100000", "max 100000"}
@@ -84,7 +84,7 @@ func (q quota) write(file, text string) error {
 	return os.WriteFile(filepath.Join(q.dir, file), []byte(text), 0)
 }
 
-// starve has a process keep to the quota, to the end of the test.
+// starve limits a process to the quota, until the end of the test.
 func (q quota) starve(t *testing.T, pid int) {
 	t.Helper()
 	if err := q.write("cgroup.procs", strconv.Itoa(pid)); err != nil {

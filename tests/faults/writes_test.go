@@ -44,7 +44,7 @@ var writesRows = []Row{
 	},
 }
 
-// writers are what Linux has for writing into another process.
+// writers are the system calls of Linux that write into another process.
 var writers = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)process_?vm_?writev`),
 	regexp.MustCompile(`bpf_probe_write_user`),

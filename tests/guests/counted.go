@@ -63,7 +63,7 @@ func parseContexts(lines []string) (Contexts, error) {
 	return contexts, nil
 }
 
-// Methods returns every method that the contexts speak of.
+// Methods returns every method in the contexts.
 func (c Contexts) Methods() map[string]bool {
 	methods := map[string]bool{}
 	for path := range c {
@@ -74,7 +74,7 @@ func (c Contexts) Methods() map[string]bool {
 	return methods
 }
 
-// Diff lists the contexts in which got differs from c, n of them at most, and how many there are.
+// Diff lists up to n of the contexts in which got differs from c, and how many there are.
 func (c Contexts) Diff(got Contexts, n int) (shown []string, wrong int) {
 	paths := map[string]bool{}
 	for _, contexts := range []Contexts{c, got} {

@@ -4,8 +4,8 @@
 //	... record ...
 //	truth, err := guest.Truth(began, ended)
 //
-// Each program does some kinds of work in turn, and enters in a ledger when each piece was done and what CPU time it
-// took by its thread's own clock. No work is calibrated: whatever the machine does meanwhile, the guest knows where its time went.
+// Each program does some kinds of work in turn. It records in a ledger when each piece was done and how much CPU time it took, by its
+// thread's own clock. No work is calibrated: whatever else the machine does, the guest knows where its time went.
 package guests
 
 import (
@@ -86,13 +86,13 @@ func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (
 	return &Guest{Guest: guest}, nil
 }
 
-// Await returns what the guest has done since then, once it has done some of every kind of its work: on a busy machine that
-// takes as long as it takes. It fails when ctx is done.
+// Await returns what the guest has done since then, once it has done some of every kind of its work. On a busy machine that may take long.
+// It fails when ctx is done.
 func (g *Guest) Await(ctx context.Context, since time.Time) (Truth, error) {
 	return g.await(ctx, since, Truth.whole)
 }
 
-// await returns what the guest has done since then, once that is enough.
+// await returns what the guest has done since then, once enough reports true.
 func (g *Guest) await(ctx context.Context, since time.Time, enough func(Truth) bool) (Truth, error) {
 	for {
 		truth, err := g.Truth(since, time.Now())

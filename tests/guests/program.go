@@ -14,12 +14,12 @@ type Program struct {
 	MinJDK int    // the oldest JDK that has what it shows, 0 for any
 	Thread string // prefix of the names of its workers
 
-	// Inlines says that its methods are inlined, so that the shares of the inner ones are known only where the JVM
-	// records debug information between safepoints.
+	// Inlines says that its methods are inlined, so that the shares of the inner ones are only known if the JVM records debug information
+	// between safepoints.
 	Inlines bool
-	// Unloads says that it unloads classes all the time.
+	// Unloads says that it unloads classes continuously.
 	Unloads bool
-	// Mounts says that it runs virtual threads, which give up their carriers all the time.
+	// Mounts says that it runs virtual threads, which yield their carriers continuously.
 	Mounts bool
 }
 
@@ -76,8 +76,8 @@ func Virtuals() Program {
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
-// Siblings is a guest of methods that are inlined side by side into one. All its work goes through that one's code, and the guest
-// says which of them works below which of its outermost methods.
+// Siblings is a guest of methods that are inlined next to each other into one. All its work goes through the code of that one, and the
+// guest knows which of them works below which of its outermost methods.
 func Siblings() Program {
 	return Program{
 		Name: "Siblings", Class: "Siblings", Thread: worker, Inlines: true,
@@ -86,7 +86,7 @@ func Siblings() Program {
 	}
 }
 
-// Paced is a guest that serves 200 requests a second. One of its methods works by so many percent more than with 0.
+// Paced is a guest that serves 200 requests a second. One of its methods does that many percent more work than with 0.
 func Paced(slow int) Program {
 	return Program{
 		Name: fmt.Sprintf("Paced, slow=%d", slow), Class: "Paced", Thread: worker,
@@ -100,7 +100,7 @@ type Pair struct {
 	Fast, Slow Program
 }
 
-// Pairs are decisions of the JIT compiler that its flags can turn round.
+// Pairs are decisions of the JIT compiler that its flags can reverse.
 func Pairs() []Pair {
 	program := func(work string, flags ...string) Program {
 		return Program{
@@ -118,8 +118,8 @@ func Pairs() []Pair {
 	}
 }
 
-// compile returns flags that give orders to the compilers, of the form "dontinline CLASS::METHOD" with CLASS in the
-// package guest, and that keep the JVM from repeating them on standard output.
+// compile returns flags with orders for the compilers, of the form "dontinline CLASS::METHOD" with CLASS in the package guest, and a flag
+// that keeps the JVM from repeating them on standard output.
 func compile(orders ...string) []string {
 	flags := []string{"-XX:CompileCommand=quiet"}
 	for _, order := range orders {
@@ -129,7 +129,7 @@ func compile(orders ...string) []string {
 	return flags
 }
 
-// Runs says whether the program is run in the flavour on a JDK of that version.
+// Runs reports whether the program is run in the flavour on a JDK of that version.
 func (p Program) Runs(flavour Flavour, jdk int) bool {
 	return jdk >= p.MinJDK && (p.Inlines || !flavour.ForInlining)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Measure says which samples count for a claim.
+// A Measure is which samples count for a claim.
 type Measure string
 
 // The measures of java/guest/Claim.java.
@@ -19,7 +19,7 @@ const (
 	Thread Measure = "thread" // the sample was taken on the thread
 )
 
-// A Truth is what a guest measured about itself.
+// A Truth is a guest's measurements of itself.
 type Truth struct {
 	CPU    time.Duration // of all workers
 	Claims []Claim
@@ -38,13 +38,13 @@ type Claim struct {
 // Share is the claim's part of the CPU time of all workers, 0 to 1.
 func (t Truth) Share(c Claim) float64 { return float64(c.CPU) / float64(t.CPU) }
 
-// A Depth says that stacks from the method Entry to the method Bottom hold Method so many times.
+// A Depth says that stacks from the method Entry to the method Bottom contain Method that many times.
 type Depth struct {
 	Entry, Method, Bottom string
 	Times                 int
 }
 
-// An Under says that every stack with the method Inner holds one further out whose name begins with Outer.
+// An Under says that every stack with the method Inner has one further out whose name begins with Outer.
 type Under struct {
 	Inner, Outer string
 }
@@ -54,10 +54,10 @@ type Leaf struct {
 	Outer, Inner string
 }
 
-// errIdle: no piece of work was done in the time that was asked for.
+// errIdle: no piece of work was done in the requested time.
 var errIdle = errors.New("the workers used no CPU time")
 
-// whole says that every kind of work took some time.
+// whole reports whether every kind of work took some time.
 func (t Truth) whole() bool {
 	return len(t.Claims) > 0 && !slices.ContainsFunc(t.Claims, func(c Claim) bool { return c.CPU == 0 })
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// theVM is the reference guest. Without a compiler there is nothing to test.
+// theVM is the reference guest. Without a compiler the test is skipped.
 func theVM(t testing.TB) VM {
 	t.Helper()
 	vm, err := buildOnce()
@@ -56,7 +56,7 @@ func (v VM) start(t testing.TB, o VMOptions) *VMRun {
 	return r
 }
 
-// do runs so many iterations, and returns the checksum.
+// do runs that many iterations, and returns the checksum.
 func (r *VMRun) do(t testing.TB, iterations int) string {
 	t.Helper()
 	s, err := r.Run(iterations)
@@ -75,8 +75,8 @@ func (r *VMRun) graph(t testing.TB) *VMGraph {
 	return g
 }
 
-// The programs run, and neither the check nor counting changes what they compute. The graph that follows from one
-// iteration is the one that counting every call shows.
+// The programs run, and neither the check nor counting changes their results. The graph derived from one iteration equals the graph from
+// counting every call.
 func TestVMPrograms(t *testing.T) {
 	vm := theVM(t)
 	list, err := exec.CommandContext(t.Context(), vm.Path, "-list").Output()
@@ -118,7 +118,7 @@ func TestVMPrograms(t *testing.T) {
 	}
 }
 
-// The ratios that vm/programs.c promises.
+// The ratios documented in vm/programs.c.
 func TestVMRatios(t *testing.T) {
 	vm := theVM(t)
 	callees := func(t *testing.T, program string) map[string]float64 {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// met starts a guest and meets it as its agent, with its first thread known.
+// met starts a guest and connects to it as its agent, with its first thread known.
 func met(t testing.TB, vm VM, program string) (*listener, *peer, *VMRun) {
 	t.Helper()
 	l := listen(t)
@@ -30,7 +30,7 @@ func waitForAgent(t testing.TB, r *VMRun) {
 	}
 }
 
-// announced runs an iteration, before which the guest asked its thread to announce itself to a new agent.
+// announced runs an iteration, before which the guest made its thread announce itself to a new agent.
 func announced(t testing.TB, p *peer, r *VMRun) {
 	t.Helper()
 	wait.For(t, patience, "the thread is asked to announce itself", func() bool { return p.slot(0).Armed != 0 })
@@ -67,7 +67,7 @@ func TestVMCountdown(t *testing.T) {
 	}
 }
 
-// Whatever is sampled, the guest computes the same.
+// Sampling does not change the guest's results.
 func TestVMChecksum(t *testing.T) {
 	vm := theVM(t)
 	for _, program := range []string{"recursive", "virtual", "flat"} {
@@ -106,7 +106,7 @@ func TestVMManyThreads(t *testing.T) {
 	}
 }
 
-// Every method is registered with its code and its call sites, and graph and registration name the same things.
+// Every method is registered with its code and its call sites, and graph and registration use the same names.
 func TestVMRegistration(t *testing.T) {
 	for _, program := range VMPrograms() {
 		t.Run(program, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestVMRegistration(t *testing.T) {
 	}
 }
 
-// New code is announced before the old is taken back, with the times at which that was so.
+// New code is registered before the old is unregistered, with the times when that happened.
 func TestVMRecompile(t *testing.T) {
 	vm := theVM(t)
 	_, p, r := met(t, vm, "virtual")
@@ -167,7 +167,7 @@ func TestVMRecompile(t *testing.T) {
 	}
 }
 
-// methods is how many methods a program has, by its source.
+// methods is the number of methods of a program, by its source.
 func (v VM) methods(t *testing.T, program string) (n int) {
 	t.Helper()
 	source, err := exec.CommandContext(t.Context(), v.Path, "-list", program).Output()
@@ -177,7 +177,7 @@ func (v VM) methods(t *testing.T, program string) (n int) {
 	return strings.Count(string(source), ":\n")
 }
 
-// An agent that dies leaves nothing armed, and the next one hears of everything again.
+// When an agent dies, no thread stays armed, and the next agent gets all registrations again.
 func TestVMReconnect(t *testing.T) {
 	l, p, r := met(t, theVM(t), "adversary")
 	before, _ := p.registered(t, 4, 0)
@@ -207,7 +207,7 @@ func TestVMReconnect(t *testing.T) {
 	}
 }
 
-// shares says whether the process maps an agent's page.
+// shares reports whether the process maps an agent's page.
 func shares(t *testing.T, pid int) bool {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -217,7 +217,7 @@ func shares(t *testing.T, pid int) bool {
 	return strings.Contains(string(maps), "vmprof-page")
 }
 
-// A child has no part in its parent's bursts, and may have an agent of its own.
+// A child does not take part in its parent's bursts, and may have an agent of its own.
 func TestVMFork(t *testing.T) {
 	l, p, r := met(t, theVM(t), "adversary")
 	armed := slot{Armed: 1, Skip: 1 << 20, Left: 1, Stride: 1}

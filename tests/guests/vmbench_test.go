@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// What the check in prologues costs while nothing is sampled, and what a call costs that a burst skips. Four guests
-// take turns, so that what else the machine does hits all of them. Where methods take about a nanosecond it makes more
-// of a difference where their code happens to lie: what a NOP of the check's length costs shows how much.
+// What the check in prologues costs while nothing is sampled, and what a call costs that a burst skips. Four guests take turns, so that
+// other load of the machine hits all of them. If methods take about a nanosecond, the placement of their code makes more of a difference:
+// the cost of a NOP of the check's length shows how much.
 //
 //	go test -run '^$' -bench VMCheck -benchtime 40x ./tests/guests
 func BenchmarkVMCheck(b *testing.B) {
@@ -35,7 +35,7 @@ func BenchmarkVMCheck(b *testing.B) {
 				skips = append(skips, float64(segment(b, armed, iterations).CPU))
 			}
 			calls := armed.graph(b).Total() / float64(len(bares))
-			b.ReportMetric(0, "ns/op") // of four guests: says nothing
+			b.ReportMetric(0, "ns/op") // of four guests: meaningless
 			b.ReportMetric(median(bares)/calls, "ns/call")
 			b.ReportMetric(median(nops)/median(bares), "nop/bare")
 			b.ReportMetric(median(checks)/median(bares), "check/bare")

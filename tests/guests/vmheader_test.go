@@ -16,7 +16,7 @@ import (
 
 var strict = []string{"-Wall", "-Wextra", "-Werror", "-pedantic", "-pthread"}
 
-// need skips a test without a tool, or fails it where everything has to be tested.
+// need skips a test if a tool is missing, or fails it where everything must be tested.
 func need(t *testing.T, tool, remedy string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err == nil {
@@ -31,7 +31,7 @@ func need(t *testing.T, tool, remedy string) {
 	t.Skipf("no %s: %s", tool, remedy)
 }
 
-// compileC compiles a file of testdata with vmprof.h, and returns what came out.
+// compileC compiles a file of testdata with vmprof.h, and returns the path of the output.
 func compileC(t *testing.T, source string, command ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func compileC(t *testing.T, source string, command ...string) string {
 	return out
 }
 
-// The header is C and C++ without warnings, for both compilers, and its probes are where their notes say.
+// The header is C and C++ without warnings, for both compilers, and its probes are at the locations in their notes.
 func TestVMHeader(t *testing.T) {
 	for _, compiler := range []string{
 		"gcc -std=c11", "gcc -std=gnu17 -fno-pie -no-pie", "clang-19 -std=c11", "clang-19 -std=c11 -shared -fPIC",
@@ -116,7 +116,7 @@ func checkProbes(t *testing.T, path string) {
 	}
 }
 
-// checkNop checks what a probe stands on: the NOP of one byte, except in assembly that keeps nothing below the stack pointer.
+// checkNop checks the instruction at a probe: the NOP of one byte, except in assembly that keeps nothing below the stack pointer.
 func checkNop(t *testing.T, finder *probesite.Finder, p elffile.Probe, code []byte) {
 	t.Helper()
 	i, err := probesite.Decode(code)
@@ -149,7 +149,7 @@ func TestVMHeaderARM64(t *testing.T) {
 	}
 }
 
-// The stub keeps what compiled code has in registers, also while it samples, on stacks of any alignment.
+// The stub preserves the registers of compiled code, also while it samples, on stacks of any alignment.
 func TestVMStub(t *testing.T) {
 	const want = `armed 1 skip 1 left 2 lost 0
 armed 1 skip 3 left 1 lost 0
@@ -171,7 +171,7 @@ armed 0 skip 3 left 0 lost 0
 	}
 }
 
-// There are 60 slots; they come back when threads end, whether these say so or not.
+// There are 60 slots; they are free again when threads end, whether these announce it or not.
 func TestVMSlots(t *testing.T) {
 	need(t, "gcc", "install gcc")
 	const want = `60 with a slot, 4 without, 8 so far
@@ -184,7 +184,7 @@ func TestVMSlots(t *testing.T) {
 	}
 }
 
-// What does not fit one packet is sent in several, and nobody hears of what was taken back before.
+// Registrations that do not fit into one packet are sent in several, and those taken back before are not sent.
 func TestVMRegistrationLimits(t *testing.T) {
 	need(t, "gcc", "install gcc")
 	l := listen(t)

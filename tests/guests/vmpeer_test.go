@@ -17,7 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// The layouts of contrib/guest/vmprof.h, written down a second time: the two must agree.
+// The layouts of contrib/guest/vmprof.h, written a second time: the two must agree.
 const (
 	pageSize   = 4096
 	pageSlots  = 60
@@ -32,7 +32,7 @@ const (
 // A slot is one thread's countdown in the page.
 type slot struct{ Armed, Skip, Left, Stride, Burst uint32 }
 
-// A method is what a guest registered, in one or several packets.
+// A method is a guest's registration, in one or several packets.
 type method struct {
 	ID          uint32
 	Begin, Time uint64
@@ -48,7 +48,7 @@ type forgotten struct {
 	Begin, Time uint64
 }
 
-// A listener stands where guests look for the agent.
+// A listener is at the path where guests look for the agent.
 type listener struct {
 	path   string
 	socket *net.UnixListener
@@ -113,7 +113,7 @@ func (l *listener) connect(t testing.TB) *peer {
 	return p
 }
 
-// refuse answers the guest that it is not wanted.
+// refuse tells the guest that it is not wanted.
 func (p *peer) refuse(t testing.TB, reason uint32) {
 	t.Helper()
 	if _, err := p.conn.Write(words(2, reason)); err != nil {
@@ -197,7 +197,7 @@ func (p *peer) take(b []byte) error {
 	return nil
 }
 
-// registered waits until so many methods are registered, and returns them and what was forgotten.
+// registered waits until that many methods are registered, and returns them and the unregistered ones.
 func (p *peer) registered(t testing.TB, methods, gone int) ([]method, []forgotten) {
 	t.Helper()
 	var m []method
@@ -227,7 +227,7 @@ func (p *peer) slot(i int) slot {
 	}
 }
 
-// arm writes a slot, armed last. Its thread must be at rest.
+// arm writes a slot, its field armed last. Its thread must be idle.
 func (p *peer) arm(i int, s slot) {
 	atomic.StoreUint32(p.word(i, 1), s.Skip)
 	atomic.StoreUint32(p.word(i, 2), s.Left)

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// VMOptions are how to run the reference guest.
+// VMOptions are the options of the reference guest.
 type VMOptions struct {
 	Program string
 	Threads int    // 0: as many as the program wants
-	NoCheck bool   // methods do not check whether they are sampled: they never are
-	Padded  bool   // likewise, but have a NOP as long as the check in its place
+	NoCheck bool   // methods do not check whether they are sampled, so they never are
+	Padded  bool   // likewise, but with a NOP as long as the check in its place
 	Exact   bool   // count every call while running, instead of multiplying the calls of an iteration
 	Socket  string // of the agent, empty for the usual one
 }
@@ -36,7 +36,7 @@ type VMRun struct {
 	stderr  strings.Builder
 }
 
-// A Segment is what one order to run did.
+// A Segment is the result of one order to run.
 type Segment struct {
 	Iterations uint64 // of all threads
 	CPU, Wall  time.Duration
@@ -80,7 +80,7 @@ func (v VM) Start(ctx context.Context, o VMOptions) (*VMRun, error) {
 // Pid is the guest's process id.
 func (r *VMRun) Pid() int { return r.cmd.Process.Pid }
 
-// Run lets every thread do so many iterations.
+// Run lets every thread do that many iterations.
 func (r *VMRun) Run(iterations int) (Segment, error) {
 	return r.segment(fmt.Sprintf("run %d", iterations))
 }
@@ -98,7 +98,7 @@ func (r *VMRun) segment(order string) (Segment, error) {
 	return parseSegment(last)
 }
 
-// Graph returns the exact call graph of everything that ran since the guest was started or this was asked before.
+// Graph returns the exact call graph of everything that ran since the guest was started or Graph was last called.
 func (r *VMRun) Graph() (*VMGraph, error) {
 	lines, _, err := r.order("graph")
 	if err != nil {
@@ -110,8 +110,8 @@ func (r *VMRun) Graph() (*VMGraph, error) {
 // ErrNoAgent says that a guest found no agent in time.
 var ErrNoAgent = errors.New("no agent answers the guest")
 
-// WaitForAgent waits until the guest is connected to an agent, for 10 s at most. Its threads are known to the agent
-// once they made a call after that.
+// WaitForAgent waits until the guest is connected to an agent, for at most 10 s. Its threads are known to the agent once they have made a
+// call after that.
 func (r *VMRun) WaitForAgent() error {
 	_, last, err := r.order("wait")
 	if err == nil && last != "wait\t1" {
@@ -120,20 +120,20 @@ func (r *VMRun) WaitForAgent() error {
 	return err
 }
 
-// Recompile lets the guest compile its program anew, at other addresses, and drop the code it had.
+// Recompile makes the guest compile its program again, at other addresses, and drop its old code.
 func (r *VMRun) Recompile() error {
 	_, _, err := r.order("recompile")
 	return err
 }
 
-// Fork lets the guest make a child that does one iteration, and returns what the child says: "child", whether it was
-// armed before and after it, and whether it was connected; then "child connected" if it got a connection of its own.
+// Fork makes the guest create a child that does one iteration, and returns the child's output: "child", whether it was armed before and
+// after it, and whether it was connected; then "child connected" if it got a connection of its own.
 func (r *VMRun) Fork() ([]string, error) {
 	lines, _, err := r.order("fork")
 	return lines, err
 }
 
-// Close ends the guest, and returns what it complained about.
+// Close ends the guest, and returns its complaints.
 func (r *VMRun) Close() error {
 	r.orders.Close()
 	if err := r.cmd.Wait(); err != nil {

@@ -15,15 +15,14 @@ import (
 // A VMSlot is one thread's countdown: struct vmprof_slot of contrib/guest/vmprof.h.
 type VMSlot struct{ Armed, Skip, Left, Stride uint32 }
 
-// Where the slots are in struct vmprof_page, in bytes.
+// Offsets of the slots in struct vmprof_page, in bytes.
 const (
 	vmSlots      = 60
 	vmSlotsBegin = 256
 	vmSlotSize   = 64
 )
 
-// Slots reads the guest's slots, as the guest has them in its memory: all zero without an agent. It needs the right to
-// ptrace the guest.
+// Slots reads the guest's slots from its memory: all zero without an agent. It needs the right to ptrace the guest.
 func (r *VMRun) Slots() ([]VMSlot, error) {
 	slots, err := r.slots()
 	if err != nil {
@@ -59,7 +58,7 @@ func (r *VMRun) slots() ([]VMSlot, error) {
 	return slots, nil
 }
 
-// pageVariable is the address of the variable in which the header keeps the page's.
+// pageVariable is the address of the variable in which the header keeps the page's address.
 func (r *VMRun) pageVariable() (int64, error) {
 	const name = "vmprof_page_"
 	file, err := elf.Open(r.cmd.Path)

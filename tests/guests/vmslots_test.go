@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// What the agent writes into its page is what the guest's memory has, until the agent is gone.
+// The agent's writes to its page are in the guest's memory, until the agent ends.
 func TestVMSlotsInMemory(t *testing.T) {
 	_, p, r := met(t, theVM(t), "adversary")
 	slots := func() []VMSlot {

@@ -24,7 +24,7 @@ import (
 
 // Types of events.
 const (
-	ExecutionSample  = "jdk.ExecutionSample"  // a thread in Java code, sampled in the time that it is there
+	ExecutionSample  = "jdk.ExecutionSample"  // a thread in Java code, sampled by wall-clock time
 	CPUTimeSample    = "jdk.CPUTimeSample"    // a thread, sampled in its CPU time; JDK 25 and later
 	JavaMonitorEnter = "jdk.JavaMonitorEnter" // a wait for a monitor
 )
@@ -41,7 +41,7 @@ type Event struct {
 	Start    time.Time
 	Duration time.Duration // 0 for a sample
 	Thread   string        // the sampled thread's name; "" for other events
-	Stack    []Frame       // innermost first; empty if JFR could not walk it
+	Stack    []Frame       // innermost first; empty if JFR could not walk the stack
 }
 
 // A Frame is one of a stack.
@@ -51,7 +51,7 @@ type Frame struct {
 	Native  bool   // a function of a library or of the kernel, which has no class: only other profilers record these
 }
 
-// Compiled is the method whose code ran: the innermost frame that is not inlined. "" if there is none.
+// Compiled is the method whose code ran: the innermost frame that is not inlined. It is "" if there is none.
 func (e Event) Compiled() string {
 	for _, f := range e.Stack {
 		if !f.Inlined {
@@ -61,7 +61,7 @@ func (e Event) Compiled() string {
 	return ""
 }
 
-// printed is what the tool prints.
+// printed is the tool's output.
 type printed struct {
 	Recording struct {
 		Events []struct {
@@ -93,7 +93,7 @@ type thread struct {
 	OS   string `json:"osName"`
 }
 
-// Read returns the events of these types that the file at path has.
+// Read returns the events of these types in the file at path.
 func Read(ctx context.Context, jdk jvm.JDK, path string, types ...string) ([]Event, error) {
 	tool := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin", "jfr"), "print", "--json", "--stack-depth", strconv.Itoa(stackDepth),
 		"--events", strings.Join(types, ","), path)
@@ -108,7 +108,7 @@ func Read(ctx context.Context, jdk jvm.JDK, path string, types ...string) ([]Eve
 	}
 	list, malformed := parse(io.LimitReader(output, outputBytes))
 	if malformed != nil {
-		tool.Process.Kill() // it may be about to write more; Wait says how it ended
+		tool.Process.Kill() // it may be about to write more; Wait reports how it ended
 	}
 	if err := tool.Wait(); err != nil && malformed == nil {
 		return nil, fmt.Errorf("read %s with jfr: %w\n%s", filepath.Base(path), err, complaint.String())
@@ -119,7 +119,7 @@ func Read(ctx context.Context, jdk jvm.JDK, path string, types ...string) ([]Eve
 	return list, nil
 }
 
-// parse reads what the tool printed.
+// parse parses the tool's output.
 func parse(text io.Reader) (list []Event, err error) {
 	var all printed
 	if err := json.NewDecoder(text).Decode(&all); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// A Setting is one of a type of events. The types that have settings are the ones that are recorded.
+// A Setting is a setting of a type of events. Only types with settings are recorded.
 type Setting struct {
 	Event string // ExecutionSample
 	Name  string // period
 	Value string // 10 ms
 }
 
-// A Recording goes on in a JVM that was started without one.
+// A Recording runs in a JVM that was started without one.
 type Recording struct {
 	jdk  jvm.JDK
 	pid  int
@@ -30,8 +30,8 @@ type Recording struct {
 // recordingName is the recording's name in the JVM.
 const recordingName = "comparison"
 
-// Start starts a recording in the JVM pid, which has the given settings and no others. It ends with Stop, in the file at path.
-// The settings are written beside it.
+// Start starts a recording in the JVM pid, which has the given settings and no others. It ends with Stop, in the file at path. The settings
+// are written next to it.
 func Start(ctx context.Context, jdk jvm.JDK, pid int, path string, settings ...Setting) (*Recording, error) {
 	list, err := configuration(settings)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *Recording) Stop(ctx context.Context) error {
 	return nil
 }
 
-// order has the JVM do something with its recording.
+// order sends the JVM a command for its recording.
 func (r *Recording) order(ctx context.Context, order ...string) error {
 	jcmd := exec.CommandContext(ctx, filepath.Join(r.jdk.Home, "bin", "jcmd"), strconv.Itoa(r.pid), strings.Join(order, " "))
 	if output, err := jcmd.CombinedOutput(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// A Build is what to compile.
+// A Build is the input of a compilation.
 type Build struct {
 	Sources   fs.FS    // .java files are compiled, other files are copied beside the classes
 	Only      []string // the files of Sources that are wanted, all of them when empty
@@ -32,10 +32,9 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "vmprof-agent-tests"), nil
 }
 
-// Compile returns the directory with the classes of b, compiled unless a run before did it already.
+// Compile returns the directory with the classes of b, which it compiles unless an earlier run did.
 //
-// A result is kept under the hash of all that went into it, and appears there at once: runs side by side do not
-// disturb each other.
+// A result is stored under the hash of all of its inputs, and appears there atomically: parallel runs do not disturb each other.
 func (j JDK) Compile(ctx context.Context, b Build) (string, error) {
 	if b.Cache == "" {
 		var err error
@@ -105,7 +104,7 @@ func (b Build) files() ([]source, error) {
 	return files, nil
 }
 
-// compile puts the classes and the other files into dir, which exists.
+// compile puts the classes and the other files into dir, which must exist.
 func (j JDK) compile(ctx context.Context, b Build, files []source, dir string) error {
 	args := []string{"-d", ".", "-encoding", "UTF-8", "-Xlint:all", "--release", strconv.Itoa(b.Release)}
 	if len(b.Classpath) > 0 {

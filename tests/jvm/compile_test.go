@@ -66,7 +66,7 @@ func TestCompileError(t *testing.T) {
 	}
 }
 
-// require returns a JDK, which CI always has.
+// require returns a JDK, which CI must have.
 func require(t *testing.T) JDK {
 	t.Helper()
 	jdk, err := Oldest()

@@ -23,12 +23,12 @@ const script = "scripts/jdks"
 const AllVersions = "all"
 
 // Fetched returns JDKs of these versions from the cache of scripts/jdks, oldest first. Each has a root directory of its own, and no
-// compiler. The error names the command that fetches those that are missing.
+// compiler. The error names the command that fetches the missing ones.
 func Fetched(ctx context.Context, versions ...string) ([]JDK, error) {
 	return runScript(ctx, append([]string{"-c"}, versions...))
 }
 
-// Fetch is Fetched, and fetches what is missing: some 45 MB for each.
+// Fetch is Fetched, but fetches what is missing: some 45 MB for each.
 func Fetch(ctx context.Context, versions ...string) ([]JDK, error) { return runScript(ctx, versions) }
 
 func runScript(ctx context.Context, args []string) ([]JDK, error) {
@@ -85,7 +85,7 @@ func openPackage(home, packages string) (JDK, error) {
 	return JDK{Home: home, Version: version, Release: string(m[2])}, err
 }
 
-// findScript looks for the script from the working directory upwards: tests run in the directory of their package.
+// findScript searches for the script from the working directory upwards: tests run in the directory of their package.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

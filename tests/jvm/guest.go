@@ -23,19 +23,19 @@ type Command struct {
 	Classpath []string
 	Main      string // class
 	Args      []string
-	Dirs      []string // further directories that a JDK with a root of its own is to see, at the same paths
+	Dirs      []string // further directories that must be visible to a JDK with a root of its own, at the same paths
 }
 
-// A Guest is a running JVM that said "ready pid N" and obeys orders: lines on its standard input, each answered by
-// lines of which "done" is the last. It ends when its standard input does, so it does not outlive whoever started it.
-// Its methods are for one goroutine at a time.
+// A Guest is a running JVM that printed "ready pid N" and executes orders: lines on its standard input, each answered by lines of which
+// "done" is the last. It ends when its standard input is closed, so that it does not outlive the process that started it. Only one
+// goroutine at a time may use its methods.
 type Guest struct {
 	process *exec.Cmd
 	orders  io.WriteCloser
 	answers *bufio.Scanner
 	errors  tail
 	pid     int
-	ended   func() error // waits for the process, and says how it ended
+	ended   func() error // waits for the process, and reports how it ended
 }
 
 // Start starts a guest and waits until it is ready. The guest is killed when ctx is done.
@@ -67,7 +67,7 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 		}
 		pid, ready := strings.CutPrefix(line, "ready pid ")
 		if !ready {
-			continue // the JVM itself may have something to say before
+			continue // the JVM itself may print something before
 		}
 		if g.pid, err = strconv.Atoi(pid); err != nil {
 			return nil, errors.Join(fmt.Errorf("guest's pid: %w", err), g.Close())
@@ -79,7 +79,7 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 // PID returns the guest's process id.
 func (g *Guest) PID() int { return g.pid }
 
-// Order has the guest do something, and returns its answer without the last line.
+// Order sends an order to the guest, and returns its answer without the last line.
 func (g *Guest) Order(order string) ([]string, error) {
 	if _, err := io.WriteString(g.orders, order+"\n"); err != nil {
 		return nil, fmt.Errorf("order %q: %w\n%s", order, err, g.errors.String())
@@ -101,14 +101,14 @@ func (g *Guest) line() (string, error) {
 	if g.answers.Scan() {
 		return g.answers.Text(), nil
 	}
-	g.orders.Close() // it ends by that, if it has not ended
+	g.orders.Close() // this ends the guest, if it has not ended
 	return "", fmt.Errorf("guest ended: %w\n%s", cmp.Or(g.answers.Err(), g.ended(), io.ErrUnexpectedEOF), g.errors.String())
 }
 
-// CPUTime returns the CPU time that the guest has used, in user and kernel mode, all threads that ever were.
+// CPUTime returns the CPU time that the guest has used, in user and kernel mode, of all present and past threads.
 func (g *Guest) CPUTime() (time.Duration, error) { return CPUTime(g.pid) }
 
-// CPUTime returns the CPU time that a process has used, in user and kernel mode, all threads that ever were.
+// CPUTime returns the CPU time that a process has used, in user and kernel mode, of all present and past threads.
 func CPUTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2 // CPUCLOCK_SCHED of the kernel's include/linux/posix-timers.h: user and system time
 	var now unix.Timespec
@@ -132,7 +132,7 @@ func (g *Guest) Close() error {
 	return nil
 }
 
-// A tail keeps the last bytes that were written to it.
+// A tail keeps the last bytes written to it.
 type tail struct {
 	mu    sync.Mutex
 	bytes []byte

@@ -35,7 +35,7 @@ type JDK struct {
 // ErrNoJDK says that no JDK is installed.
 var ErrNoJDK = fmt.Errorf("no JDK %d or later in %s: install openjdk-17-jdk-headless or default-jdk-headless", MinVersion, Root)
 
-// MinVersion is the oldest version that guests are written for, and that is looked for.
+// MinVersion is the oldest version that guests are written for; older ones are not looked for.
 const MinVersion = 17
 
 // Find returns the JDKs below root that can compile, oldest first, one of each version.
@@ -48,11 +48,11 @@ func Find(root string) ([]JDK, error) {
 	for _, entry := range entries {
 		home, err := filepath.EvalSymlinks(filepath.Join(root, entry.Name()))
 		if err != nil {
-			continue // a dangling link is no JDK
+			continue // a dangling link is not a JDK
 		}
 		jdk, err := open(home)
 		if err != nil || jdk.Version < MinVersion {
-			continue // nor is a JRE, or a directory of documentation
+			continue // neither is a JRE, or a directory of documentation
 		}
 		found = append(found, jdk)
 	}
@@ -62,7 +62,7 @@ func Find(root string) ([]JDK, error) {
 	return slices.CompactFunc(found, func(a, b JDK) bool { return a.Version == b.Version }), nil
 }
 
-// Oldest returns the oldest JDK below Root, or ErrNoJDK: JDK 17 where there is one. Compiled by it, classes run on all.
+// Oldest returns the oldest JDK below Root, or ErrNoJDK: JDK 17 if there is one. Classes compiled by it run on all.
 func Oldest() (JDK, error) { return oldest(Root) }
 
 func oldest(root string) (JDK, error) {

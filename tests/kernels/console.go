@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// trouble is what a kernel prints when something went wrong inside it, whatever the tests say.
+// trouble matches messages of a kernel about internal faults, whatever the tests report.
 var trouble = regexp.MustCompile(`\bBUG:|\bWARNING:|\bOops\b|Kernel panic|general protection fault|Call Trace:` +
 	`|rcu:.*(stall|self-detected)|soft lockup|hard LOCKUP|hung task|blocked for more than|UBSAN:|KASAN:` +
 	`|scheduling while atomic|Unable to mount root|No working init`)
@@ -21,11 +21,11 @@ func findTrouble(console string) []string {
 	return found
 }
 
-// A debug exception in the kernel, and none of the processor's bits that tell a reason for it.
+// A debug exception in the kernel without any of the processor's bits for its reason.
 var debugForNothing = regexp.MustCompile(`(?s)WARNING: [^\n]* exc_debug_kernel\+.*? DR6: 00000000ffff0ff0 `)
 
-// emulatorFault tells a fault of the emulator, which processors do not have: with hardware breakpoints in use it may raise
-// debug exceptions that nothing has asked for, and spoil the flags. What tests say after that says nothing.
+// emulatorFault detects a fault of the emulator, which real processors do not have: with hardware breakpoints it may raise spurious debug
+// exceptions, and corrupt the flags. Test results after that are meaningless.
 func emulatorFault(console string) bool { return debugForNothing.MatchString(console) }
 
 // tail returns the last n lines of text.

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// A cpio writes an archive in the "newc" format, the one that a kernel unpacks as its first root file system
-// (Documentation/driver-api/early-userspace/buffer-format.rst). The first error sticks and is what Close returns.
+// A cpio writes an archive in the "newc" format, which a kernel unpacks as its first root file system
+// (Documentation/driver-api/early-userspace/buffer-format.rst). The first error sticks and is returned by Close.
 type cpio struct {
 	w     io.Writer
 	inode uint32
@@ -60,5 +60,5 @@ func (c *cpio) write(p []byte) {
 	}
 }
 
-// padding is what aligns n bytes to 4.
+// padding is the number of bytes that aligns n to 4.
 func padding(n int) string { return "\x00\x00\x00"[:-n&3] }

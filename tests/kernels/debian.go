@@ -22,8 +22,8 @@ type kernelPackage struct {
 	Version string // of the package, not of the kernel: 6.1.192-2
 }
 
-// kernelImage returns the path of a kernel of a series in the cache directory. If apt's lists do not know one, or one that is
-// gone from the archive, they are renewed.
+// kernelImage returns the path of a kernel of a series in the cache directory. apt's lists are updated if they do not have one, or have one
+// that is gone from the archive.
 func kernelImage(ctx context.Context, series, cache string) (string, error) {
 	try := func() (string, error) {
 		p, err := findKernel(ctx, series)
@@ -42,7 +42,7 @@ func kernelImage(ctx context.Context, series, cache string) (string, error) {
 	return try()
 }
 
-// renewLists has apt read what the archives have by now, once.
+// renewLists updates apt's lists, once.
 var renewLists = sync.OnceValue(func() error {
 	update := []string{"apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"}
 	if os.Geteuid() != 0 {
@@ -54,15 +54,14 @@ var renewLists = sync.OnceValue(func() error {
 	return nil
 })
 
-// findKernel asks apt which package of a series ("6.1") Debian ships today. The series' own metapackage comes
-// first; the unversioned one is the release's default kernel. Cloud kernels are small and have every driver
-// that the emulated machine needs built in.
+// findKernel asks apt for the package of a series ("6.1") in Debian today. The series' own metapackage comes first; the unversioned one is
+// the release's default kernel. Cloud kernels are small and have every driver that the emulated machine needs built in.
 func findKernel(ctx context.Context, series string) (kernelPackage, error) {
 	for _, meta := range []string{"linux-image-" + series + "-cloud-amd64", "linux-image-cloud-amd64"} {
 		out, err := exec.CommandContext(ctx, "apt-cache", "show", meta).Output()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			continue // apt-cache's way to say that there is no such package
+			continue // apt-cache reports a missing package in this way
 		}
 		if err != nil {
 			return kernelPackage{}, fmt.Errorf("ask apt for %s: %w", meta, err)
@@ -109,13 +108,13 @@ func (p kernelPackage) Image(ctx context.Context, cache string) (string, error) 
 	if err := extractKernel(ctx, deb, unpacked); err != nil {
 		return "", fmt.Errorf("unpack %s: %w", filepath.Base(deb), err)
 	}
-	// A rename keeps a cache that an interrupted run leaves behind free of half kernels.
+	// The rename makes sure that an interrupted run leaves no incomplete kernel in the cache.
 	return path, os.Rename(unpacked, path)
 }
 
 // download lets apt fetch the package, which checks it against the archive's signature.
 func (p kernelPackage) download(ctx context.Context, dir string) (string, error) {
-	// As root apt would hand the download to a user who may not enter dir, and warn.
+	// As root, apt would download as a user who may not enter dir, and warn.
 	cmd := exec.CommandContext(ctx, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", p.Name+"="+p.Version)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -140,7 +139,7 @@ func extractKernel(ctx context.Context, deb, path string) error {
 	}
 	err = copyKernel(tar.NewReader(bufio.NewReader(out)), path)
 	out.Close()
-	// The modules behind the kernel are not read, so dpkg-deb dies of a closed pipe: its status tells nothing.
+	// The modules after the kernel are not read, so dpkg-deb dies of a closed pipe: its status is meaningless.
 	_ = cmd.Wait()
 	return err
 }

@@ -32,10 +32,10 @@ var commandLine = strings.Join([]string{
 	"nokaslr", // addresses in a console log can be looked up
 }, " ")
 
-// Boot runs m until it powers off and returns what came over its serial ports, also of a machine that had to be
-// stopped. The emulator, not KVM, runs the guest: the same everywhere, also inside a virtual machine. No clock in
-// there can be trusted. Its processors take turns on one thread: on threads of their own one of them can execute a
-// place in the kernel while another patches it, and meets a breakpoint that nobody expects (Oops: int3).
+// Boot runs m until it powers off and returns the output of its serial ports, even if the machine had to be stopped. The emulator, not KVM,
+// runs the guest, so that it behaves the same everywhere, also inside a virtual machine. No clock in the guest is reliable. Its processors
+// take turns on one thread: on separate threads, one can execute a place in the kernel while another patches it, and hit an unexpected
+// breakpoint (Oops: int3).
 func (m machine) Boot(ctx context.Context) (console, results string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -58,7 +58,7 @@ func (m machine) Boot(ctx context.Context) (console, results string, err error) 
 	return console, results, errors.Join(err, consoleErr, resultsErr)
 }
 
-// readSerial returns what came over a port, with the line ends that the terminal layer added taken back.
+// readSerial returns the output of a port, with the line ends of the terminal layer reverted.
 func readSerial(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Command kernels runs the tests that need a kernel and no guest on Debian's kernels, each booted in an emulated
-// machine. It needs no KVM, no privilege, and nothing that is installed beyond qemu-system-x86 and apt:
+// Command kernels runs the tests that need a kernel and no guest on Debian's kernels, each booted in an emulated machine. It needs no KVM,
+// no privilege, and only qemu-system-x86 and apt installed:
 //
 //	go run ./tests/kernels -kernels 6.1,6.12
 //
-// It packs every generated BPF object, the test binary of every package with a TestKernel function, and an init into
-// an initramfs and boots each kernel with it. It fails unless every object was loaded, every test binary ran and
-// passed, and the kernel had nothing to complain about.
+// It packs every generated BPF object, the test binary of every package with a TestKernel function, and an init into an initramfs and boots
+// each kernel with it. It fails unless every object was loaded, every test binary ran and passed, and the kernel reported no fault.
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 	}
 }
 
-// A rig boots kernels and judges what their guests report.
+// A rig boots kernels and judges the reports of their guests.
 type rig struct {
 	Series   string   // comma-separated
 	Patterns []string // packages; nil means all
@@ -75,7 +74,7 @@ func (r *rig) Run(ctx context.Context) error {
 	if err := buildInitramfs(ctx, packages, dir, initramfs); err != nil {
 		return fmt.Errorf("build initramfs: %w", err)
 	}
-	// One emulator keeps one CPU busy, so the kernels run beside each other; what they say is printed in order.
+	// One emulator keeps one CPU busy, so the kernels run in parallel; their output is printed in order.
 	series := strings.Split(r.Series, ",")
 	boots := make([]boot, len(series))
 	var running sync.WaitGroup
@@ -116,7 +115,7 @@ func (r *rig) setDefaults() error {
 	return err
 }
 
-// A boot is what a machine said before it ended.
+// A boot is the output of a machine.
 type boot struct {
 	Console string // of its kernel
 	Results string // of the tests
@@ -144,7 +143,7 @@ func (r *rig) boot(ctx context.Context, series, initramfs, dir string) boot {
 	return b
 }
 
-// judge prints the line about one kernel, with all that is needed to understand a failure.
+// judge prints the line about one kernel, with everything needed to understand a failure.
 func (r *rig) judge(b boot, packages []testPackage) error {
 	if b.Console == "" && b.Err != nil {
 		return b.Err // nothing ran, so there is nothing to judge

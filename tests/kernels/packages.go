@@ -36,7 +36,7 @@ func (p *testPackage) ObjectStep(object string) string {
 	return p.Step() + "_" + strings.TrimSuffix(filepath.Base(object), objectSuffix) + ".o"
 }
 
-// findPackages returns the packages among patterns that have something for the kernel, so that nobody keeps a list.
+// findPackages returns the packages among patterns that have something for the kernel, so that no list must be maintained.
 func findPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
 	args := append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)
 	out, err := exec.CommandContext(ctx, "go", args...).Output()

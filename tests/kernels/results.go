@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/kernels/wire"
 )
 
-// A report is what a guest reported about itself and its steps.
+// A report is a guest's report on itself and its steps.
 type report struct {
 	Release string // of the kernel; empty if the guest never came up
 	Boot    string // seconds until init ran, on the guest's clock
@@ -27,7 +27,7 @@ type step struct {
 // testResult is a result line of `go test -v`; those of subtests are indented.
 var testResult = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// parseResults reads what came over the results' serial port.
+// parseResults parses the output of the results' serial port.
 func parseResults(text string) report {
 	var r report
 	var current *step
@@ -73,12 +73,11 @@ func (s *step) add(line string) {
 // uneventful are the lines of `go test -v` about tests that began or passed.
 var uneventful = regexp.MustCompile(`(?m)^(=== (RUN|PAUSE|CONT|NAME) |\s*--- PASS: ).*\n`)
 
-// Eventful is the step's output without what went as it should.
+// Eventful is the step's output without lines about success.
 func (s *step) Eventful() string { return uneventful.ReplaceAllString(s.Output, "") }
 
-// Check compares a report with what the packages have for a kernel. It returns how many objects were loaded and
-// everything that is wrong; nothing wrong means that every object was taken and every test binary ran to its end
-// and none of its tests failed.
+// Check compares a report with what the packages have for a kernel. It returns the number of loaded objects and a list of all faults. No
+// faults means that every object was accepted, every test binary ran to its end and none of its tests failed.
 func (r *report) Check(packages []testPackage) (objects int, problems []string) {
 	if r.Release == "" {
 		problems = append(problems, "the guest never came up")
@@ -106,7 +105,7 @@ func (r *report) Check(packages []testPackage) (objects int, problems []string) 
 	return objects, problems
 }
 
-// problemOf says what is wrong with a step, or nothing.
+// problemOf describes what is wrong with a step, if anything.
 func (r *report) problemOf(name string) string {
 	s := r.find(name)
 	switch {

@@ -52,7 +52,7 @@ func TestParseResults(t *testing.T) {
 	}
 }
 
-// Every way in which a run can go wrong is reported; none is taken for success.
+// Every failure of a run is reported; none counts as success.
 func TestCheckFindsProblems(t *testing.T) {
 	with := func(was, is string) string { return strings.ReplaceAll(goodRun, was, is) }
 	for _, tt := range []struct{ name, text, want string }{

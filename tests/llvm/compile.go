@@ -20,7 +20,7 @@ type compiler struct {
 	dir    string // for what it builds
 }
 
-// errNoCompiler says what a machine lacks.
+// errNoCompiler says what the machine lacks.
 var errNoCompiler = errors.New("contrib/llvm needs clang-19, llvm-19-dev and libstdc++: scripts/deps test installs them")
 
 // newCompiler builds the plug-in of a repository in a directory, as contrib/llvm/README.md says.
@@ -37,8 +37,7 @@ func newCompiler(ctx context.Context, root, dir string) (*compiler, error) {
 	return &compiler{filepath.Join(dir, "vmprof-markers.so"), dir}, nil
 }
 
-// compile has clang compile, with markers as the environment variable VMPROF_MARKERS has them; empty: without the plug-in.
-// Names that end in .cc are C++.
+// compile runs clang, with markers as the environment variable VMPROF_MARKERS; empty: without the plug-in. Names that end in .cc are C++.
 func (c *compiler) compile(ctx context.Context, markers string, args ...string) error {
 	name := "clang-19"
 	for _, arg := range args {
@@ -106,10 +105,10 @@ func readTable(path string) (map[loopID]loopRow, error) {
 	return rows, nil
 }
 
-// A count is what timing points of a loop reported.
+// A count is the report of a loop's timing points.
 type count struct{ Iterations, Calls uint64 }
 
-// Counts are what the run time of a program reports in the end.
+// Counts are the report of a program's run time at its end.
 type counts struct {
 	Loops            map[loopID]count
 	Truth            map[int]uint64 // iterations by the line of their loop
@@ -162,7 +161,7 @@ func byLine(loops map[loopID]count, table map[loopID]loopRow, file string) (map[
 	return lines, nil
 }
 
-// An account says what became of markers.
+// An account is the fates of markers.
 type account struct {
 	Inserted, Kept, Merged, Removed, Lost     int // markers
 	Sites, Ones, Constants, Variables, Memory int // where they are in the end

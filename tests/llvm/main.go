@@ -1,6 +1,6 @@
-// Command llvm measures what the loop markers of contrib/llvm cost real programs, and what the optimizer makes of them: figure 1 of
-// Lau, Arnold, Hind and Calder (CGO 2009), for clang instead of their Java compiler. The programs are compiled from the sources
-// of Debian's packages. It also compares functions at two levels of optimization while they run, by audit: figures 6 and 7.
+// Command llvm measures the cost of the loop markers of contrib/llvm in real programs, and their treatment by the optimizer: figure 1 of
+// Lau, Arnold, Hind and Calder (CGO 2009), for clang instead of their Java compiler. The programs are compiled from the sources of Debian's
+// packages. It also compares functions at two levels of optimization while they run, by audit: figures 6 and 7.
 //
 //	go run ./tests/llvm             # five minutes
 //	go run ./tests/llvm -short      # one round with little input
@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // String is the trial's name.
 func (p program) String() string { return p.name }
 
-// variants are how a program is compiled: the control is without markers, as is what all are compared with.
+// variants are the ways to compile a program: the control is without markers, like the base of all comparisons.
 var variants = []struct{ name, markers string }{
 	{"control", ""},
 	{"added to loops and removed", "remove"},
@@ -173,7 +173,7 @@ func (b bench) markers(ctx context.Context, p program) (r result, err error) {
 	ratios := make([][]float64, len(variants))
 	for range b.rounds {
 		for i := range variants {
-			// Without, with, with, without: what drifts cancels out.
+			// Without, with, with, without: linear drift cancels out.
 			var cpu [4]float64
 			var output [4]string
 			for turn, path := range []string{plain, built[i], built[i], plain} {

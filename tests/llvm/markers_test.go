@@ -108,8 +108,8 @@ func truthOf(t *testing.T, file string) map[int]uint64 {
 
 var levels = []string{"-O0", "-O1", "-O2", "-O3", "-Os"}
 
-// However the optimizer moves, copies and merges markers, what they add up to is how often loops are iterated; and the program does
-// what it did.
+// However the optimizer moves, copies and merges markers, their sum is the number of iterations of loops, and the program's behaviour is
+// unchanged.
 func TestKnownLoops(t *testing.T) {
 	c := newPlugin(t)
 	for _, file := range []string{"testdata/known.c", "testdata/known.cc"} {
@@ -155,8 +155,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Blocks with markers are executed as often as those with calls, which the optimizer must leave where they are; but for those whose
-// markers were lost.
+// Blocks with markers are executed as often as those with calls, which the optimizer must not move, except blocks whose markers were lost.
 func TestBlocks(t *testing.T) {
 	c := newPlugin(t)
 	for _, file := range []string{"testdata/known.c", "testdata/known.cc"} {
@@ -182,7 +181,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Timers stop as often as they start, whatever way a function is left, and functions that are not chosen have none.
+// Timers stop as often as they start, however a function is left, and functions that are not selected have none.
 func TestTimers(t *testing.T) {
 	c := newPlugin(t)
 	got, _, _ := c.built(t, "time,timers", "-O2", "testdata/known.cc", "-fexceptions")
@@ -202,7 +201,7 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// Programs of random loops: the identity holds for what nobody thought of.
+// Programs of random loops: the identity holds for unforeseen cases, too.
 func TestRandomLoops(t *testing.T) {
 	c := newPlugin(t)
 	whole, tried := 0, 0
@@ -317,7 +316,7 @@ func randomProgram(seed uint64) string {
 	return b.String()
 }
 
-// A real program with markers does what it does without, and the tables have their places in the documentation.
+// A real program behaves the same with and without markers, and the tables have their places in the documentation.
 func TestShort(t *testing.T) {
 	needs.Root(t, "audit")
 	newPlugin(t)

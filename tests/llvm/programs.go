@@ -100,7 +100,7 @@ func (p program) build(ctx context.Context, c *compiler, root, as, markers strin
 	return path, c.compile(ctx, markers, append(args, files...)...)
 }
 
-// writeInput writes so many words of text that is always the same.
+// writeInput writes that many words of text, which is always the same.
 func writeInput(path string, words int) error {
 	random := rand.New(rand.NewPCG(2009, 4))
 	var vocabulary []string
@@ -119,7 +119,7 @@ func writeInput(path string, words int) error {
 	return os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// A ran is one run of a program.
+// A ran is the result of one run of a program.
 type ran struct {
 	cpu    time.Duration // user time
 	output string

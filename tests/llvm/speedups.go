@@ -19,18 +19,18 @@ import (
 // kernels are the functions of testdata/kernels.c.
 var kernels = []string{"sum", "scale", "crc", "find", "multiply", "sort"}
 
-// A speedup is by how much version 1, at -O3, is faster than version 0, at -O1.
+// A speedup is how much faster version 1, at -O3, is than version 0, at -O1.
 type speedup struct {
 	kernel string
 	truth  float64            // percent, without any timing points
 	found  map[string]finding // by what was timed
 }
 
-// A finding is what audit says.
+// A finding is audit's result.
 type finding struct {
 	percent, within float64
 	verdict         string // faster, slower, the same, undecided
-	timings         string // of both versions until there was a verdict
+	timings         string // of both versions until the verdict
 	perturb         string // scores of both versions: sections 6.1 and 6.2 of the paper
 	converge        string
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 )
 
-// trialCalls are made to see that an event counts calls.
+// trialCalls is the number of calls made to check that an event counts calls.
 const trialCalls = 100_000
 
 //go:noinline
 func called() {}
 
-// countsCalls makes some calls on this thread and sees that the event counts them. A raw event of another design, or of a
-// hypervisor that makes numbers up, does not.
+// countsCalls makes trialCalls calls on this thread and checks that the event counts them. A raw event on a CPU of another design, or under
+// a hypervisor that invents counts, does not.
 func countsCalls(e attach.RawEvent) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,7 +43,7 @@ func countsCalls(e attach.RawEvent) error {
 	return plausible(after - before)
 }
 
-// plausible reports whether a count may be that of trialCalls calls, and of what the Go runtime made between.
+// plausible reports whether counted can be trialCalls calls plus those that the Go runtime made meanwhile.
 func plausible(counted uint64) error {
 	if counted < trialCalls || counted > trialCalls*5/4 {
 		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU", counted, trialCalls)

@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A source is what the CPU has.
+// A source is the CPU feature that calls are sampled from.
 type source uint8
 
 const (
@@ -21,10 +21,10 @@ const (
 	retired                   // an event at every Nth call
 )
 
-// MinPeriod bounds how often retired calls are sampled: at 600 million calls a second 6,000 times.
+// MinPeriod bounds how often retired calls are sampled: at 600 million calls a second, 6,000 times a second.
 const MinPeriod = 100_000
 
-// An Engine samples calls of all chosen processes on all CPUs. It implements calls.Engine.
+// An Engine samples calls of all selected processes on all CPUs. It implements calls.Engine.
 type Engine struct {
 	objects bpf.BranchObjects
 	source  source
@@ -38,7 +38,7 @@ type Engine struct {
 // Name implements calls.Engine.
 func (e *Engine) Name() string { return calls.Branch }
 
-// Describe says what calls are sampled from, for people.
+// Describe returns, in words, what calls are sampled from.
 func (e *Engine) Describe() string {
 	if e.source == stacks {
 		return fmt.Sprintf("the CPU's branch records, up to %d calls at a time", bpf.MaxBranches)
@@ -46,9 +46,9 @@ func (e *Engine) Describe() string {
 	return "an event at every Nth call that the CPU retires"
 }
 
-// Tune changes the rate. With branch records the latest Samples calls are taken at every tick, of at most MaxBranches records; Stride
-// has no meaning. With retired calls it is Stride, at least MinPeriod, that counts: the calls from one sample to the
-// next. Hz 0 is a pause.
+// Tune changes the rate. With branch records, every tick records the latest Samples calls, from at most MaxBranches records; Stride is
+// ignored. With retired calls, only Stride matters, at least MinPeriod: the number of calls from one sample to the next. Hz 0 pauses the
+// engine.
 func (e *Engine) Tune(r profile.Rate) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,27 +90,27 @@ func (e *Engine) open(r profile.Rate) (*attach.Ticks, error) {
 	return attach.NewRetiredTicks(e.objects.BranchRetired, e.event, uint64(r.Stride))
 }
 
-// Refresh follows CPUs that came online or went.
+// Refresh follows CPUs that came online or went offline.
 func (e *Engine) Refresh() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ticks.Refresh()
 }
 
-// Cost implements calls.Engine. HitTime is that of the programs; what the CPU takes to raise an event comes on top.
+// Cost implements calls.Engine. HitTime covers the BPF programs; the CPU's own cost of raising an event comes on top.
 func (e *Engine) Cost() calls.Cost {
 	var perCPU []bpf.BranchCost
 	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {
-		return calls.Cost{} // the map is there until Close
+		return calls.Cost{} // the map exists until Close
 	}
 	return cost(perCPU)
 }
 
-// Notes say what the samples lacked so far, one sentence each.
+// Notes describe what the samples lacked so far, one sentence each.
 func (e *Engine) Notes() []string {
 	var perCPU []bpf.BranchCost
 	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {
-		return nil // the map is there until Close
+		return nil // the map exists until Close
 	}
 	return notes(perCPU)
 }

@@ -42,7 +42,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// What is missing is said, summed up over CPUs; what is not, is not.
+// Notes report every loss, summed up over CPUs, and mention no loss that did not occur.
 func TestNotes(t *testing.T) {
 	got := notes([]bpf.BranchCost{{Stubs: 3}, {Stubs: 1, Untyped: 7}, {Samples: 9, Empty: 9}})
 	if len(got) != 2 || !strings.Contains(got[0], "branch: 4 virtual") || !strings.Contains(got[1], "7 records") {

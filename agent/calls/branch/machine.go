@@ -15,7 +15,7 @@ import (
 
 const devices = "sys/bus/event_source/devices"
 
-// maxFile bounds what is read of one file of the kernel's.
+// maxFile bounds how much is read of one kernel file, in bytes.
 const maxFile = 64 << 10
 
 var errNoPMU = errors.New("this machine has no performance counters (no CPU in /" + devices + "), like most virtual machines: " +
@@ -28,7 +28,7 @@ type pmu struct {
 	typ  uint32
 }
 
-// findPMU returns the one of the CPU; of two kinds of cores, that of the larger ones.
+// findPMU returns the event source of the CPU; with two kinds of cores, that of the larger ones.
 func findPMU(root fs.FS) (*pmu, error) {
 	arm, err := fs.Glob(root, devices+"/armv[89]*")
 	if err != nil {
@@ -52,7 +52,7 @@ func findPMU(root fs.FS) (*pmu, error) {
 
 func (p *pmu) read(name string) (string, error) { return readFile(p.root, path.Join(p.dir, name)) }
 
-// branches is how many branches the CPU records, 0 if it does not.
+// branches returns how many branches the CPU records, 0 if it records none.
 func (p *pmu) branches() int {
 	text, err := p.read("caps/branches")
 	if err != nil {
@@ -71,8 +71,8 @@ func (p *pmu) retiredCalls() (attach.RawEvent, error) {
 	if vendor != "GenuineIntel" {
 		return attach.RawEvent{}, fmt.Errorf("only Intel CPUs count retired calls; this CPU is from %q", vendor)
 	}
-	// BR_INST_RETIRED.NEAR_CALL: event 0xc4, umask 0x02, with precise sampling (Intel SDM volume 3, performance monitoring
-	// events; the same in all core designs since Nehalem). In which bits they are is the kernel's to say.
+	// BR_INST_RETIRED.NEAR_CALL: event 0xc4, umask 0x02, with precise sampling (Intel SDM volume 3, performance monitoring events; the same
+	// in all core designs since Nehalem). The kernel defines in which bits they are.
 	for name, want := range map[string]string{"event": "config:0-7", "umask": "config:8-15"} {
 		got, err := p.read("format/" + name)
 		if err != nil {
@@ -86,7 +86,7 @@ func (p *pmu) retiredCalls() (attach.RawEvent, error) {
 	return attach.RawEvent{Type: p.typ, Config: 0xc4 | 0x02<<8}, nil
 }
 
-// vendor is who made the CPU, as x86 kernels have it; others have no such line.
+// vendor returns who made the CPU, as x86 kernels report it; other kernels have no such line.
 func vendor(root fs.FS) (string, error) {
 	text, err := readFile(root, "proc/cpuinfo")
 	if err != nil {

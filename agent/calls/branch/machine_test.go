@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 )
 
-// files make a root directory; those of the CPU's event source are given without their directory.
+// files makes a root directory. Files of the CPU's event source are given without their directory.
 func files(device string, texts map[string]string) fstest.MapFS {
 	root := fstest.MapFS{"sys/bus/event_source/devices/software/type": {Data: []byte("1\n")}}
 	for name, text := range texts {

@@ -11,15 +11,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// What the engine can sample from, for trial.
+// The rates for a trial of what the engine can sample from.
 const (
 	trialHz     = 1
 	trialPeriod = 1 << 30
 )
 
-// Try loads the kernel side next to o and finds out what the machine has. It samples nothing until Tune. root is the root of
-// the file system, for what /sys and /proc say of the CPU. The error says what is missing, of both ways. Close comes
-// before o's.
+// Try loads the kernel side next to o and finds out what the machine supports. It samples nothing until Tune. root is the root of the file
+// system, for /sys and /proc. The error says what is missing for both ways of sampling. Close must be called before o's.
 func Try(o *bpf.Objects, root fs.FS) (*Engine, error) {
 	machine, err := findPMU(root)
 	if err != nil {
@@ -61,7 +60,7 @@ func (e *Engine) tryStacks(machine *pmu) error {
 	return nil
 }
 
-// explainStacks says why a CPU that records so many branches does not let us have them.
+// explainStacks says why branch records cannot be used on a CPU that has them.
 func explainStacks(err error, branches int) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
@@ -76,7 +75,7 @@ func explainStacks(err error, branches int) error {
 	return err
 }
 
-// tryRetired opens the event of retired calls, and sees that it counts calls.
+// tryRetired opens the event of retired calls, and checks that it counts calls.
 func (e *Engine) tryRetired(machine *pmu) error {
 	event, err := machine.retiredCalls()
 	if err != nil {

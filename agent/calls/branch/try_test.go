@@ -28,7 +28,7 @@ func load(t *testing.T) *bpf.Objects {
 	return o
 }
 
-// On the machine that the test runs on the engine samples calls, or says what that lacks.
+// On the machine that runs the test, the engine either samples calls or reports what the machine lacks.
 func TestTry(t *testing.T) {
 	o := load(t)
 	root := os.DirFS("/")
@@ -70,10 +70,10 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// A machine that says it has counters, and has none of what is needed, is told what both ways lack.
+// On a machine that claims to have counters but lacks the needed ones, the error says what both ways of sampling lack.
 func TestTryRefuses(t *testing.T) {
 	if _, err := findPMU(os.DirFS("/")); err == nil {
-		t.Skip("this machine has counters: TestTry tells what they are good for")
+		t.Skip("this machine has counters: TestTry checks what they can do")
 	}
 	o := load(t)
 	_, err := Try(o, files("cpu", with(formats, "caps/branches", "0")))

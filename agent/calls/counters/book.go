@@ -12,25 +12,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Book remembers what calls lead to, and names, for when the VM is gone or its classes are. The zero value is empty. It is
-// immutable: who has one may read it while somebody learns.
+// A Book caches callees and names, for when the VM has ended or unloaded its classes. The zero value is empty. It is immutable: a holder
+// may read it while another goroutine calls Learn.
 type Book struct {
 	epoch   uint32
 	targets map[Call]callee
 	frames  map[vmruntime.Scope]vmruntime.Frame
 }
 
-// A callee is a method that a call leads to, 0 if that was not found out in so many tries.
+// A callee is the method that a call leads to, 0 if it was not found in that many tries.
 type callee struct {
 	method uint64
 	tries  int
 }
 
-// maxTries is how often the VM is asked what a call leads to: its class may not be linked yet.
+// maxTries bounds how often the VM is asked what a call leads to: its class may not be linked yet.
 const maxTries = 3
 
-// Learn asks the VM for what is not known of the calls: ten microseconds for each method that makes them. epoch is how
-// many times it has unloaded or changed classes: what was known before that is not in the new book.
+// Learn asks the VM for the callees that the book lacks, which takes ten microseconds per calling method. epoch is the number of times that
+// the VM has unloaded or changed classes. If it has grown, the new book does not keep what was known before.
 func (b *Book) Learn(vm VM, epoch uint32, d *Difference) (*Book, error) {
 	next := &Book{epoch: epoch, targets: map[Call]callee{}, frames: map[vmruntime.Scope]vmruntime.Frame{}}
 	if b.targets != nil && b.epoch == epoch {
@@ -77,7 +77,7 @@ func (b *Book) learnTargets(vm VM, d *Difference) error {
 	return nil
 }
 
-// targetOf is the method that a call leads to for a class of receivers, 0 if that is not known.
+// targetOf returns the method that a call leads to for a class of receivers, 0 if unknown.
 func targetOf(call *vmruntime.CallCount, klass uint64) uint64 {
 	switch {
 	case call == nil:
@@ -116,7 +116,7 @@ func (b *Book) learnNames(vm VM, d *Difference) error {
 	}
 	for i, s := range places {
 		if frames[i].Function == "" {
-			delete(b.frames, s) // the next time, maybe
+			delete(b.frames, s) // a later Learn tries again
 		} else {
 			b.frames[s] = frames[i]
 		}
@@ -124,13 +124,13 @@ func (b *Book) learnNames(vm VM, d *Difference) error {
 	return nil
 }
 
-// Markers stand where there is no method.
+// Markers stand in for methods that are missing.
 const (
 	unnamed       = "[unknown]"        // a method without a name
 	unknownCallee = "[unknown callee]" // what was called is not known
 )
 
-// Graph is the call graph. symbol makes a method of a frame, or a marker of a text.
+// Graph returns the call graph. symbol makes a method from a frame, and marker one from a text.
 func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symbolize.Symbol, marker func(string) symbolize.Symbol) *profile.Graph {
 	g := &profile.Graph{Limit: limit}
 	name := func(s vmruntime.Scope) (symbolize.Symbol, vmruntime.Frame) {
@@ -153,7 +153,7 @@ func (b *Book) Graph(d *Difference, limit int, symbol func(vmruntime.Frame) symb
 	return g
 }
 
-// Callees are how often each method was called, by address; 0 stands for those that are not known.
+// Callees returns how often each method was called, by address; 0 is for unknown callees.
 func (b *Book) Callees(d *Difference) cct.Weights[uint64] {
 	w := cct.Weights[uint64]{}
 	for c, n := range d.Calls {
@@ -162,8 +162,8 @@ func (b *Book) Callees(d *Difference) cct.Weights[uint64] {
 	return w
 }
 
-// Elsewhere is how often methods that the VM counts in were entered by calls that it does not count: of native methods,
-// reflection, the VM, and methods that it did not count in yet.
+// Elsewhere returns how often counted methods were entered by calls that the VM does not count: calls by native methods, by reflection, by
+// the VM, and by methods that it did not yet count in.
 func (b *Book) Elsewhere(d *Difference) (n uint64) {
 	callees := b.Callees(d)
 	for m, entered := range d.entered {

@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A VM is what a JVM must offer to have its calls counted: some of what runtimes can do.
+// A VM is what a JVM must offer to have its calls counted: a part of what runtimes can do.
 type VM interface {
 	vmruntime.FlagReader
 	vmruntime.MethodCounter
@@ -14,10 +14,10 @@ type VM interface {
 	Names(places []vmruntime.Scope) ([]vmruntime.Frame, error)
 }
 
-// Flags are what a JVM is started with for its code to count all calls.
+// Flags are the command line flags with which all code of a JVM counts its calls.
 const Flags = "-XX:TieredStopAtLevel=3 -XX:TypeProfileWidth=8"
 
-// Level and Width are what Flags say.
+// level and width are the values in Flags.
 const (
 	level = 3
 	width = 8
@@ -30,7 +30,7 @@ func (e *FlagError) Error() string {
 	return fmt.Sprintf("the JVM's code does not count its calls, because %s: start it with %s", e.Why, Flags)
 }
 
-// Check returns nil if all code of the VM counts its calls, a FlagError if not, or why that is not known.
+// Check returns nil if all code of the VM counts its calls, a FlagError if not, and another error if that cannot be found out.
 func Check(vm VM) error {
 	for _, f := range []struct {
 		name     string
@@ -66,7 +66,7 @@ func Check(vm VM) error {
 	return nil
 }
 
-// WidthNote says what a narrow profile leaves out, "" if it is as wide as can be.
+// WidthNote describes what a narrow profile leaves out. It returns "" for a profile of full width.
 func WidthNote(vm VM) string {
 	rows, err := vm.Number("TypeProfileWidth")
 	if err != nil || rows >= width {

@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A fakeVM is a VM of which a test says everything.
+// A fakeVM is a VM that a test defines completely.
 type fakeVM struct {
 	flags    map[string]bool
 	numbers  map[string]int64
@@ -104,10 +104,10 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	if err := Check(&fakeVM{}); err == nil || errors.As(err, new(*FlagError)) {
-		t.Errorf("a VM that does not tell its flags: %v", err)
+		t.Errorf("a VM whose flags cannot be read: %v", err)
 	}
 	if err := Check(&fakeVM{flags: good}); err == nil || errors.As(err, new(*FlagError)) {
-		t.Errorf("a VM that does not tell its level: %v", err)
+		t.Errorf("a VM whose level cannot be read: %v", err)
 	}
 	for rows, want := range map[int64]bool{2: true, 7: true, 8: false, 20: false} {
 		if got := WidthNote(&fakeVM{numbers: map[string]int64{"TypeProfileWidth": rows}}); (got != "") != want {
@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// at is a reading of these methods.
+// at returns a reading of these methods.
 func at(second int, counts ...vmruntime.MethodCounts) *Reading {
 	r := &Reading{At: time.Unix(int64(second), 0), Took: 10 * time.Millisecond, Epoch: 1}
 	r.keep(counts)
@@ -201,7 +201,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// The VM's counter of invocations goes round, which is no number of invocations.
+// The VM's counter of invocations wraps around, which must not count as invocations.
 func TestSinceWraps(t *testing.T) {
 	d := at(2, method(1, 10, 4), method(2, 20, 9)).Since(at(1, method(1, 10, 1<<29-6), method(2, 20, 7)))
 	if n := (&Book{}).Elsewhere(d); n != 2 {
@@ -231,7 +231,7 @@ func markerOf(text string) symbolize.Symbol {
 	return symbolize.Intern(symbolize.Frame{Function: text})
 }
 
-// Sites of the same callee by different classes are one edge; what is not known is shown as such, and said.
+// Sites of the same callee with different receiver classes are one edge. Unknown callees are shown as unknown, and a note reports them.
 func TestBook(t *testing.T) {
 	vm := newVM()
 	end, err := Read(vm, func() uint32 { return 1 })
@@ -268,8 +268,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// What is known is not asked for again, also when the VM is gone; what is not known only a few times. Other classes make
-// everything unknown.
+// Known callees are not looked up again, even after the VM has ended. Unknown ones are looked up a few times only. A new class epoch
+// invalidates everything.
 func TestLearn(t *testing.T) {
 	vm := newVM()
 	d := at(2, vm.counts...).Since(at(1))
@@ -299,7 +299,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Counts that were read while classes were unloaded may be of others.
+// Counts that were read while classes were unloaded may belong to other methods.
 func TestReadStale(t *testing.T) {
 	vm, epoch := newVM(), uint32(1)
 	vm.reading = func() { epoch++ }
@@ -308,7 +308,7 @@ func TestReadStale(t *testing.T) {
 	}
 }
 
-// Class unloading and lost counters are said.
+// Notes report class unloading and lost counters.
 func TestNotes(t *testing.T) {
 	before := at(1, method(1, 10, 7, site(3, 5)), method(2, 20, 7, site(3, 9)))
 	after := at(2, method(1, 10, 7, site(3, 4)), vmruntime.MethodCounts{Method: 3, Before: 5})

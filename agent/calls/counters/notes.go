@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Notes say how exact the calls of a Difference are, one sentence each.
+// Notes describe how exact the calls of a Difference are, one sentence each.
 func (b *Book) Notes(d *Difference) []string {
 	var all, open uint64
 	for c, n := range d.Calls {

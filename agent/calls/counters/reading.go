@@ -36,7 +36,7 @@ func Read(vm VM, epoch func() uint32) (*Reading, error) {
 	return r, nil
 }
 
-// keep takes the methods that ran.
+// keep stores the counts of methods that ran.
 func (r *Reading) keep(counts []vmruntime.MethodCounts) {
 	r.methods = make(map[uint64]vmruntime.MethodCounts, len(counts)/8)
 	for _, m := range counts {
@@ -46,7 +46,7 @@ func (r *Reading) keep(counts []vmruntime.MethodCounts) {
 	}
 }
 
-// Counted is of how many methods the VM counts the calls.
+// Counted returns the number of methods whose calls the VM counts.
 func (r *Reading) Counted() (n int) {
 	for _, m := range r.methods {
 		if m.Data != 0 {
@@ -72,16 +72,16 @@ type Difference struct {
 	entered   map[uint64]uint64 // invocations of methods that the VM counts in
 }
 
-// Losses say what a Difference lacks.
+// Losses are what a Difference lacks.
 type Losses struct {
 	Uncounted  uint64 // invocations of methods before the VM counted their calls: what they called is missing
-	Unloaded   int    // methods that are not there any more: their calls are missing
+	Unloaded   int    // methods that no longer exist: their calls are missing
 	Unreadable int    // methods whose counters cannot be read: their calls are missing
-	Reset      int    // counters that are lower than before: what was counted before that is missing
+	Reset      int    // counters that are lower than before: earlier counts are missing
 	Epochs     int    // times that classes were unloaded or changed
 }
 
-// Since is the difference to an earlier reading of the same VM.
+// Since returns the difference to an earlier reading of the same VM.
 func (r *Reading) Since(earlier *Reading) *Difference {
 	d := &Difference{
 		Length: r.At.Sub(earlier.At), Uncertain: r.Took + earlier.Took,
@@ -98,7 +98,7 @@ func (r *Reading) Since(earlier *Reading) *Difference {
 		case m.Data == 0:
 		case m.Unreadable, before.Unreadable && before.Data == m.Data:
 			d.Losses.Unreadable++
-		case before.Data != m.Data: // since then, from 0
+		case before.Data != m.Data: // counted from 0 since then
 			d.add(&m, &vmruntime.MethodCounts{})
 		default:
 			d.add(&m, &before)
@@ -112,17 +112,17 @@ func (r *Reading) Since(earlier *Reading) *Difference {
 	return d
 }
 
-// uncounted is how often a method was invoked between two readings before the VM counted its calls.
+// uncounted returns how often a method was invoked between two readings before the VM counted its calls.
 func uncounted(m, before *vmruntime.MethodCounts, known bool) uint64 {
 	if known && m.Before < before.Before {
-		return 0 // another method's, by now
+		return 0 // the address belongs to another method by now
 	}
 	return m.Before - before.Before
 }
 
 // add adds what was counted in a method.
 func (d *Difference) add(m, before *vmruntime.MethodCounts) {
-	if m.Invocations >= before.Invocations { // else it went round: it has 29 bits up to JDK 14, 31 later
+	if m.Invocations >= before.Invocations { // else it wrapped around: it has 29 bits up to JDK 14, 31 later
 		d.entered[m.Method] = m.Invocations - before.Invocations
 	}
 	for i := range m.Sites {
@@ -136,7 +136,7 @@ func (d *Difference) add(m, before *vmruntime.MethodCounts) {
 	}
 }
 
-// siteAt is the call at a bytecode index, or nil. The VM has them in the order of the bytecode.
+// siteAt returns the call at a bytecode index, or nil. The VM lists them in bytecode order.
 func siteAt(sites []vmruntime.SiteCounts, bci int) *vmruntime.SiteCounts {
 	i, ok := slices.BinarySearchFunc(sites, bci, func(s vmruntime.SiteCounts, bci int) int { return cmp.Compare(s.BCI, bci) })
 	if !ok {
@@ -145,7 +145,7 @@ func siteAt(sites []vmruntime.SiteCounts, bci int) *vmruntime.SiteCounts {
 	return &sites[i]
 }
 
-// addSite adds what was counted at a call; before is nil if that was nothing.
+// addSite adds what was counted at a call. before is nil if the earlier count was zero.
 func (d *Difference) addSite(method uint64, s, before *vmruntime.SiteCounts) {
 	var was map[uint64]uint64
 	if before != nil {
@@ -167,13 +167,13 @@ func (d *Difference) addSite(method uint64, s, before *vmruntime.SiteCounts) {
 	}
 	for _, n := range was {
 		if n > 0 {
-			d.Losses.Reset++ // a row that has another class now, or none
+			d.Losses.Reset++ // the row has another class now, or none
 		}
 	}
 }
 
-// byClass are the counters of a call, by the class of receivers; 0 for those that are in no row. Two rows may have the same
-// class, where two compilations took one each.
+// byClass returns the counters of a call by the class of receivers; 0 is for those in no row. Two rows may have the same class if two
+// compilations took one each.
 func byClass(s *vmruntime.SiteCounts) map[uint64]uint64 {
 	counts := map[uint64]uint64{0: s.Others}
 	for _, row := range s.Rows {

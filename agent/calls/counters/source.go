@@ -19,10 +19,10 @@ import (
 // countersEngine is the engine of edges that the JVM's own code counted.
 const countersEngine = "exact counters"
 
-// How often the counters are read while a recording goes on, in case the JVM ends: what it counted is gone then.
+// The pause between readings while a recording goes on. They guard against the loss of all counts when the JVM ends.
 const (
 	readingPause = time.Second
-	readingShare = 10 // a pause is that many times as long as a reading took
+	readingShare = 10 // a pause lasts at least this many times as long as the reading before it
 )
 
 // readingDeadline is how long the end of a recording waits for the last reading.
@@ -31,10 +31,10 @@ const readingDeadline = 30 * time.Second
 // A Source takes the difference of a JVM's own counters at both ends of the window.
 type Source struct {
 	exact.Counted
-	cancel context.CancelFunc // of what reads on
+	cancel context.CancelFunc // ends the periodic readings
 	done   chan struct{}
 
-	// Of the goroutine that reads on, then of who ends it.
+	// The reading goroutine owns these; after it has ended, End owns them.
 	book        *Book
 	first, last *Reading
 	middles     exact.Middles[*Reading]
@@ -42,12 +42,12 @@ type Source struct {
 	symbol      func(vmruntime.Frame) symbolize.Symbol // of a method
 }
 
-// New is a source that has read nothing yet.
+// New returns a source that has read nothing yet.
 func New(services *source.Services) *Source {
 	return &Source{Counted: exact.NewCounted(services), book: &Book{}}
 }
 
-// Attached starts to count the calls of a process whose VM was attached just now. A worker has it.
+// Attached starts to count the calls of a process whose VM was just attached. It runs on a worker.
 func (x *Source) Attached(t *target.Process, g *target.VM, _ *proc.Mapping) {
 	p := x.Take(t)
 	if p == nil {
@@ -58,7 +58,7 @@ func (x *Source) Attached(t *target.Process, g *target.VM, _ *proc.Mapping) {
 		x.Fail(p, err)
 		return
 	}
-	var notes []string // read from the VM, which may take long: not with the State
+	var notes []string // read from the VM, which may take long: so not while holding the State
 	if vm, err := target.As[VM](g); err == nil {
 		if note := WidthNote(vm); note != "" {
 			notes = append(notes, note)
@@ -85,7 +85,7 @@ func (x *Source) begin(g *target.VM) (*Reading, error) {
 	return x.reading(g)
 }
 
-// reading reads the counters. Class unloading comes in bursts, so a second attempt nearly always succeeds.
+// reading reads the counters. Class unloading comes in bursts, so that a second attempt nearly always succeeds.
 func (x *Source) reading(g *target.VM) (r *Reading, err error) {
 	vm, err := target.As[VM](g)
 	if err != nil {
@@ -100,7 +100,7 @@ func (x *Source) reading(g *target.VM) (r *Reading, err error) {
 	return r, err
 }
 
-// readOn reads the counters from time to time until ctx ends, and looks up what was called.
+// readOn reads the counters periodically until ctx ends, and looks up callees.
 func (x *Source) readOn(ctx context.Context, p *fold.Process) {
 	defer close(x.done)
 	milestone := readingPause
@@ -124,9 +124,9 @@ func (x *Source) readOn(ctx context.Context, p *fold.Process) {
 	}
 }
 
-// read replaces the last reading, which took so long with all that is looked up.
+// read replaces the last reading. It returns the time for the reading and all look-ups.
 func (x *Source) read(ctx context.Context, p *fold.Process) (took time.Duration, err error) {
-	first, known := x.first, x.book // what a worker still does when ctx has ended must not read x
+	first, known := x.first, x.book // a worker that is still busy after the end of ctx must not read x
 	type outcome struct {
 		*Reading
 		*Book
@@ -198,10 +198,10 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	return out, nil
 }
 
-// maxCounted bounds the edges of a call graph that is counted: as many as exact.Recorder has room for.
+// maxCounted bounds the edges of a counted call graph: the same as exact.Recorder has room for.
 const maxCounted = 1 << 18
 
-// Close ends the reading, if it began.
+// Close ends the readings if they have begun.
 func (x *Source) Close() error {
 	if x.cancel != nil {
 		x.cancel()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A siteKey identifies a call site of a code: all places in the machine code that stand for one inline chain.
+// A siteKey identifies a call site of a code: all places in the machine code that share one inline chain.
 type siteKey struct {
 	caller CodeID
 	chain  string
@@ -20,12 +20,12 @@ func keyOf(caller CodeID, site []Place) siteKey {
 	return siteKey{caller, string(b)}
 }
 
-// A call is all samples of one callee from one site. The same call may be in the machine code several times.
+// A call is all samples of one callee from one site. The machine code may contain the same call several times.
 type call struct {
 	caller, callee  CodeID
-	site            []Place // empty if it is not known
+	site            []Place // empty if unknown
 	samples, atEdge float64
-	perEntry        float64 // calls per entry of the caller by its profiles; 0 if they do not say
+	perEntry        float64 // calls per entry of the caller according to its profile; 0 if unknown
 }
 
 // collect merges the edges of an input into calls, in their order.
@@ -72,11 +72,11 @@ func (in *Input) knows(site []Place) bool {
 	return !slices.ContainsFunc(site, func(p Place) bool { return !in.knowsMethod(p.Method) })
 }
 
-// sensible reports whether x can be a number of something.
+// sensible reports whether x can be a count.
 func sensible(x float64) bool { return x >= 0 && finite(x) }
 
-// attribute sets how often calls are made per entry of their callers. Calls of one site that its profile does not
-// attribute share what is left of it, by their samples.
+// attribute sets how often calls are made per entry of their callers. Calls of one site that its profile does not attribute share its
+// remaining count in proportion to their samples.
 func attribute(in *Input, frequencies frequencies, list []call) {
 	sites := map[siteKey][]*call{}
 	var order []siteKey
@@ -99,7 +99,7 @@ func attribute(in *Input, frequencies frequencies, list []call) {
 		if frequency == nil || !ok {
 			continue
 		}
-		// A method may have several codes: they share what the method has.
+		// If a method has several codes, they share the method's count.
 		byMethod, rest := map[MethodID]float64{}, 0.0
 		for _, c := range group {
 			method := in.Codes[c.callee].Method
@@ -119,14 +119,13 @@ func attribute(in *Input, frequencies frequencies, list []call) {
 	}
 }
 
-// weight divides what is known of several calls together: samples at an edge are nearer to the number of calls than
-// the others.
+// weight divides a total over several calls: samples at an edge are closer to the number of calls than other samples.
 func (c *call) weight() float64 { return c.atEdge + 0.15*c.samples + 0.01 }
 
-// unseen returns the calls that the timer has not seen, but that profiles count and that the code of their callers
-// makes, to methods that have code of their own. Wrappers of native methods are left out: where compilers have something
-// of their own in a native method's place, the call is still in the code, for what that cannot do. Most of a program's call sites are like that: a call
-// takes some nanoseconds, and the next sample is milliseconds away. seen are the others.
+// unseen returns the calls that no timer sample shows, but that profiles count and the callers' code makes, to methods with code of their
+// own. Wrappers of native methods are left out: if a compiler replaces a native method, its code still contains the call for the cases that
+// the replacement cannot handle. Most call sites of a program are unsampled: a call takes some nanoseconds, and the next sample is
+// milliseconds away. seen are the sampled calls.
 func unseen(in *Input, f frequencies, seen []call) []call {
 	u := unseenCalls{in: in, frequencies: f, entries: entryCodes(in, samplesOf(in, seen)), known: map[knownCall]bool{}}
 	for i := range seen {
@@ -142,7 +141,7 @@ func unseen(in *Input, f frequencies, seen []call) []call {
 	return u.found
 }
 
-// maxUnseen bounds the calls that are added, about 100 bytes each.
+// maxUnseen bounds the number of added calls, about 100 bytes each.
 const maxUnseen = 1 << 17
 
 type unseenCalls struct {
@@ -190,7 +189,7 @@ func (u *unseenCalls) code(id CodeID) {
 	}
 }
 
-// sites adds the calls of one method's body: outer is where it was inlined, made reports which of its sites are calls.
+// sites adds the calls of one method's body. outer is where the body was inlined; made reports which of its sites are calls.
 func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci int32, callee MethodID) bool) {
 	for s := range u.in.Methods[m].Sites {
 		at := Place{m, u.in.Methods[m].Sites[s].BCI}
@@ -212,7 +211,7 @@ func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci 
 	}
 }
 
-// entryCodes says which code calls of a method enter: that with the most samples, or else the last one.
+// entryCodes returns the code that calls of each method enter: the one with the most samples, otherwise the last one.
 func entryCodes(in *Input, samples []float64) map[MethodID]CodeID {
 	entries := map[MethodID]CodeID{}
 	for c := range in.Codes {

@@ -2,8 +2,8 @@ package estimate
 
 import "testing"
 
-// unseenInput is a root that was sampled, and calls twice what never was: once from its own body, and once from a copy of
-// loop in it. What is inlined there is not called.
+// unseenInput is a root that was sampled. It has two calls of a method without samples: one from its own body, and one from an inlined copy
+// of loop. Calls that were inlined there are not made.
 func unseenInput() *Input {
 	in := chainInput()
 	in.Edges = in.Edges[:1]
@@ -47,7 +47,7 @@ func TestUnseenCalls(t *testing.T) {
 	}
 }
 
-// TestUnseenRates: what the calls into a code that was never sampled make together is its rate.
+// TestUnseenRates: the rate of a code without samples is the sum of the calls into it.
 func TestUnseenRates(t *testing.T) {
 	in := unseenInput()
 	r := Estimate(in, Options{})
@@ -58,8 +58,8 @@ func TestUnseenRates(t *testing.T) {
 	}
 }
 
-// TestNativeBehindItsReplacement: the call of a native method that the timer never met is what the compiler's own code for
-// it cannot do: the method is called, but its wrapper is not.
+// TestNativeBehindItsReplacement: a compiler replaces a native method by its own code, which calls the method only in cases that it cannot
+// handle. Without samples, such a call counts as inferred; the method's wrapper is not called.
 func TestNativeBehindItsReplacement(t *testing.T) {
 	in := unseenInput()
 	found := false

@@ -17,8 +17,8 @@ const (
 	methods
 )
 
-// chainInput is a root that calls loop once, which calls work 3 times, which calls leaf 5 times. The root was heard
-// 1000 times a second; samples are all in bodies, and say nothing of rates.
+// chainInput is a root that calls loop once, which calls work 3 times, which calls leaf 5 times. Breakpoints observed 1000 calls of root a
+// second. All samples are in bodies, and give no rates.
 func chainInput() *Input {
 	in := &Input{
 		Duration: 10, CPU: 10, Period: 0.01, HitCost: 10e-6,
@@ -50,7 +50,7 @@ func chainInput() *Input {
 func TestRatesFollowFromProfiles(t *testing.T) {
 	r := Estimate(chainInput(), Options{})
 	for m, want := range []float64{root: 1000, loop: 1000, work: 3000, leaf: 15000} {
-		// The root was heard with an error of some 5%, which all share.
+		// The observation of root has an error of some 5 %, which all rates share.
 		if got := r.Rates[m].PerSecond; math.Abs(math.Log(got/want)) > 0.2 {
 			t.Errorf("method %d: %.0f calls a second, want %.0f", m, got, want)
 		}
@@ -73,7 +73,7 @@ func TestRatesFollowFromProfiles(t *testing.T) {
 
 func TestRatesFollowUpwards(t *testing.T) {
 	in := chainInput()
-	for i := range in.Windows { // the leaf was heard instead, at the same rate
+	for i := range in.Windows { // leaf was observed instead, at the same rate
 		in.Windows[i].Codes[0] = CodeID(leaf)
 		in.Windows[i].Hits[0] = Hit{Caller: CodeID(work), Callee: CodeID(leaf), Count: 20}
 	}

@@ -6,16 +6,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// counterVariance is that of the logarithm of what the VM counted itself: its counters are read some moments after the
-// window's beginning, and threads that count at once overwrite each other's counts.
+// counterVariance is the variance of the logarithm of a count by the VM. Its counters are read some moments after the window's beginning,
+// and threads that count at once overwrite each other's counts.
 const counterVariance = 0.0025
 
-// leastCounting is the share of the samples that must be in code that counts its calls. In a guest that is mostly in other code
-// counts are as true; but then rates of that other code are too high or too low together, by a factor of some (scaleVariance),
-// and next to true rates the shares of all would be further from the truth.
+// leastCounting is the share of the samples that must be in code that counts its calls. Below it counts are just as correct, but rates of
+// the other code are all too high or too low by a common factor (scaleVariance). Next to correct counts, that would make the shares of all
+// calls worse.
 const leastCounting = 0.5
 
-// mostlyCounts says that most of the time was spent in code that counts its calls.
+// mostlyCounts reports whether most of the time was spent in code that counts its calls.
 func (in *Input) mostlyCounts(n *network) bool {
 	counting, all := 0., 0.
 	for c := range in.Codes {
@@ -29,8 +29,8 @@ func (in *Input) mostlyCounts(n *network) bool {
 	return all > 0 && counting >= leastCounting*all
 }
 
-// useCounters has calls be what the VM counted in the window, where it counted all of them: of methods that were executed by
-// nothing but the interpreter and code that counts calls. That is most code of a program, though not the hottest.
+// useCounters replaces estimates by the VM's counts in the window, for methods whose calls were all counted: those that ran only in the
+// interpreter and in code that counts calls. That is most code of a program, though not the hottest.
 func (in *Input) useCounters(n *network, to callSet, logical bool) {
 	if !in.mostlyCounts(n) {
 		return
@@ -62,17 +62,17 @@ func (in *Input) useCounters(n *network, to callSet, logical bool) {
 	}
 }
 
-// An edgeAt is a call of a method at a place; of NoMethod, whatever is called there.
+// An edgeAt is a call of a method at a place. With NoMethod it stands for any callee there.
 type edgeAt struct {
 	at     Place
 	callee MethodID
 }
 
-// A countedSite is in how many codes that count a call was inlined, or is made.
+// A countedSite is the number of counting codes in which a call was inlined, and in which it is made.
 type countedSite struct{ inlined, made int }
 
-// counting says by method in how many codes that count it is, or -1 if it is in one that does not, and what became of its calls
-// in those that count.
+// counting returns, by method, the number of counting codes that contain it, or -1 if a code that does not count contains it. sites says
+// whether its calls are inlined or made in the counting codes.
 func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSite) {
 	counts, sites = make([]int, len(in.Methods)), map[edgeAt]countedSite{}
 	note := func(m MethodID, all bool) {
@@ -112,11 +112,11 @@ func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSit
 	return counts, sites
 }
 
-// count sets how often a call is made, where that was counted: what is known is scaled, so that the parts stay that are made
-// and that were inlined. Where nothing is known it is as code has it; an intrinsic is no call that is made.
+// count sets the rate of a call that was counted. Known calls are scaled, so that made and inlined ones keep their proportion. Without
+// known calls, the code decides; an intrinsic is not a call that is made.
 func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, logical bool) {
 	if !logical && inlined {
-		return // the counts are of both
+		return // the counts include both
 	}
 	parts, known := map[profile.Basis]float64{}, 0.
 	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred} {
@@ -125,7 +125,7 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 		known += s[key].rate
 		delete(s, key)
 	}
-	if !inlined { // what is made is counted
+	if !inlined { // all counted calls are made
 		parts[profile.Counted] += parts[profile.Estimated]
 		parts[profile.Estimated] = 0
 	}
@@ -141,20 +141,20 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 	}
 }
 
-// A tally is how often the VM counted entries of methods, each with the codes that are counted there. Code of C2 does not
-// count: what is entered there is not in it.
+// A tally is how often the VM counted entries of methods, each with the codes that count there. C2's code does not count: entries into it
+// are missing.
 type tally []tallied
 
 type tallied struct {
 	codes    []CodeID // that count their entries
 	rate     float64  // logarithm of entries per second of CPU time, of all codes together
 	variance float64
-	// most: rate is an upper bound for the codes. Other code that counts has the method inlined, and its entries are counted as well.
+	// If most is set, rate is an upper bound for the codes: other counting code has the method inlined, and its entries are included.
 	most bool
 }
 
-// tallyVariance is that of the logarithm of what was counted: while the guest changes, the counters' time is not quite the
-// window's. That of a few is larger: one that begins before the window makes calls in it.
+// tallyVariance is the variance of the logarithm of a count: while the process changes, the counters' time is not quite the window's. Small
+// counts vary more: a method that was entered before the window makes calls in it.
 const tallyVariance = 0.05
 
 func newTally(in *Input, n *network) (t tally) {
@@ -175,7 +175,7 @@ func newTally(in *Input, n *network) (t tally) {
 	}
 	for m := range in.Methods {
 		p := &in.Methods[m]
-		// A method that was not entered may be at work all the time, in a loop.
+		// A method that was not entered in the window may run all the time, in a loop.
 		if entries := p.Rate * in.Duration; len(codes[m]) > 0 && entries > 0 && finite(entries) {
 			t = append(t, tallied{codes[m], near(math.Log(entries / n.cpu)), tallyVariance + 1/entries, inlined[m]})
 		}
@@ -183,8 +183,8 @@ func newTally(in *Input, n *network) (t tally) {
 	return t
 }
 
-// equations adds that the rates of codes are together what was counted, for rates near exp(x): how it divides among them
-// is left to what else is known.
+// equations adds that the sum of the codes' rates is the counted rate, for rates near exp(x). Other equations decide how it divides among
+// the codes.
 func (t tally) equations(x []float64, to []equation) []equation {
 	for _, m := range t {
 		sum := 0.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A guest that warms up: main is interpreted and counted. It calls parse, which was compiled twice, by C1 and by C2; only C1's
-// code counts. What is counted there is no more than what the counters say, whatever is seen of the time.
+// A program that warms up: main is interpreted and counted. It calls parse, which was compiled by C1 and by C2; only C1's code counts. The
+// rate of counting code must equal the counters, whatever the samples of time suggest.
 func TestTallyOfSeveralCodes(t *testing.T) {
 	const loop, parse = 0, 1
 	alone := func(m MethodID, calls ...int32) []Copy { return []Copy{{Method: m, Parent: -1, BCI: -1, Calls: calls}} }
@@ -36,7 +36,7 @@ func TestTallyOfSeveralCodes(t *testing.T) {
 	if all := rates[1].PerSecond + rates[2].PerSecond + rates[3].PerSecond; all < 4e3 || all > 18e3 {
 		t.Errorf("all is entered %.0f times a second; 10000 calls were counted", all)
 	}
-	// C1's code of loop has parse inlined, and counts that, too: no more is known than that it is not less.
+	// C1's code of loop has parse inlined and counts that, too: so the count is only an upper bound.
 	in.Codes = append(in.Codes, Code{Method: loop, Tier: Profiling, CountsCalls: true, Copies: []Copy{
 		{Method: loop, Parent: -1, BCI: -1, Calls: []int32{3}}, {Method: parse, Parent: 0, BCI: 3},
 	}})
@@ -47,7 +47,7 @@ func TestTallyOfSeveralCodes(t *testing.T) {
 	}
 }
 
-// A method that was not entered in the window may be in a loop all the time, and call.
+// A method that was not entered in the window may run in a loop all the time, and make calls.
 func TestTallyOfLoop(t *testing.T) {
 	in := &Input{
 		Duration: 10, CPU: 10, Period: 1. / 400,
@@ -60,8 +60,8 @@ func TestTallyOfLoop(t *testing.T) {
 	}
 }
 
-// Two phases of a guest: calls of the first one are counted, and show that rates from time are four times too high. Of the
-// second one only the time is known, and its rates must come out four times lower as well.
+// A program with two phases: calls of the first one are counted, and show that rates from time are four times too high. For the second one
+// only the time is known, and its rates must come out four times lower as well.
 func TestScaleOfTime(t *testing.T) {
 	const codes = 30
 	in := &Input{Duration: 10, CPU: 10, Period: 1. / 400}

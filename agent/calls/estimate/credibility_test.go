@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCredibility lets breakpoints hear all links of the chain, with profiles that are wrong by some factor.
+// TestCredibility has breakpoints observe all links of the chain, with profiles that are wrong by some factor.
 func TestCredibility(t *testing.T) {
 	for _, tt := range []struct {
 		factor   float64
@@ -20,7 +20,7 @@ func TestCredibility(t *testing.T) {
 				site.Targets[0].Count *= tt.factor
 			}
 		}
-		// Two more callers of the leaf, so that there are enough comparisons.
+		// Two more callers of leaf make enough comparisons.
 		for range 2 {
 			c := CodeID(len(in.Codes))
 			in.Codes = append(in.Codes, Code{Method: work, Copies: in.Codes[work].Copies})
@@ -40,7 +40,7 @@ func TestCredibility(t *testing.T) {
 		if c.Credible != tt.credible || math.Abs(c.Error-math.Abs(math.Log(tt.factor))) > 0.1 || c.Comparisons != 5 {
 			t.Errorf("factor %v: %+v", tt.factor, c)
 		}
-		// What was heard is right, whatever the profiles say.
+		// Observations win, whatever the profiles say.
 		callers := 0.
 		for _, c := range []CodeID{CodeID(work), 4, 5} {
 			callers += r.Rates[c].PerSecond

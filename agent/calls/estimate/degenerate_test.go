@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// check fails unless a result is one that everything can be made of.
+// check fails unless a result is usable: valid rates, known methods and sorted calls.
 func check(t *testing.T, in *Input, r *Result) {
 	t.Helper()
 	for c, rate := range r.Rates {
@@ -107,13 +107,13 @@ func TestDegenerate(t *testing.T) {
 	}
 }
 
-// TestWithoutProfiles: samples and breakpoints alone say something.
+// TestWithoutProfiles: samples and breakpoints alone give rates.
 func TestWithoutProfiles(t *testing.T) {
 	in := chainInput()
 	in.Methods = make([]Profile, methods)
 	r := Estimate(in, Options{})
 	if got := r.Rates[root].PerSecond; math.Abs(math.Log(got/1000)) > 0.3 {
-		t.Errorf("root: %.0f calls a second, want 1000 as heard", got)
+		t.Errorf("root: %.0f calls a second, want 1000 as observed", got)
 	}
 	if got := r.Rates[leaf]; got.PerSecond <= 0 || got.Evidence != Time {
 		t.Errorf("leaf: %+v, want a rate by time", got)

@@ -2,11 +2,11 @@ package estimate
 
 import "math"
 
-// An equation says that x[to] - x[from] is about value; unknowns are logarithms of calls a second.
+// An equation states that x[to] - x[from] is about value; unknowns are logarithms of calls a second.
 type equation struct {
 	to, from CodeID // from is VM for x[to] alone
 	value    float64
-	// The error is from Student's t distribution: variance is that of its middle, freedom says how rare outliers are.
+	// The error has Student's t distribution: variance is that of its middle, freedom says how rare outliers are.
 	variance float64
 	freedom  float64
 	bound    bound
@@ -15,7 +15,7 @@ type equation struct {
 	weight float64
 }
 
-// A bound makes an equation hold if the unknown is beyond its value.
+// A bound limits an equation to one side: it holds if the unknown is beyond its value.
 type bound int8
 
 const (
@@ -49,7 +49,7 @@ func (e *equation) reweight(x []float64, softness float64) {
 	e.weight = (e.freedom + 1) / (e.freedom + r*r/v) / v
 }
 
-// rarely and often are degrees of freedom: how often an equation is quite wrong.
+// rarely and often are degrees of freedom: how often an equation is far off.
 const (
 	often  = 2.
 	rarely = 4.
@@ -59,10 +59,9 @@ const (
 // near keeps an unknown's logarithm within what floating-point numbers and their products can hold.
 func near(x float64) float64 { return math.Min(math.Max(x, -60), 60) }
 
-// solve moves x to where it is most likely under the equations: in each round it sets the equations' weights and
-// solves the normal equations by conjugate gradients, with their diagonal as preconditioner (Hestenes & Stiefel, 1952;
-// Saad, Iterative Methods for Sparse Linear Systems, algorithm 9.1). Each round costs some tens of passes over the
-// equations. Unknowns that are in no equation remain.
+// solve moves x to the most likely point under the equations. Each round sets the equations' weights and solves the normal equations by
+// conjugate gradients, with their diagonal as preconditioner (Hestenes & Stiefel, 1952; Saad, Iterative Methods for Sparse Linear Systems,
+// algorithm 9.1). It costs some tens of passes over the equations. Unknowns that are in no equation keep their value.
 func solve(x []float64, equations []equation, softness float64, rounds int) {
 	s := newLeastSquares(len(x))
 	for range rounds {
@@ -79,7 +78,7 @@ func solve(x []float64, equations []equation, softness float64, rounds int) {
 type leastSquares struct {
 	change, diagonal, residual, direction, image []float64
 
-	alone []float64  // the part of the diagonal that is from equations of one unknown
+	alone []float64  // part of the diagonal from equations with one unknown
 	pairs []coupling // the other equations
 }
 
@@ -101,7 +100,7 @@ func newLeastSquares(n int) *leastSquares {
 func (s *leastSquares) step(x []float64, equations []equation) float64 {
 	const (
 		iterations = 40
-		tolerance  = 1e-5 // of the residual's squared norm: the next round has other weights
+		tolerance  = 1e-5 // of the residual's squared norm; more is wasted, as the next round has other weights
 	)
 	s.start(x, equations)
 	first := s.norm()
@@ -136,7 +135,7 @@ func (s *leastSquares) step(x []float64, equations []equation) float64 {
 	return largest
 }
 
-// start computes the diagonal of the normal equations, and the residual of no change.
+// start computes the diagonal of the normal equations, and the residual for no change.
 func (s *leastSquares) start(x []float64, equations []equation) {
 	clear(s.change)
 	clear(s.diagonal)

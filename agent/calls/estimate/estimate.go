@@ -1,30 +1,30 @@
-// Package estimate finds out how often calls are made in a guest that cannot be asked: from samples of a timer, from
-// what the VM itself counted, and from a few moments in which breakpoints listened.
+// Package estimate estimates how often calls are made in a process whose calls cannot be counted: from timer samples, from the VM's own
+// counters, and from short watches of breakpoints.
 //
 //	result := estimate.Estimate(in, estimate.Options{Logical: true})
 //	for _, request := range estimate.Plan(in, result, budget) { … } // what to listen to next
 //
-// Samples show where time goes. How it divides among the callers of a method is near the truth; how often a method is
-// called does not follow from it, as a call may take any time. (Whaley's partial stacks and Arnold & Grove's counters,
-// CGO 2005, start from the same fact.) Five other facts help:
+// Samples show where time goes, and nearly how it divides among the callers of a method. How often a method is called does not follow from
+// them, as a call may take any time. (Whaley's partial stacks and Arnold & Grove's counters, CGO 2005, start from the same fact.) Five
+// other facts help:
 //
-//   - The time in prologues and epilogues is about the same for all calls of hot code. It is wrong by a factor of two
-//     or three for single methods, and much too long for rarely called ones, whose code is not in the caches.
-//   - The VM counts each call of a method while it interprets it, or runs code of its profiling tiers. How often a site
-//     is executed per invocation is usually exact for a method that always does the same; it is of the guest's youth
-//     for others. The products along an inline chain say how often a physical call is made per entry of the caller's
-//     code, and how often the calls that were compiled away are.
-//   - The calls that compiled code makes can be read from it, also those that no sample shows; the others that profiles
-//     count were compiled away.
-//   - A breakpoint on a method that is called rarely counts it for some milliseconds, and its silence bounds the rate.
+//   - The time in prologues and epilogues is about the same for all calls of hot code. For single methods this is wrong by
+//     a factor of two or three. For rarely called ones, whose code is not in the caches, the time is much longer.
+//   - The VM counts each call of a method while it interprets it, or runs code of its profiling tiers. The executions of a
+//     site per invocation are usually exact for a method that always does the same; for others they describe the start
+//     of the program. The products along an inline chain give the physical calls, and the inlined calls, per entry of
+//     the caller's code.
+//   - The calls that compiled code makes can be read from it, even those that no sample shows; all other calls that
+//     profiles count were inlined.
+//   - A breakpoint on a rarely called method counts its calls for some milliseconds; no hits bound the rate.
 //   - Breakpoints on a caller and its callee at once show how often one calls the other, however hot they are.
 //
-// All of them are statements about the logarithms of rates, each with a variance: "this is about that", or "this is
-// so much more than that". The estimate is what is most likely under all of them, with errors from Student's t
-// distribution, as each kind is sometimes very wrong: see equation. How the entries of a code divide among its callers
-// depends on the callers' rates in turn, so that both are computed in alternation: see network.divide.
+// All of them are equations between logarithms of rates, each with a variance: "this is about that", or "this exceeds that by so much". The
+// estimate is the most likely solution of all of them. Errors have Student's t distribution, as each kind of equation is sometimes far off:
+// see equation. How the entries of a code divide among its callers depends on the callers' rates, so that both are computed in alternation:
+// see network.divide.
 //
-// The package is arithmetic: it reads nothing, keeps nothing, and gives the same result for the same input.
+// The package is pure arithmetic: it reads nothing, keeps no state, and returns the same result for the same input.
 package estimate
 
 import (
@@ -33,17 +33,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// Options say what to estimate. The zero value is the physical call graph: calls that are made by code of one method
-// to code of another.
+// Options select what to estimate. The zero value is the physical call graph: calls from code of one method to code of another.
 type Options struct {
-	// Logical adds the calls that were compiled away.
+	// Logical adds the calls that were inlined.
 	Logical bool
-	// Depth bounds how deep calls are followed into methods that left no trace in the code that they were compiled
-	// into. 0 means DefaultDepth.
+	// Depth bounds how deep calls are followed into methods that were inlined without a trace in the code. 0 means DefaultDepth.
 	Depth int
 }
 
-// DefaultDepth is more than compilers inline.
+// DefaultDepth is deeper than compilers inline.
 const DefaultDepth = 16
 
 // Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the input.
@@ -72,7 +70,7 @@ func Estimate(in *Input, options Options) *Result {
 	return r
 }
 
-// measured reports whether there was a time to estimate something of.
+// measured reports whether the input covers any time.
 func (in *Input) measured() bool {
 	for _, seconds := range []float64{in.Duration, in.Period} {
 		if !(seconds > 0) || !finite(seconds) {
@@ -82,15 +80,15 @@ func (in *Input) measured() bool {
 	return sensible(in.HitCost) && sensible(in.CPU)
 }
 
-// solve computes the logarithms of rates, in calls per second of CPU time: so samples and windows speak of the same
-// time, whatever else the machine does. Shares depend on rates and rates on shares: a few rounds of both are enough.
-// It begins with what codes' own time and windows say, so that profiles which contradict them are outliers from the
-// start, but with larger errors first: most of that is a little wrong. The second result is their variances.
+// solve computes the logarithms of rates, in calls per second of CPU time, so that samples and windows are about the same time, whatever
+// else runs on the machine. Shares depend on rates and rates on shares: a few rounds of both are enough. It begins with the codes' own time
+// and windows, so that profiles which contradict them are outliers from the start. These begin with larger variances, as most of them are
+// slightly wrong. The second result is the variances of x.
 func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
 	const outer, inner = 5, 6
 	tally := newTally(in, n)
-	// Breakpoints alone observe rarely called code, whose time says nothing about that of hot code. Counts reach hot code
-	// through the profiles, if these are used.
+	// Breakpoints alone observe rarely called code, whose time does not calibrate that of hot code. Counts reach hot code through the
+	// profiles, if these are used.
 	own := timed(in, n, profiles && len(tally) > 0)
 	x = make([]float64, n.unknowns)
 	for i := range own {
@@ -119,8 +117,8 @@ func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float
 	return x, variances(x, all)
 }
 
-// settle notes for each code what its rate mostly follows from. What was measured in the code itself comes first: links
-// to others are often stronger, but carry that on.
+// settle records for each code the evidence that its rate mostly follows from. Measurements of the code itself come first: links to others
+// are often stronger, but only carry on measurements made elsewhere.
 func (n *network) settle(x []float64, equations []equation) {
 	n.evidence = make([]Evidence, len(n.into))
 	weights := make([][evidences]float64, len(x))
@@ -143,7 +141,7 @@ func (n *network) settle(x []float64, equations []equation) {
 	}
 }
 
-// rates are those of codes that were seen at work, or that take part in a call.
+// rates returns the rates of codes that were sampled, or that take part in a call.
 func (n *network) rates(in *Input, x, variances []float64) []Rate {
 	active := make([]bool, len(in.Codes))
 	for c := range active {
@@ -165,7 +163,7 @@ func (n *network) rates(in *Input, x, variances []float64) []Rate {
 	return rates
 }
 
-// maxRate bounds rates, in calls a second: no guest makes so many, and sums of them stay numbers.
+// maxRate bounds rates, in calls a second: no program makes so many, and sums of them stay finite.
 const maxRate = 1e18
 
 func logRatio(a, b float64) float64 { return math.Log(a) - math.Log(b) }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSimulated holds estimates against guests with known rates. The least overlaps are a few below what comes out, and
-// far above what is left if a source is not used: with exact profiles, rates follow from those of three roots; where
-// all profiles are wrong by a factor of more than four, time and breakpoints remain.
+// TestSimulated compares estimates with simulated processes of known rates. The required overlaps are a few points below the actual ones,
+// and far above those without one of the sources. With exact profiles, rates follow from those of three roots. If all profiles are wrong by
+// a factor of more than four, time and breakpoints remain.
 func TestSimulated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -43,7 +43,7 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// BenchmarkEstimate is the time of an estimate of a large guest.
+// BenchmarkEstimate measures an estimate of a large process.
 func BenchmarkEstimate(b *testing.B) {
 	for _, codes := range []int{200, 2000} {
 		b.Run(fmt.Sprintf("%d codes", codes), func(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// String is for messages of tests.
+// String is for test messages.
 func (e Evidence) String() string {
 	if e >= evidences {
 		return "unknown"

@@ -7,9 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// An expansion adds the calls that were compiled away. From the rate of a code follow those of the copies that the
-// debug information shows in it, each by the profile of the method that it is in; and the calls of methods that left
-// no trace, as those are all calls that their profiles count and that are not made physically.
+// An expansion adds the inlined calls. The rate of a code gives the rates of the copies that debug information shows in it, each by the
+// profile of the method that contains it. It also gives the calls of methods inlined without a trace: all calls that their profiles count
+// and that are not made physically.
 type expansion struct {
 	in          *Input
 	frequencies frequencies
@@ -18,11 +18,11 @@ type expansion struct {
 	depth       int
 	to          callSet
 
-	steps    int                // that are left
-	least    float64            // calls a second that are worth to be followed
+	steps    int                // steps left
+	least    float64            // calls a second that are worth following
 	physical map[knownCall]bool // calls that are made
 	native   map[MethodID]bool  // has a wrapper
-	// interpreted is how often a second methods can be called at most that have no code, by their samples.
+	// interpreted is an upper bound of the calls a second of methods without code, from their samples.
 	interpreted map[MethodID]float64
 }
 
@@ -53,7 +53,7 @@ func newExpansion(in *Input, f frequencies, n *network, r *Result, depth int, to
 	return e
 }
 
-// mostInterpreted is how many calls a second the interpreter has the time for in so many samples of a method.
+// mostInterpreted is how many calls a second the interpreter has time for, given the samples of a method.
 func (e *expansion) mostInterpreted(samples float64) float64 {
 	return (samples + 2*math.Sqrt(samples) + 2) * e.in.Period / e.in.Duration / interpretedTime
 }
@@ -66,21 +66,20 @@ func (e *expansion) expand() {
 	}
 }
 
-// leastShare is the part of all physical calls that a call must have to be followed.
+// leastShare is the share of all physical calls below which a call is not followed.
 const leastShare = 1e-7
 
-// maxSteps bounds the calls that are followed into methods that left no trace, over all codes: profiles are not trees.
+// maxSteps bounds the calls that are followed into methods inlined without a trace, over all codes: profiles are not trees.
 const maxSteps = 1 << 20
 
-// inlinedTime is the least that a call takes that was compiled away, in seconds. Some take none; but then there are
-// others around them that do.
+// inlinedTime is the minimum time of an inlined call, in seconds. Some take none, but calls around them do.
 const inlinedTime = 0.2e-9
 
 // code follows the calls in one code.
 func (e *expansion) code(id CodeID, rate Rate) {
 	tree, ok := newCopyTree(e.in, id)
 	if !ok {
-		return // of interpreted methods, all calls are physical
+		return // all calls of interpreted methods are physical
 	}
 	t := e.network.spent[id].samples
 	most := max((t+2*math.Sqrt(t)+2)*e.in.Period/e.in.Duration/inlinedTime, rate.PerSecond)
@@ -95,13 +94,13 @@ func (e *expansion) code(id CodeID, rate Rate) {
 	w.finish()
 }
 
-// A copyTree is how methods were inlined into a code.
+// A copyTree is the tree of methods inlined into a code.
 type copyTree struct {
 	copies   []Copy
-	children [][]int32 // by copy: those that were inlined into it
+	children [][]int32 // by copy: those inlined into it
 }
 
-// newCopyTree returns false if nothing is known, or if it is not a tree of known methods.
+// newCopyTree returns false if the copies are unknown, or are not a tree of known methods.
 func newCopyTree(in *Input, id CodeID) (copyTree, bool) {
 	copies := in.Codes[id].Copies
 	if len(copies) == 0 || copies[0].Method != in.Codes[id].Method {
@@ -118,7 +117,7 @@ func newCopyTree(in *Input, id CodeID) (copyTree, bool) {
 	return t, true
 }
 
-// inlined reports whether calls of a method at a bytecode of copy i were compiled away.
+// inlined reports whether calls of a method at a bytecode of copy i were inlined.
 func (t *copyTree) inlined(i, bci int32, callee MethodID) bool {
 	for _, j := range t.children[i] {
 		if c := &t.copies[j]; c.BCI == bci && c.Method == callee {
@@ -150,7 +149,7 @@ type codeWalk struct {
 	*expansion
 	copyTree
 	id        CodeID
-	most      float64   // calls a second that the code has the time for
+	most      float64   // calls a second that the code has time for
 	rates     []float64 // by copy: how often a second it is run through
 	variances []float64 // of their logarithms
 	found     []found
@@ -170,8 +169,8 @@ func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float6
 	}
 }
 
-// finish hands over what was found. Calls that were compiled away take time all the same: if they are more than the
-// code has the time for, its profiles are of another phase, and all of them are taken to be fewer.
+// finish hands over what was found. Inlined calls take time, too: if there are more of them than the code has time for, its profiles are
+// from another phase, and all of them are scaled down.
 func (w *codeWalk) finish() {
 	scale := 1.
 	if w.inferred > w.most {
@@ -185,7 +184,7 @@ func (w *codeWalk) finish() {
 	}
 }
 
-// copy adds the calls in one copy, and sets the rates of the copies in it.
+// copy adds the calls in one copy, and sets the rates of the copies inlined into it.
 func (w *codeWalk) copy(i int32) {
 	c := &w.copies[i]
 	rate := w.rates[i]
@@ -218,7 +217,7 @@ func (w *codeWalk) copy(i int32) {
 				continue
 			}
 			perSecond, variance := rate*f.calls(t.Method), w.variances[i]+siteVariance(&w.result.Credibility, f.perCall)
-			if c.makes(bci) && !w.native[t.Method] { // of a method that is interpreted
+			if c.makes(bci) && !w.native[t.Method] { // it calls an interpreted method
 				most, seen := w.interpreted[t.Method]
 				if !seen {
 					most = w.mostInterpreted(0)
@@ -231,10 +230,10 @@ func (w *codeWalk) copy(i int32) {
 	}
 }
 
-// noProfile is the variance of the logarithm of what is taken to be called once each time, for want of a profile.
+// noProfile is the variance of the logarithm of a call that is assumed to be made once per entry, without a profile.
 const noProfile = 4.
 
-// divide divides the calls at a site in copy i among what was inlined there.
+// divide divides the calls at a site in copy i among the methods inlined there.
 func (w *codeWalk) divide(at Place, children []int32, i int32) {
 	f, rate, variance := w.frequencies[at], w.rates[i], w.variances[i]+noProfile
 	if f != nil {
@@ -248,7 +247,7 @@ func (w *codeWalk) divide(at Place, children []int32, i int32) {
 	}
 	for _, j := range children {
 		callee := w.copies[j].Method
-		perSecond := rate / float64(len(children)) // without a profile: once each time
+		perSecond := rate / float64(len(children)) // without a profile: once per entry
 		if f != nil {
 			if perSecond = rate * f.calls(callee); perSecond == 0 {
 				perSecond = rate * f.rest() / float64(unattributed)
@@ -265,11 +264,11 @@ func (w *codeWalk) isAmong(copies []int32, method MethodID) bool {
 	return slices.ContainsFunc(copies, func(j int32) bool { return w.copies[j].Method == method })
 }
 
-// maxTraceless is how often a method that left no trace can call something each time. A loop would have left one: where
-// a profile counted one nevertheless, the compiler has put something else in the method's place.
+// maxTraceless bounds the calls at one site per entry of a method inlined without a trace. A loop would have left a trace: if a profile
+// counts a loop nevertheless, the compiler has replaced the method's body.
 const maxTraceless = 8
 
-// vanished adds a call that left no trace, and those that its callee makes.
+// vanished adds a call inlined without a trace, and the calls that its callee makes.
 func (w *codeWalk) vanished(at Place, callee MethodID, rate, variance float64, stack map[MethodID]bool, depth int) {
 	if rate = min(rate, w.most); rate < w.least || w.steps == 0 {
 		return

@@ -5,8 +5,8 @@ import "math"
 // minInvocations is how often a method must have been counted for ratios of its counts to mean anything.
 const minInvocations = 3
 
-// missing is the part of a site's calls that a callee is given which the profile has not seen there, although it is
-// called: something is wrong with the profile, or it is of a time before.
+// missing is the share of a site's calls assigned to a callee that the profile does not list, although the callee was seen there. Then the
+// profile is wrong, or from an earlier time.
 const missing = 0.02
 
 // frequencies are the sites of all profiles.
@@ -36,7 +36,7 @@ func newFrequencies(methods []Profile) frequencies {
 	return f
 }
 
-// newSiteFrequency returns nil if the count makes no sense. None is a count, too: the site was never executed.
+// newSiteFrequency returns nil for an invalid count. Zero is valid: the site was never executed.
 func newSiteFrequency(s *Site, invocations float64) *siteFrequency {
 	switch {
 	case !sensible(s.Count):
@@ -57,7 +57,7 @@ func newSiteFrequency(s *Site, invocations float64) *siteFrequency {
 	return f
 }
 
-// calls is how often callee is called from the site per invocation, as far as the profile attributes calls.
+// calls returns how often callee is called from the site per invocation, as far as the profile attributes calls.
 func (f *siteFrequency) calls(callee MethodID) float64 {
 	count := 0.0
 	for _, t := range f.targets {
@@ -68,10 +68,10 @@ func (f *siteFrequency) calls(callee MethodID) float64 {
 	return f.perCall * count / f.total
 }
 
-// rest is how often something is called per invocation that the profile does not name, at least a little.
+// rest is the number of calls per invocation to callees that the profile does not name, at least a small one.
 func (f *siteFrequency) rest() float64 { return f.perCall * max(1-f.known, missing) }
 
-// likely is how often a callee is called that is known to be called there, and is alone in that.
+// likely returns how often a callee is called that is the only known callee of the site.
 func (f *siteFrequency) likely(callee MethodID) float64 {
 	if c := f.calls(callee); c > 0 {
 		return c
@@ -79,8 +79,8 @@ func (f *siteFrequency) likely(callee MethodID) float64 {
 	return f.rest()
 }
 
-// chain is how often the method of a chain's innermost place is entered through it, per entry of the outermost
-// method. ok is false if a profile is missing.
+// chain returns how often the method of a chain's innermost place is entered through it, per entry of the outermost method. ok is false if
+// a profile is missing.
 func (f frequencies) chain(site []Place) (product float64, ok bool) {
 	product = 1
 	for i := len(site) - 1; i > 0; i-- {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A fuzzReader makes an input of bytes: any numbers, and ids that mostly exist.
+// A fuzzReader makes an input from bytes: any numbers, and ids that mostly exist.
 type fuzzReader struct{ data []byte }
 
 func (r *fuzzReader) byte() int {
@@ -19,7 +19,7 @@ func (r *fuzzReader) byte() int {
 	return int(b)
 }
 
-// number is mostly small, and sometimes anything.
+// number is mostly small, and sometimes any float.
 func (r *fuzzReader) number() float64 {
 	b := r.byte()
 	if b < 250 || len(r.data) < 8 {
@@ -75,7 +75,7 @@ func (r *fuzzReader) input() *Input {
 	return in
 }
 
-// FuzzEstimate: whatever the input, the result is numbers, and a plan keeps to its budget.
+// FuzzEstimate: for any input, the result has valid numbers, and a plan keeps to its budget.
 func FuzzEstimate(f *testing.F) {
 	f.Add([]byte{})
 	random := rand.NewChaCha8([32]byte{})

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A hearing is the observations of all windows together.
+// A hearing combines the observations of all windows.
 type hearing struct {
 	codes []heard         // by CodeID
 	pairs map[pair]*joint // of codes in the same windows
@@ -23,7 +23,7 @@ func listen(in *Input) *hearing {
 	return h
 }
 
-// minKnown is the part of a window that must not be hits for its time to be known.
+// minKnown is the minimum share of a window outside of hits: below it, the window's time is not known.
 const minKnown = 0.3
 
 func (h *hearing) add(in *Input, w *Window) {
@@ -41,7 +41,7 @@ func (h *hearing) add(in *Input, w *Window) {
 		}
 	}
 	free := max(w.Armed-total*in.HitCost, 0)
-	// A window that is mostly hits is as good as full: its time is not known.
+	// A window that is mostly hits is treated as full: its time is not known.
 	full := w.Full || free < minKnown*w.Armed
 	for _, c := range codes {
 		h.codes[c].add(sound{length: w.Length, hits: hits[c], armed: w.Armed, free: free, full: full && hits[c] > total/4})
@@ -82,7 +82,7 @@ func (h *hearing) add(in *Input, w *Window) {
 	}
 }
 
-// equations are the observations of rates.
+// equations returns the observations of rates.
 func (h *hearing) equations() []equation {
 	var equations []equation
 	for c := range h.codes {
@@ -134,14 +134,14 @@ type heard struct {
 	sorted  bool
 }
 
-// A sound is one window's part in it.
+// A sound is one window's observation of a code.
 type sound struct {
-	length float64 // seconds that the window was to last; 0 if unknown
+	length float64 // planned length in seconds; 0 if unknown
 	hits   float64 // of the code
-	armed  float64 // seconds of the threads
-	free   float64 // of these, those that hits did not take
-	// full says that the window's end is not known: it ended with its last hit, and a good part of the hits was the
-	// code's. Had it ended later, it might have had any number more: calls in bursts are a thousand times as dense.
+	armed  float64 // CPU seconds of the threads
+	free   float64 // the part of armed that hits did not take
+	// full says that the window's end is not known: it ended with its last permitted hit, and a large part of the hits was the code's. A
+	// later end could have brought any number more: calls in bursts are a thousand times as dense.
 	full bool
 }
 
@@ -151,15 +151,15 @@ func (h *heard) add(s sound) { h.windows, h.sorted = append(h.windows, s), false
 const (
 	minWindows = 2
 	minFree    = 4e-3 // seconds
-	mostFull   = 0.02 // part of the windows: they are the ones that met the code at work
+	mostFull   = 0.02 // share of full windows: these are the ones that met the code at work
 	minSpread  = 0.01 // variance of the logarithm of any observed rate
 	minSilence = 2e-3 // seconds
-	// phaseVariance is that of the logarithm of a bound on the rate by one window.
+	// phaseVariance is the variance of the logarithm of a bound on the rate from one window.
 	phaseVariance = 2.
 )
 
-// usable returns the windows that say how often the code is called: all up to a length at which hardly any was full.
-// To leave out only the full ones would leave out bursts. To leave out the long ones, with any observations, does not.
+// usable returns the windows that show how often the code is called: all up to a length at which hardly any was full. To leave out only the
+// full ones would leave out bursts. To leave out all long ones does not.
 func (h *heard) usable() []sound {
 	if !h.sorted {
 		slices.SortStableFunc(h.windows, func(a, b sound) int { return cmp.Compare(a.length, b.length) })
@@ -178,9 +178,8 @@ func (h *heard) usable() []sound {
 	return h.windows[:n]
 }
 
-// rate is how often the code is called per second of CPU time, and the variance of its logarithm. Calls come in bursts:
-// windows are few samples of a process that is far from Poisson's, of as many effective ones as hits²/squares. ok is
-// false if that cannot be said.
+// rate returns calls per second of CPU time, and the variance of its logarithm. Calls come in bursts, far from a Poisson process: so
+// windows are few samples, and the number of effective ones is hits²/squares. ok is false if there are too few observations.
 func (h *heard) rate() (perSecond, variance float64, ok bool) {
 	hits, squares, free := 0., 0., 0.
 	usable := h.usable()
@@ -197,8 +196,8 @@ func (h *heard) rate() (perSecond, variance float64, ok bool) {
 	return hits / free, minSpread + (1+squares/hits)/hits, true
 }
 
-// atLeast is a rate that the code's is more than, 0 if nothing is known. In a full window the hits may have taken
-// nearly all of the time, and their cost is not known well. So their time counts as time that passed.
+// atLeast is a lower bound of the code's rate, 0 if unknown. In a full window hits may have taken nearly all of the time, and their cost is
+// not known well. So their time is not subtracted.
 func (h *heard) atLeast() float64 {
 	hits, armed := 0., 0.
 	for _, s := range h.windows {
@@ -211,8 +210,8 @@ func (h *heard) atLeast() float64 {
 	return hits / armed
 }
 
-// atMost is a rate that the code's is hardly more than, and the variance of its logarithm; 0 if nothing is known. Silence
-// says something, too; but guests have phases, and a few windows have seen few of them.
+// atMost is an upper bound of the code's rate, and the variance of its logarithm; 0 if unknown. No hits are information, too; but programs
+// have phases, and a few windows have seen few of them.
 func (h *heard) atMost() (perSecond, variance float64) {
 	hits, free, n := 0., 0., 0.
 	for _, s := range h.usable() {
@@ -238,13 +237,13 @@ func (h *heard) tooLong() (length float64) {
 	return length
 }
 
-// A joint is the observations of two codes in windows that watched both.
+// A joint holds the observations of two codes in windows that watched both.
 type joint struct {
-	from, to      float64 // hits of either, in windows that were not full
+	from, to      float64 // hits of each, in windows that were not full
 	fromSq, toSq  float64 // sums of the squares of the hits of each window
 	entries       float64 // hits of from in all windows
 	calls         float64 // hits of to that from called, in all windows
-	most          float64 // hits that the smallest full window had; 0 if none was full
+	most          float64 // hits of the smallest full window; 0 if none was full
 	windows, full float64
 	met           float64 // windows in which from called to
 }
@@ -258,8 +257,8 @@ func (j *joint) ratio() (ratio, variance float64, ok bool) {
 	return j.to / j.from, variance, true
 }
 
-// frequency is how often from calls to per entry, and the variance of its logarithm. Windows that were full count, if
-// they had room for some entries and what they call: they end anywhere in that.
+// frequency returns how often from calls to per entry, and the variance of its logarithm. Full windows count if they had room for some
+// entries and their calls: they may end anywhere between them.
 func (j *joint) frequency() (perEntry, variance float64, ok bool) {
 	if j.entries < 4 || j.calls < 4 {
 		return 0, 0, false
@@ -268,6 +267,6 @@ func (j *joint) frequency() (perEntry, variance float64, ok bool) {
 	if j.full > 0 && max(perEntry, 1/perEntry) > j.most/5 {
 		return 0, 0, false
 	}
-	// Calls in one window are of one phase of the guest.
+	// Calls in one window are all from one phase of the program.
 	return perEntry, 0.02 + 1/j.entries + 1/j.calls + 0.5/j.met, true
 }

@@ -41,7 +41,7 @@ func TestHeardRate(t *testing.T) {
 	}
 }
 
-// TestBurstsAreLessCertain: the same hits in fewer windows say less.
+// TestBurstsAreLessCertain: the same number of hits in fewer windows has a larger variance.
 func TestBurstsAreLessCertain(t *testing.T) {
 	var steady, bursts heard
 	for i := range 20 {
@@ -66,8 +66,7 @@ func TestFrequencyOfFullWindows(t *testing.T) {
 	}
 }
 
-// TestSilenceIsABound: what was not heard is called hardly more often than so that it would have been; the more windows,
-// the surer.
+// TestSilenceIsABound: no hits bound the rate, and more windows make the bound tighter.
 func TestSilenceIsABound(t *testing.T) {
 	silent := func(n int, free float64) *heard {
 		var h heard

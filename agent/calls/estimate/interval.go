@@ -7,17 +7,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// scaleVariance is that of the logarithm of what the time of all calls is off by together, on one machine and in one program:
-// prologues that are seen more or less often than where edgeTime comes from make all rates too high or too low.
+// scaleVariance is the variance of the logarithm of the error that all rates from the time of calls share, on one machine and in one
+// program. If prologues are sampled more or less often than where edgeTime was measured, all rates are too high or too low.
 const scaleVariance = 0.5
 
-// variances are those of unknowns, given the weights that solve ended with. +Inf: nothing is said of the unknown.
+// variances returns the variances of unknowns, given the weights that solve ended with. +Inf: nothing is known.
 func variances(x []float64, equations []equation) []float64 {
 	unknowns := len(x)
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })
 	counted := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about && e.evidence != Time })
 	for i := range all {
-		byTime := 1 - counted[i]/all[i] // part of what is known
+		byTime := 1 - counted[i]/all[i] // share of the information
 		if all[i] = 1/all[i] + scaleVariance*byTime*byTime; math.IsNaN(all[i]) {
 			all[i] = math.Inf(1)
 		}
@@ -25,13 +25,12 @@ func variances(x []float64, equations []equation) []float64 {
 	return all
 }
 
-// messageRounds is how far information travels in precisions: most codes are a few calls from one that was listened to.
+// messageRounds is how far information travels in precisions: most codes are a few calls away from one with breakpoints.
 const messageRounds = 12
 
-// precisions are the inverse variances of unknowns by the equations that are to count: marginal ones by Gaussian belief
-// propagation (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, section 4.3). They are exact where the equations
-// make a tree; where they make loops, information that comes round counts twice and precisions are too high (Weiss and
-// Freeman, Neural Computation 13, 2001).
+// precisions returns the inverse variances of unknowns by the equations that count selects: the marginal ones by Gaussian belief
+// propagation (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, section 4.3). They are exact if the equations form a tree; with
+// loops, information that returns is counted twice and precisions are too high (Weiss and Freeman, Neural Computation 13, 2001).
 func precisions(unknowns int, equations []equation, count func(*equation) bool) []float64 {
 	type message struct {
 		a, b     CodeID
@@ -43,7 +42,7 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	for i := range equations {
 		switch e := &equations[i]; {
 		case e.weight <= 0 || !count(e):
-		case e.from == VM, e.evidence == Time: // what the scale adds is in scaleVariance
+		case e.from == VM, e.evidence == Time: // scaleVariance covers the error of the scale
 			precision[e.to] += e.weight
 		default:
 			pairs = append(pairs, message{a: e.to, b: e.from, weight: e.weight})
@@ -53,7 +52,7 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	for range messageRounds {
 		for i := range pairs {
 			p := &pairs[i]
-			// What an end knows without this equation, through it.
+			// Each end sends the other what it knows without this equation.
 			a, b := max(precision[p.a]-p.toA, 0), max(precision[p.b]-p.toB, 0)
 			p.toA, p.toB = p.weight*b/(p.weight+b), p.weight*a/(p.weight+a)
 		}
@@ -66,19 +65,19 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	return precision
 }
 
-// widest bounds the factor of an interval: what is not known at all.
+// widest bounds the factor of an interval: it stands for a rate that is not known at all.
 const widest = 1e6
 
-// factor is by how much a rate may be higher or lower, in 95 of 100 cases, whose logarithm has that variance.
+// factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm has that variance.
 func factor(variance float64) float64 {
 	const t95 = 2.57                                          // of Student's t with five degrees of freedom: profiles that are wrong make long tails
-	if f := math.Exp(t95 * math.Sqrt(variance)); f < widest { // not if it is NaN
+	if f := math.Exp(t95 * math.Sqrt(variance)); f < widest { // false for NaN, too
 		return f
 	}
 	return widest
 }
 
-// shareVariance is that of the logarithm of a share of a code's entries.
+// shareVariance is the variance of the logarithm of a share of a code's entries.
 func (n *network) shareVariance(to CodeID, part float64) float64 {
 	if part >= onlyCaller {
 		return 0
@@ -87,7 +86,7 @@ func (n *network) shareVariance(to CodeID, part float64) float64 {
 	return (1-part)/part/(n.spent[to].samples+profileWeight) + smallShare*math.Log(part)*math.Log(part)
 }
 
-// siteVariance is that of the logarithm of what profiles say of a site that is executed so often for each invocation.
+// siteVariance is the variance of the logarithm of a profile's count at a site with that many executions per invocation.
 func siteVariance(c *profile.Credibility, perCall float64) float64 {
 	variance := profileVariance
 	if c.Comparisons >= minComparisons {

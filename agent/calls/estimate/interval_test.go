@@ -9,13 +9,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Intervals hold the true rate of calls in about 95 of 100 cases, however long breakpoints listened, and however wrong profiles
-// are; and they are narrow where much is known.
 func medianOf(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
 }
 
+// Intervals contain the true rate of calls in about 95 of 100 cases, for any number of breakpoint windows, and however wrong profiles are.
+// They are narrow where much is known.
 func TestIntervals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -82,7 +82,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// A guest that waits nearly all of the time has cold code: what its time says of rates is little, and low.
+// The code of a process that waits nearly all of the time is not in the caches: rates from its time are uncertain, and lower.
 func TestIdleGuest(t *testing.T) {
 	input := func(cpu float64) *Input {
 		return &Input{
@@ -100,7 +100,7 @@ func TestIdleGuest(t *testing.T) {
 	}
 }
 
-// Where all code of a method counts its calls, the counts are taken, whatever time says; and not where some code does not.
+// If all code of a method counts its calls, the counts win over the time. If some code does not count, they do not.
 func TestUseCounters(t *testing.T) {
 	const caller, callee, other = 0, 1, 2
 	input := func(codes ...Code) *Input {
@@ -139,7 +139,7 @@ func TestUseCounters(t *testing.T) {
 		t.Errorf("code that counts: %+v", got)
 	}
 	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == profile.Counted || got[other].Rate == 0 {
-		t.Errorf("beside code that does not: %+v", got)
+		t.Errorf("with code that does not count: %+v", got)
 	}
 	inlined := counting
 	inlined.Copies = append(slices.Clone(alone), Copy{Method: callee, Parent: 0, BCI: 3})

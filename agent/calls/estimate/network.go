@@ -5,30 +5,29 @@ import (
 	"math"
 )
 
-// A network is the codes of an input and who calls whom.
+// A network is the codes of an input and the calls between them.
 type network struct {
-	cpu      float64 // seconds that the guest's threads took in the window
+	cpu      float64 // CPU seconds of the process's threads in the window
 	calls    []call
 	links    []link
 	into     [][]int32  // by callee: indexes of links
 	spent    []spent    // by CodeID
 	output   []CodeID   // by CodeID: the unknown that calls out of the code depend on
-	scale    CodeID     // the unknown by which all rates that follow from the time of calls are too low together
+	scale    CodeID     // the unknown for the common error of all rates from the time of calls
 	unknowns int        // codes, outputs that are unknowns of their own, and scale
 	evidence []Evidence // by CodeID, after solve
 }
 
-// A spent is how much time a code took: samples.
+// A spent is the time of a code, in samples.
 type spent struct{ samples, atEdge float64 }
 
 // A link is all calls of one code by another.
 type link struct {
 	from, to        CodeID
 	samples, atEdge float64
-	// perEntry is how often from calls to per entry by its profiles, as far as they know; 0 if they do not. spread is
-	// the variance of its logarithm.
+	// perEntry is how often from calls to per entry according to its profiles; 0 if unknown. spread is the variance of its logarithm.
 	perEntry, spread float64
-	covered          float64 // part of the calls that perEntry is about, 0 to 1
+	covered          float64 // share of the calls that perEntry covers, 0 to 1
 	share            float64 // of the entries into to
 	calls            []int32 // indexes of calls
 	profile          float64 // perEntry before observations
@@ -93,17 +92,16 @@ func (n *network) link() {
 	}
 }
 
-// known reports whether what calls make of the callee's rate follows from the caller's.
+// known reports whether the link gives the callee's rate from the caller's.
 func (l *link) known() bool { return l.from != VM && l.perEntry > 0 && l.covered > 0 }
 
-// inflow is how many entries a second a link makes by the rate of its caller.
+// inflow is the number of entries a second that a link makes at the rate of its caller.
 func (n *network) inflow(l *link, x []float64) float64 {
 	return l.perEntry * math.Exp(x[n.output[l.from]])
 }
 
-// connect gives an unknown of its own to the output of each code that several links lead out of. When a profile is
-// of another phase, it is usually wrong about all of them by the same factor: one branch of the method was taken more
-// often then. So it is one thing that is wrong, and not as many as there are links.
+// connect gives an unknown of its own to the output of each code with several outgoing links. A profile from another phase is usually wrong
+// about all of them by the same factor: one branch of the method was taken more often then. So that is one error, not one per link.
 func (n *network) connect() {
 	n.unknowns = len(n.into)
 	links := make([]int, len(n.into))
@@ -124,23 +122,22 @@ func (n *network) connect() {
 	n.unknowns++
 }
 
-// outputVariance is that of the logarithm of the factor by which all of a code's calls differ from its profiles.
+// outputVariance is the variance of the logarithm of the factor by which all of a code's calls differ from its profiles.
 const outputVariance = 0.005
 
-// Weights of what says how entries divide among callers, in numbers of samples.
+// Weights of the sources for how entries divide among callers, in numbers of samples.
 const (
-	// bodyWeight is what all samples in the callee's body count for. Time in the body may depend on the caller: many
-	// samples of a wrong thing are not better than few.
+	// bodyWeight is the weight of all samples in the callee's body together. Time in the body may depend on the caller: many biased samples
+	// are no better than few.
 	bodyWeight = 10
-	// profileWeight is what the callers' rates and profiles count for.
+	// profileWeight is the weight of the callers' rates and profiles.
 	profileWeight = 8
 	// smallShare is the variance of the logarithm of a share, per square of that logarithm.
 	smallShare = 0.08
 )
 
-// divide sets how the entries of each code divide among the links into it, for rates exp(x): the mean of a Dirichlet
-// distribution whose parameters are samples at the edges, samples in the body, and what the profiles say of the callers
-// that they know.
+// divide sets how the entries of each code divide among the links into it, for rates exp(x). The shares are the mean of a Dirichlet
+// distribution. Its parameters are samples at the edges, samples in the body, and the counts of those callers that have profiles.
 func (n *network) divide(x []float64, profiles bool) {
 	for c := range n.into {
 		n.divideAmong(n.into[c], n.spent[c], x, profiles)
@@ -163,7 +160,7 @@ func (n *network) divideAmong(into []int32, t spent, x []float64, profiles bool)
 		}
 	}
 	if inflow > 0 {
-		// Profiles divide what samples leave to the callers that they know, and all of it where there are no samples.
+		// Profiles divide what samples leave to the callers with profiles, and all of it without samples.
 		weight := 1.
 		scale := 1.
 		if sum > 0 {
@@ -189,20 +186,20 @@ func (n *network) divideAmong(into []int32, t spent, x []float64, profiles bool)
 	}
 }
 
-// variance is that of the logarithm of a callee's rate over its caller's, by a link.
+// variance is the variance of the logarithm of a callee's rate over its caller's, by a link.
 func (n *network) variance(l *link) float64 {
-	// That of a share is none if there is one caller. Small shares are less certain than their samples say: what is
-	// wrong with a few of a large number is all of a small one.
+	// With one caller, the share has no variance. Small shares are less certain than their samples suggest: an error of a few calls in a
+	// large number is all of a small share.
 	part := l.share * l.covered
 	samples := n.spent[l.to].samples + profileWeight
 	return max(1-part, 1e-3)/part/samples + smallShare*math.Log(part)*math.Log(part) + l.spread
 }
 
-// firm reports whether a link says something about rates.
+// firm reports whether a link gives information about rates.
 func (l *link) firm() bool { return l.known() && l.from != l.to && l.share*l.covered > 1e-9 }
 
-// equations are what the links say about the rates of callers and callees, with the present shares: the callee's rate
-// times the share is the caller's rate times the calls per entry.
+// equations adds what the links say about the rates of callers and callees, with the present shares: the callee's rate times the share is
+// the caller's rate times the calls per entry.
 func (n *network) equations(to []equation) []equation {
 	for c, output := range n.output {
 		if output != CodeID(c) {
@@ -224,8 +221,8 @@ func (n *network) equations(to []equation) []equation {
 	return to
 }
 
-// spread returns the variance of every code's rate if those of some are known: of the best way there along the links,
-// as each adds its own (Dijkstra, 1959). from is the code that the way begins at, VM if there is none.
+// spread returns the variance of every code's rate if those of some are known: along the best path of links, each of which adds its own
+// variance (Dijkstra, 1959). from is the code where that path begins, VM if there is none.
 func (n *network) spread(start []float64) (variance []float64, from []CodeID) {
 	variance, from = make([]float64, len(start)), make([]CodeID, len(start))
 	links := make([][]int32, len(start))
@@ -263,13 +260,13 @@ func (n *network) spread(start []float64) (variance []float64, from []CodeID) {
 	return variance, from
 }
 
-// A step is a code on the way, and the variance there.
+// A step is a code on the path, and the variance there.
 type step struct {
 	code     CodeID
 	variance float64
 }
 
-// A queue has the least variance first (container/heap).
+// A queue is a heap with the least variance first (container/heap).
 type queue []step
 
 func (q queue) Len() int           { return len(q) }

@@ -6,35 +6,34 @@ import (
 	"slices"
 )
 
-// A Budget says how much may be listened to until the next Plan.
+// A Budget limits the breakpoint windows until the next Plan.
 type Budget struct {
-	Windows     int     // how many of them
-	Hits        float64 // that are to be expected in all of them
-	Codes       int     // that one window may have: breakpoints of a thread
-	MaxHits     int     // of one window
-	MaxDuration float64 // of one window, seconds
+	Windows     int     // number of windows
+	Hits        float64 // expected hits of all of them together
+	Codes       int     // per window: breakpoints of a thread
+	MaxHits     int     // per window
+	MaxDuration float64 // per window, in seconds
 }
 
-// A Request is a window that would help.
+// A Request is a window that would improve the estimate.
 type Request struct {
 	Codes    []CodeID
-	MaxHits  int     // when to end at the latest
-	Duration float64 // seconds after which to end at the latest
-	// Check is for windows of a caller, the first code, and its callee: they show how far profiles can be trusted,
-	// and may end full. Other windows measure how often each of their codes is called.
+	MaxHits  int     // the window ends after so many hits
+	Duration float64 // the window ends after so many seconds
+	// Check marks windows of a caller, the first code, and its callee: they show how far profiles can be trusted, and may end full. Other
+	// windows measure how often each of their codes is called.
 	Check bool
 }
 
-// Plan returns the windows that are likely to give the most information about the rates that matter most: in was estimated
-// with result r, and has all windows so far. Only rates of rarely called codes can be observed. But the profiles carry a rate
-// on, from callers to callees and back. So Plan chooses the codes from which the way to those with most calls is shortest,
-// in variance.
+// Plan returns the windows that are likely to give the most information about the most important rates. r is the estimate for in, which has
+// all windows so far. Only rates of rarely called codes can be observed, but profiles carry a rate on, from callers to callees and back. So
+// Plan chooses the codes with the shortest path, in variance, to those with most calls.
 func Plan(in *Input, r *Result, b Budget) []Request {
 	if r.network == nil || b.Codes < 1 || b.MaxHits < 1 || !(b.MaxDuration > 0) {
 		return nil
 	}
 	p := newPlanner(in, r, b)
-	// Checks are few: profiles are right or wrong.
+	// Few checks are enough: profiles are mostly either right or wrong.
 	kinds := [...][]Request{p.anchors(), p.explore(), p.checks()}
 	turns := [...]int{0, 1, 0, 2, 0, 1}
 	var plan []Request
@@ -53,10 +52,10 @@ func Plan(in *Input, r *Result, b Budget) []Request {
 	return plan
 }
 
-// A planner knows the cost of a window and the information that it would give.
+// A planner computes the cost of a window and the information that it would give.
 type planner struct {
 	Budget
-	hits    float64 // that are left
+	hits    float64 // hits left in the budget
 	in      *Input
 	network *network
 	rates   []Rate
@@ -72,7 +71,7 @@ func newPlanner(in *Input, r *Result, b Budget) *planner {
 	return p
 }
 
-// expect is how many hits a window is likely to have.
+// expect returns the expected hits of a window.
 func (p *planner) expect(r Request) float64 {
 	hits := 0.
 	for _, c := range r.Codes {
@@ -81,10 +80,10 @@ func (p *planner) expect(r Request) float64 {
 	return min(hits, float64(r.MaxHits))
 }
 
-// roomFor is the part of a window's hits that it is planned to have: bursts come on top.
+// roomFor is the share of a window's hits that is planned for: bursts come on top.
 const roomFor = 1. / 3
 
-// longest is how long a window of codes can be without ending full.
+// longest is how long a window of codes can be without ending full, in seconds.
 func (p *planner) longest(codes ...CodeID) float64 {
 	length, sum := p.MaxDuration, 1e-9
 	for _, c := range codes {
@@ -96,17 +95,17 @@ func (p *planner) longest(codes ...CodeID) float64 {
 	return min(length, roomFor*float64(p.MaxHits)/sum)
 }
 
-// unheard is the largest variance of the logarithm of a rate without observations.
+// unheard is the variance of the logarithm of a rate above which the rate counts as unobserved.
 const unheard = 6.
 
-// An anchor is a code whose rate can be observed, and the worth of an observation for its cost.
+// An anchor is a code whose rate can be observed, and the value of an observation per cost.
 type anchor struct {
 	code  CodeID
 	worth float64
 }
 
-// anchors plans windows that observe rates, the most valuable first. The rate of one code gives the rates of all codes that
-// profiles lead to from there.
+// anchors plans windows that observe rates, the most valuable first. The rate of one code gives the rates of all codes that profiles
+// connect it to.
 func (p *planner) anchors() []Request {
 	now, then := make([]float64, len(p.rates)), make([]float64, len(p.rates))
 	perSample := p.in.Period / p.network.cpu
@@ -143,22 +142,22 @@ func (p *planner) anchors() []Request {
 const (
 	// maxHeard is the highest observable rate, in calls a second: above it, a window is mostly hits.
 	maxHeard = 30e3
-	// minLength is the least length of a window, in seconds: to set breakpoints takes about as long.
+	// minLength is the minimum length of a window, in seconds: setting breakpoints takes about as long.
 	minLength = 1e-3
-	// doubted is the variance that a window leaves which is to find out whether a code is called as often as is thought.
+	// doubted is the variance after a window that only checks whether a code is called as often as estimated.
 	doubted = 1.5
 )
 
 // A hearable is the information that one more window would give about a code.
 type hearable struct {
-	variance float64 // that it leaves; infinite if it gives no information
-	hits     float64 // that it is likely to have
+	variance float64 // after the window; infinite if it gives no information
+	hits     float64 // expected
 }
 
-// cost of a window, in hits: to set and remove breakpoints costs about as much as ten.
+// cost of a window, in hits: setting and removing breakpoints costs about as much as ten.
 func (h hearable) cost() float64 { return 10 + h.hits }
 
-// hear returns the information that a window would give about a code that is, or may be, called rarely.
+// hear returns the information that a window would give about a code that is, or may be, rarely called.
 func (p *planner) hear(c CodeID) hearable {
 	rate, length := p.rates[c].PerSecond, p.longest(c)
 	hits := rate * length
@@ -172,7 +171,7 @@ func (p *planner) hear(c CodeID) hearable {
 	return hearable{variance: math.Inf(1)}
 }
 
-// breakable reports whether all calls of the code come in at one address of its own.
+// breakable reports whether all calls of the code enter it at one address of its own.
 func (c *Code) breakable() bool { return c.Tier != Interpreted && !c.Loop && !c.Replaced }
 
 // group puts codes with similar rates into one window.
@@ -194,7 +193,7 @@ func (p *planner) group(list []anchor) []Request {
 			}
 		}
 		request := Request{Codes: codes, MaxHits: p.MaxHits, Duration: p.longest(codes...)}
-		if request.Duration < minLength { // thought to be too often called, and doubted
+		if request.Duration < minLength { // the estimate, which is in doubt, says that it is called too often
 			request.MaxHits, request.Duration = min(exploreHits, p.MaxHits), min(exploreLength, p.MaxDuration)
 		}
 		plan = append(plan, request)
@@ -205,7 +204,7 @@ func (p *planner) group(list []anchor) []Request {
 	return plan
 }
 
-// checks plans windows that compare profiles with observations, for links that make many calls and have few comparisons yet.
+// checks plans windows that compare profiles with observations, for links with many calls and few comparisons.
 func (p *planner) checks() []Request {
 	type check struct {
 		link  *link
@@ -214,7 +213,7 @@ func (p *planner) checks() []Request {
 	var list []check
 	for i := range p.network.links {
 		l := &p.network.links[i]
-		// Some entries and their calls must fit into the window.
+		// The window must have room for some entries and their calls.
 		if l.from == VM || l.from == l.to || l.profile <= 0 || max(l.profile, 1/l.profile) > float64(p.MaxHits)/6 ||
 			p.rates[l.from].PerSecond <= 0 || !p.in.Codes[l.from].breakable() || !p.in.Codes[l.to].breakable() {
 			continue
@@ -239,23 +238,23 @@ func (p *planner) checks() []Request {
 	return plan
 }
 
-// Bounds of windows on codes that nothing is known of but time.
+// Bounds of windows on codes of which only the time is known.
 const (
 	exploreLength = 6e-3  // seconds
-	exploreRate   = 200e3 // calls a second; hotter codes are tried if that is not sure
-	exploreSure   = 10    // samples in the code that make it so
+	exploreRate   = 200e3 // calls a second; hotter codes are only tried if their rate is uncertain
+	exploreSure   = 10    // samples in the code from which its rate is certain
 	exploreTries  = 2     // windows
-	exploreHits   = 24    // of a window: enough to see that a code is called often
-	exploreHeard  = 2e-3  // seconds, of a window that was silent: a shorter one says nothing
+	exploreHits   = 24    // per window: enough to see that a code is called often
+	exploreHeard  = 2e-3  // seconds, of a window without hits: a shorter one shows nothing
 )
 
-// doubtful reports whether a code may be called far less than is thought: it was hardly seen, and hardly listened to.
+// doubtful reports whether a code may be called far less often than estimated: it has few samples, and few observations.
 func (p *planner) doubtful(c CodeID) bool {
 	hot := p.rates[c].PerSecond > exploreRate && p.network.spent[c].samples >= exploreSure
 	return !hot && p.tried(c) < exploreTries
 }
 
-// tried is how many windows said something of a code.
+// tried returns how many windows gave information about a code.
 func (p *planner) tried(c CodeID) (n int) {
 	for _, s := range p.heard.codes[c].windows {
 		if s.full || s.hits > 0 || s.free >= exploreHeard {
@@ -265,8 +264,8 @@ func (p *planner) tried(c CodeID) (n int) {
 	return n
 }
 
-// explore plans windows on codes that were hardly listened to, those first that are thought to be called most: without
-// many samples, that is where an error does most harm. Most of them are found to be silent, which costs nothing.
+// explore plans windows on codes with few observations, first those with the highest estimated rates: without many samples, errors do most
+// harm there. Most of them turn out not to be called, which costs nothing.
 func (p *planner) explore() []Request {
 	var list []CodeID
 	for c := range p.rates {
@@ -287,11 +286,11 @@ func (p *planner) explore() []Request {
 	return plan
 }
 
-// firmly is the variance up to which a link makes two rates one thing to know.
+// firmly is the variance of a link up to which its two codes share one observation.
 const firmly = 0.3
 
-// spokesmen returns the codes that it is best to listen to: of those whose rates follow from each other, the one that
-// gives the most information for its cost.
+// spokesmen returns the best representatives to observe: from each group of codes whose rates follow from each other, the one with the most
+// information per cost.
 func (p *planner) spokesmen() []CodeID {
 	group := make([]int32, len(p.rates))
 	for c := range group {

@@ -35,8 +35,8 @@ func TestPlanKeepsToBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsTheRoot: where everything follows from a rarely called root, that is what to listen to, or what it calls.
-func TestPlanHearsTheRoot(t *testing.T) {
+// TestPlanObservesTheRoot: if all rates follow from a rarely called root, Plan observes the root or its callee.
+func TestPlanObservesTheRoot(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
 	in.CPU, in.Duration = 300, 300
@@ -53,7 +53,7 @@ func TestPlanHearsTheRoot(t *testing.T) {
 	}
 }
 
-// TestPlanTriesNoMore: what ended full however short is not tried for ever.
+// TestPlanTriesNoMore: a code whose windows end full, however short they are, is not tried forever.
 func TestPlanTriesNoMore(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
@@ -87,8 +87,8 @@ func TestNoPlanWithoutBudget(t *testing.T) {
 	}
 }
 
-// TestPlanHearsOneOfMany: of codes whose rates follow from each other one is listened to, not all.
-func TestPlanHearsOneOfMany(t *testing.T) {
+// TestPlanObservesOneOfMany: from codes whose rates follow from each other, Plan observes one, not all.
+func TestPlanObservesOneOfMany(t *testing.T) {
 	s := newSimulation(simulated{seed: 5, codes: 200, seconds: 5})
 	p := newPlanner(s.in, Estimate(s.in, Options{}), budget())
 	speak := p.spokesmen()

@@ -2,46 +2,45 @@ package estimate
 
 import "math"
 
-// What the time of calls says, in seconds. They are chosen so that estimates overlap best with exact call graphs of real
-// programs on x86-64; half or double of each changes that little. Where breakpoints listen, they matter for what is not
-// connected to anything that was listened to.
+// Time that calls take, in seconds. The values give the best overlap of estimates with exact call graphs of real programs on x86-64; half
+// or double of each changes that little. With breakpoints, they matter only for code that is not connected to any observed code.
 const (
 	// edgeTime is what a call of hot code spends in the callee's prologue and epilogue.
 	edgeTime = 0.2e-9
 	// callTime is the least that a call of compiled code spends in the callee.
 	callTime = 0.4e-9
-	// interpretedTime is what a call of an interpreted method spends in it, and nativeTime what one of a native method spends
-	// in its wrapper; their logarithms vary widely.
+	// interpretedTime is the time that a call of an interpreted method spends in it, and nativeTime the time that a call of a native method
+	// spends in its wrapper; their logarithms vary widely.
 	interpretedTime = 200e-9
 	nativeTime      = 30e-9
 )
 
-// Rarely called code is not in the caches when it is called, and spends a hundred times as long in its prologue. What
-// is seen there can be many calls of hot code or few of cold code while it is less than coldShare of all time.
+// Rarely called code is not in the caches when it is called, and spends a hundred times as long in its prologue. Its samples there can be
+// many calls of hot code or few of cold code while they are less than coldShare of all time.
 const (
 	coldShare    = 1e-3
 	coldShift    = 0.65 // of the logarithm, downwards
 	coldVariance = 2.
 	edgeVariance = 0.3  // of the logarithm of edgeTime among hot codes
-	edgeSeen     = 0.05 // samples that are added, so that none seen means few, not none
+	edgeSeen     = 0.05 // added to the samples, so that no samples means few calls, not none
 
-	// A guest that waits most of the time has its code out of the caches each time that it goes on: prologues take some ten or
-	// a hundred times as long in all of its code. That is so below busy CPUs, all the more the fewer it uses.
+	// In a process that waits most of the time, code leaves the caches during each wait: prologues of all its code take ten to a hundred
+	// times as long. That is so below busy CPUs, and the more so the fewer it uses.
 	busy         = 0.5
 	idleShift    = 4.
 	idleVariance = 4.
 
-	// One sample in a code's prologue is mostly there by chance: there is much code that is hardly ever called, and little
-	// that is called all the time. The logarithm is lower by chanceShift if none was seen, and by half of it if byChance were.
+	// A single sample in a code's prologue is mostly there by chance: much code is hardly ever called, and little is called all the time.
+	// The logarithm is lower by chanceShift without samples, and by half of it with byChance samples.
 	byChance    = 0.5
 	chanceShift = 5.
 )
 
-// wholeTime is that of calls whose time does not part into prologue, body and epilogue.
+// wholeTime is the time of calls that cannot be divided into prologue, body and epilogue.
 var wholeTime = map[Tier]float64{Interpreted: interpretedTime, Native: nativeTime}
 
-// timed returns what follows from the time in each code. By how much all of that is wrong together is an unknown of its own,
-// the scale, if learn is set: what is known of some codes says it of the others.
+// timed returns what follows from the time in each code. If learn is set, the common error of all of them is an unknown, the scale: known
+// rates of some codes then calibrate the others.
 func timed(in *Input, n *network, learn bool) []equation {
 	scale := VM
 	var equations []equation
@@ -76,8 +75,8 @@ func timed(in *Input, n *network, learn bool) []equation {
 	return equations
 }
 
-// edgeRate is the logarithm of a rate by the time in prologue and epilogue, and its variance. A sample is so many seconds
-// of each second.
+// edgeRate is the logarithm of a rate from the time in prologue and epilogue, and its variance. perSample is the seconds that one sample
+// stands for, per second.
 func (t spent) edgeRate(perSample float64) (value, variance float64) {
 	seen := t.atEdge + edgeSeen
 	cold := 1 / (1 + t.atEdge*perSample/coldShare)

@@ -9,7 +9,7 @@ import (
 
 // A Result is the estimated call graph of one guest.
 type Result struct {
-	// Calls are ordered by caller, site, callee and basis; each combination is there once.
+	// Calls are ordered by caller, site, callee and basis; each combination occurs once.
 	Calls []Call
 	// Rates are by CodeID.
 	Rates       []Rate
@@ -26,34 +26,34 @@ type Call struct {
 	Callee MethodID
 	Rate   float64 // calls a second
 	Basis  profile.Basis
-	// Low and High are the ends of the 95 % interval of Rate: of what is uncertain in rates of codes, in how entries divide
-	// among callers, and in the VM's counts. A basis that is wrong is not in them.
+	// Low and High are the ends of the 95 % interval of Rate. It covers the uncertainty of the codes' rates, of how entries divide among
+	// callers, and of the VM's counts. It does not cover a wrong basis.
 	Low, High float64
 }
 
-// A Rate says how often a Code is entered.
+// A Rate is how often a Code is entered.
 type Rate struct {
 	PerSecond float64
 	Variance  float64  // of its logarithm; +Inf if nothing is known
-	Evidence  Evidence // what most of it follows from
+	Evidence  Evidence // the kind of fact that it mostly follows from
 }
 
 // Evidence is a kind of fact that rates follow from.
 type Evidence uint8
 
 const (
-	Nothing  Evidence = iota // the code was not seen at work
+	Nothing  Evidence = iota // the code was not sampled
 	Time                     // samples in its prologue and epilogue
-	Profiles                 // what was counted in its callers or callees, and their rates
+	Profiles                 // counts in its callers or callees, and their rates
 	Listened                 // breakpoints on it
-	Counter                  // what was counted in itself, during the window
+	Counter                  // counts in the code itself, during the window
 	evidences
 )
 
 // A callSet sums up rates of calls.
 type callSet map[callKey]interval
 
-// An interval is a rate with what it is at least and at most.
+// An interval is a rate with its lower and upper bound.
 type interval struct{ rate, low, high float64 }
 
 type callKey struct {
@@ -64,7 +64,7 @@ type callKey struct {
 
 func newCalls() callSet { return callSet{} }
 
-// add adds a rate whose logarithm has that variance. Ends of intervals add up as if all were wrong in the same direction.
+// add adds a rate whose logarithm has that variance. Ends of intervals add up as if all errors had the same direction.
 func (s callSet) add(caller Place, callee MethodID, rate, variance float64, basis profile.Basis) {
 	if rate > 0 && finite(rate) {
 		key, f := callKey{caller, callee, basis}, factor(variance)
@@ -85,11 +85,10 @@ func (s callSet) sorted() []Call {
 	return list
 }
 
-// onlyCaller is the share from which on a caller counts as the only one.
+// onlyCaller is the share from which a caller counts as the only one.
 const onlyCaller = 0.99
 
-// physical adds the calls of one code by another. The entries that a link makes divide among its call sites by their
-// samples and profiles.
+// physical adds the calls of one code by another. The entries that a link makes divide among its call sites by their samples and profiles.
 func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	for i := range n.links {
 		l := &n.links[i]
@@ -123,7 +122,7 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	}
 }
 
-// place is where a call is made, as far as that is known.
+// place returns where a call is made, as far as known.
 func (c *call) place(in *Input) Place {
 	switch {
 	case c.caller == VM:

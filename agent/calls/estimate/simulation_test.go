@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A simulation is a guest whose rates are known: codes that call each other, each with the time that it takes, and
-// what a timer, the VM and breakpoints see of that.
+// A simulation is a process whose rates are known. It consists of codes that call each other, each with its time per call, and of what a
+// timer, the VM and breakpoints observe.
 type simulation struct {
 	random *rand.Rand
 	in     *Input
@@ -23,18 +23,18 @@ type simulatedCall struct {
 	perEntry, rate float64
 }
 
-// simulated says what is wrong with a guest.
+// simulated describes a process and the errors of its profiles.
 type simulated struct {
 	seed    uint64
 	codes   int
 	seconds float64
-	// polluted is the part of methods whose profiles are of another phase; shift is by how much, as the standard
-	// deviation of a logarithm.
+	// polluted is the share of methods whose profiles are from another phase; shift is by how much, as the standard deviation of a
+	// logarithm.
 	polluted, shift float64
 }
 
-// newSimulation makes a guest without loops: code i is called by some of the codes before it, as often as leaves the
-// rates of all between 100 and 50 million a second, which is what real guests have.
+// newSimulation makes a process without loops: code i is called by some of the codes before it. The frequencies leave all rates between 100
+// and 50 million a second, as in real programs.
 func newSimulation(s simulated) *simulation {
 	sim := &simulation{random: rand.New(rand.NewPCG(s.seed, 1))}
 	r := sim.random
@@ -66,7 +66,7 @@ func newSimulation(s simulated) *simulation {
 	return sim
 }
 
-// profile fills in what the VM counted.
+// profile fills in what the VM counts.
 func (s *simulation) profile(what simulated) {
 	for m := range s.in.Methods {
 		s.in.Methods[m].Invocations = 5000
@@ -85,8 +85,8 @@ func (s *simulation) profile(what simulated) {
 	}
 }
 
-// sample fills in what the timer saw: in bodies that take any time, and at edges that take 0.45 ns, times two or half;
-// for rare calls a hundred times as long.
+// sample fills in what the timer sees: samples in bodies that take any time, and at edges that take 0.45 ns, times or divided by two; a
+// hundred times as long for rare calls.
 func (s *simulation) sample(seconds float64) {
 	r := s.random
 	body, edge := make([]float64, len(s.rates)), make([]float64, len(s.rates))
@@ -98,7 +98,7 @@ func (s *simulation) sample(seconds float64) {
 		busy += rate * (body[c] + edge[c])
 	}
 	for _, c := range s.calls {
-		// The samples of a second of a processor that does nothing else.
+		// The samples in these seconds on a processor that runs nothing else.
 		samples := c.rate / busy * seconds / s.in.Period
 		atEdge := s.poisson(samples * edge[c.callee])
 		all := atEdge + s.poisson(samples*body[c.callee]*math.Exp(0.3*r.NormFloat64()))
@@ -118,11 +118,11 @@ func (s *simulation) sample(seconds float64) {
 	}
 }
 
-// listen lets breakpoints listen as planned.
+// listen observes calls as planned.
 func (s *simulation) listen(plan []Request) {
 	for _, request := range plan {
 		w := Window{Codes: request.Codes, Length: request.Duration}
-		// What each call adds in the window, on average.
+		// The hits and entries that each call adds in the window, on average.
 		total := 0.
 		for _, c := range s.calls {
 			if contains(request.Codes, c.callee) {
@@ -155,7 +155,7 @@ func contains(codes []CodeID, c CodeID) bool {
 	return false
 }
 
-// poisson is a number from Poisson's distribution with that mean; for large ones, from the normal distribution.
+// poisson returns a Poisson-distributed number with that mean; for large means, a normally distributed one.
 func (s *simulation) poisson(mean float64) float64 {
 	if mean > 50 {
 		return math.Max(0, math.Round(mean+math.Sqrt(mean)*s.random.NormFloat64()))
@@ -180,7 +180,7 @@ func (s *simulation) truth() *graph {
 	return g
 }
 
-// timer is the call graph that samples alone make: the top edges of all stacks.
+// timer is the call graph from samples alone: the top edges of all stacks.
 func (s *simulation) timer() *graph {
 	g := &graph{}
 	for _, e := range s.in.Edges {
@@ -201,7 +201,7 @@ func graphOf(r *Result) *graph {
 	return g
 }
 
-// run estimates, listening for so many seconds as planned with 1% of a processor.
+// run estimates after that many seconds of planned windows, with 1 % of a processor.
 func (s *simulation) run(seconds int) *Result {
 	for range seconds {
 		r := Estimate(s.in, Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Halves keep a snapshot from about the middle of what is recorded, whenever that ends: with a third of the time at least on
-// either side.
+// Halves keep a snapshot from about the middle of a recording, whose length need not be known: at least a third of the time is on either
+// side of it.
 type Halves struct {
 	recorder *Recorder
 	stop     chan struct{}
@@ -18,7 +18,7 @@ type Halves struct {
 	kept     Middles[*Snapshot]
 }
 
-// Halve begins to take snapshots: a second after now, three, seven and so on.
+// Halve begins to take snapshots: 1, 3, 7, ... seconds from now.
 func (r *Recorder) Halve() *Halves {
 	h := &Halves{recorder: r, stop: make(chan struct{}), began: time.Now()}
 	h.stopped.Go(h.run)
@@ -38,25 +38,25 @@ func (h *Halves) run() {
 	}
 }
 
-// End ends that, and returns the snapshot from the middle, nil if there is none.
+// End stops taking snapshots. It returns the one from the middle, nil if there is none.
 func (h *Halves) End() *Snapshot {
 	close(h.stop)
 	h.stopped.Wait()
 	return h.kept.Middle(time.Since(h.began))
 }
 
-// Middles keep the last two of what is taken after a second, three, seven and so on.
-type Middles[S any] struct{ last [2]timed[S] } // the younger one second
+// Middles keep the last two snapshots, which are taken after 1, 3, 7, ... seconds.
+type Middles[S any] struct{ last [2]timed[S] } // second is the newer one
 
 type timed[S any] struct {
 	taken S
 	after time.Duration // since the beginning
 }
 
-// Keep keeps what was taken that long after the beginning.
+// Keep stores a snapshot that was taken that long after the beginning.
 func (m *Middles[S]) Keep(s S, after time.Duration) { m.last = [2]timed[S]{m.last[1], {s, after}} }
 
-// Middle is the last one after which a third of the length passed; the zero value if there is none.
+// Middle returns the last snapshot after which a third of the length remained; the zero value if there is none.
 func (m *Middles[S]) Middle(length time.Duration) S {
 	if m.last[1].after <= length*2/3 {
 		return m.last[1].taken
@@ -64,12 +64,12 @@ func (m *Middles[S]) Middle(length time.Duration) S {
 	return m.last[0].taken
 }
 
-// samePhase is how much the calls of two halves of a recording have in common, by method, if both are of the same phase of the
-// program or both of many whole iterations of it.
+// samePhase is the overlap by method, in percent, above which two halves of a recording count as the same phase of the program, or as many
+// whole iterations of it each.
 const samePhase = 80
 
-// PhaseNote says that the calls before and after the middle of a recording differ: the recording covers part of a phase. It is
-// "" if they do not.
+// PhaseNote reports that the calls before and after the middle of a recording differ: then it covers only part of a phase. It returns "" if
+// they do not differ.
 func (s *Snapshot) PhaseNote(middle *Snapshot) string {
 	if middle == nil {
 		return ""
@@ -77,7 +77,7 @@ func (s *Snapshot) PhaseNote(middle *Snapshot) string {
 	return PhaseNote(middle.Since(nil).methods(), s.Since(middle).methods())
 }
 
-// PhaseNote is Snapshot.PhaseNote of how often each method was called before and after the middle.
+// PhaseNote is Snapshot.PhaseNote for the counts of each method's calls before and after the middle.
 func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 	common := cct.Overlap(before, after)
 	if common >= samePhase {
@@ -87,7 +87,7 @@ func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 		"record whole iterations, or more of them, to get representative counts", common)
 }
 
-// methods are how often each method was called.
+// methods returns how often each method was called.
 func (r *Recording) methods() cct.Weights[Method] {
 	if r.Graph.Total() > 0 {
 		return r.Graph.Callees()

@@ -7,19 +7,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Losses say what a Recording lacks; all 0 is a complete one. Calls that found no room are still counted: Calls of a
+// Losses are what a Recording lacks; all 0 means that it is complete. Calls without room in the maps are still counted: Calls of a
 // Recording is the sum of its trees and NoThread.
 type Losses struct {
-	NoThread uint64 // calls of threads that found no room: they are in no tree
-	NoNode   uint64 // calls whose context found no room
+	NoThread uint64 // calls of threads without room: they are in no tree
+	NoNode   uint64 // calls whose context had no room
 	TooDeep  uint64 // calls deeper than bpf.ExactDepth frames
-	NoEdge   uint64 // calls whose edge found no room
+	NoEdge   uint64 // calls whose edge had no room
 	NoMethod uint64 // methods that were not announced, and have no name
 	NoRecord uint64 // threads without a name
-	Unplaced uint64 // calls and returns from code that is not understood
+	Unplaced uint64 // calls and returns from code that is not recognised
 	Unwound  uint64 // frames that ended without a return
-	Stray    uint64 // returns of what was never entered
-	Before   uint64 // returns of what was entered before recording
+	Stray    uint64 // returns from methods that were never entered
+	Before   uint64 // returns from methods that were entered before recording
 }
 
 func newLosses(c *bpf.ExactCounts) Losses {
@@ -31,7 +31,7 @@ func newLosses(c *bpf.ExactCounts) Losses {
 	}
 }
 
-// Notes say to people what was lost, one sentence each, none if nothing was.
+// Notes describe the losses for people, one sentence each.
 func (l Losses) Notes() []string {
 	var notes []string
 	for _, loss := range []struct {

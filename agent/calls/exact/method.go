@@ -5,8 +5,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Method is a method as the VM knows it while its class is loaded. The same method may appear under several epochs,
-// and once for every class loader. To people, methods of one name are one method. It may also be a marker, which is no method.
+// A Method is a method as the VM knows it while its class is loaded. The same method may occur in several epochs, and once per class
+// loader. Profiles merge methods of one name. A Method may also be a marker, which is not a method.
 type Method struct {
 	Addr  uint64 // of the VM's Method structure
 	Epoch uint32 // how many times the VM had unloaded classes; structures are reused after that
@@ -14,11 +14,11 @@ type Method struct {
 
 // Markers stand in trees and graphs where there is no method.
 var (
-	// BeforeRecording is what a thread had entered when recording began.
+	// BeforeRecording stands for the frames that a thread had when recording began.
 	BeforeRecording = Method{Addr: 1}
-	// Overflow is calls that found no room for their own context; they were made somewhere below its caller.
+	// Overflow stands for calls without room for their own context; they were made somewhere below its caller.
 	Overflow = Method{Addr: 2}
-	// Unknown is a caller that is not known: outside of all methods, or entered before recording.
+	// Unknown stands for an unknown caller: outside of all methods, or entered before recording.
 	Unknown = Method{Addr: 3}
 )
 
@@ -35,14 +35,14 @@ func (m Method) Marker() string {
 	return ""
 }
 
-// Frame is the method as a frame of the interpreter without a bytecode index; with Epoch it identifies the method as
-// frames of samples are identified.
+// Frame returns the method as a frame of the interpreter without a bytecode index. With Epoch it identifies the method in the same way as
+// frames of samples.
 func (m Method) Frame() bpf.Frame {
 	const noBCI = 0xffff
 	return bpf.Frame(uint64(bpf.FrameInterpreted)<<60 | m.Addr>>3<<16 | noBCI)
 }
 
-// Site is what to look the method up by.
+// Site returns the key to look the method up by.
 func (m Method) Site() vmruntime.Site {
 	return vmruntime.Site{Kind: vmruntime.Interpreted, Method: m.Addr, BCI: -1, Epoch: m.Epoch}
 }

@@ -12,7 +12,7 @@ import (
 
 func symbol(name string) symbolize.Symbol { return symbolize.Intern(symbolize.Frame{Function: name}) }
 
-// fixedNames names methods by their addresses, and knows these places.
+// fixedNames names methods by their addresses, and has these places.
 type fixedNames map[bpf.Frame][]Place
 
 func (fixedNames) Method(m Method) symbolize.Symbol {

@@ -61,7 +61,7 @@ func Start(o *bpf.Objects, lib *os.File, sites Sites, opt Options) (_ *Recorder,
 	return r, r.record(uint64(now.Nano()))
 }
 
-// record has calls and returns count from this moment on; 0 for not at all.
+// record starts the counting of calls and returns at this time; 0 stops it.
 func (r *Recorder) record(since uint64) error {
 	if err := r.objects.RecordingSince.Set(since); err != nil {
 		return fmt.Errorf("switch recording: %w", err)
@@ -94,7 +94,7 @@ func (r *Recorder) attach(lib *os.File, sites Sites, pid int) error {
 	return nil
 }
 
-// Stop ends recording. What was recorded can be read until Close.
+// Stop ends recording. Its results can be read until Close.
 func (r *Recorder) Stop() error {
 	var errs []error
 	if r.objects != nil {
@@ -107,7 +107,7 @@ func (r *Recorder) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Close stops and gives back everything.
+// Close stops recording and frees all resources.
 func (r *Recorder) Close() error {
 	err := r.Stop()
 	if r.objects != nil {

@@ -21,23 +21,21 @@ type Thread struct {
 	TID   int
 	Name  string // cut at 15 bytes, hostile
 	Start uint64 // ns, CLOCK_BOOTTIME
-	// Complete says that the thread started under recording. If it did not, its contexts begin at the marker
-	// BeforeRecording.
+	// Complete says that the thread started during the recording. Otherwise its contexts begin at the marker BeforeRecording.
 	Complete bool
-	// Tree counts calls: Self of a node is how often its context was entered. Below the marker Overflow are those
-	// whose context found no room, each at the deepest one that is known of it.
+	// Tree counts calls: Self of a node is how often its context was entered. Calls whose context had no room are below the marker
+	// Overflow, each at its deepest known context.
 	Tree *cct.Tree[Method]
 }
 
-// A Graph has an edge for every pair of methods and place of the call.
+// A Graph has an edge for every pair of methods and call site.
 type Graph = cct.Graph[Method, Site]
 
-// A Site is the place of a call, as the kernel saw it.
+// A Site is a call site as the kernel side saw it.
 type Site struct {
-	// Frame is where the callee returns to; of a callee that was inlined, somewhere in the code that it is part of.
-	// 0 if that is not known.
+	// Frame is the return address of the callee; for an inlined callee, a place somewhere in the code that contains it. 0 if unknown.
 	Frame   bpf.Frame
-	Epoch   uint32 // how many times the VM had unloaded classes: what an interpreted frame speaks of
+	Epoch   uint32 // how many times the VM had unloaded classes: interpreted frames are valid for one epoch
 	Inlined bool
 }
 
@@ -75,7 +73,7 @@ func (s *Snapshot) graph(earlier *Snapshot) *Graph {
 	return g
 }
 
-// trees returns the threads that called something since earlier.
+// trees returns the threads that made calls since earlier.
 func (s *Snapshot) trees(earlier *Snapshot) []Thread {
 	b := newTreeBuilder(s.nodes, earlier.nodes)
 	var threads []Thread
@@ -97,7 +95,7 @@ func name(comm [16]uint8) string {
 	return text
 }
 
-// Tree returns the trees of all threads in one.
+// Tree merges the trees of all threads.
 func (r *Recording) Tree() *cct.Tree[Method] {
 	limit := 1
 	for _, t := range r.Threads {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// nodes is two threads: 1 is complete and calls a -> {b -> c, d}, 2 is not.
+// nodes are those of two threads: 1 is complete and calls a -> {b -> c, d}, 2 is not complete.
 func nodes() []bpf.ExactNode {
 	return []bpf.ExactNode{
 		{},
@@ -22,7 +22,7 @@ func nodes() []bpf.ExactNode {
 		{Method: 'c', Parent: 3, Calls: 3},
 		{Method: 'a', Parent: 4, ClassEpoch: 9, Calls: 4},
 		{Method: 'd', Parent: 2, Calls: 5},
-		{Parent: 0}, // is being made
+		{Parent: 0}, // under construction
 	}
 }
 
@@ -116,7 +116,7 @@ func TestSinceEarlier(t *testing.T) {
 	}
 }
 
-// The middle of a recording is a snapshot with a third of the time on either side.
+// Middle returns a snapshot with at least a third of the time on either side.
 func TestMiddle(t *testing.T) {
 	first, second := &Snapshot{}, &Snapshot{}
 	var m Middles[*Snapshot]
@@ -133,7 +133,7 @@ func TestMiddle(t *testing.T) {
 	}
 }
 
-// A recording of which one half calls other methods than the other is of part of a phase.
+// If one half of a recording calls other methods than the other half, the recording covers part of a phase.
 func TestPhaseNote(t *testing.T) {
 	edges := func(a, b uint64) *Snapshot {
 		return &Snapshot{edges: map[bpf.ExactEdge]uint64{{Callee: 'a'}: a, {Callee: 'b'}: b}}
@@ -160,7 +160,7 @@ func TestPhaseNote(t *testing.T) {
 	}
 }
 
-// A recursion is as deep as the shadow stack at most.
+// A recursion is at most as deep as the shadow stack.
 func TestDeepTree(t *testing.T) {
 	s := &Snapshot{nodes: []bpf.ExactNode{{}, {Method: 1}}}
 	for range bpf.ExactDepth {

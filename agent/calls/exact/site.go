@@ -8,9 +8,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// What the code of methods calls when they begin and end, with (JavaThread*, Method*) as arguments
-// (src/hotspot/share/runtime/sharedRuntime.cpp). The USDT probes method__entry and method__return stand inside of
-// these, where the Method* is not in a register any more.
+// The functions that methods' code calls when a method begins and ends, with (JavaThread*, Method*) as arguments
+// (src/hotspot/share/runtime/sharedRuntime.cpp). The USDT probes method__entry and method__return are inside of these functions, where the
+// Method* is no longer in a register.
 const (
 	entrySymbol  = "_ZN13SharedRuntime19dtrace_method_entryEP10JavaThreadP6Method"
 	returnSymbol = "_ZN13SharedRuntime18dtrace_method_exitEP10JavaThreadP6Method"
@@ -19,7 +19,7 @@ const (
 // Flag is the command line flag that makes a JVM report its calls.
 const Flag = "DTraceMethodProbes"
 
-// NoC1Inlining is the command line flag with which contexts are exact around exceptions, too.
+// NoC1Inlining is the command line flag that makes contexts exact around exceptions, too.
 const NoC1Inlining = "-XX:C1MaxInlineSize=0"
 
 // ErrFlag says that the JVM runs without Flag, which cannot be changed while it runs.
@@ -43,13 +43,13 @@ func Check(vm VM) error {
 	return nil
 }
 
-// Sites are where probes go in a libjvm: offsets in the file.
+// Sites are the places of the probes in a libjvm, as offsets in the file.
 type Sites struct {
 	Entry, Return uint64
 }
 
-// FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the kernel would have to
-// execute one by one, which would make every call cost 10 to 70 us more.
+// FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the kernel would have to single-step, which
+// would add 10 to 70 us to every call.
 func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 	found, err := file.FindSymbols(entrySymbol, returnSymbol)
 	if err != nil {
@@ -71,7 +71,7 @@ func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 
 var errInstruction = errors.New("the kernel does not emulate the instruction there, so a probe would make every call 10 to 70 us slower: use another build of the JDK")
 
-// findSite returns the offset in the file of the function's first instruction, or the second behind an endbr64.
+// findSite returns the offset in the file of the function's first instruction, or of the second if the first is an endbr64.
 func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error) {
 	offset, ok := file.AddressToOffset(addr)
 	if !ok {
@@ -88,9 +88,9 @@ func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error)
 	return offset + uint64(skip), nil
 }
 
-// cheap finds an instruction at the begin of a function that the kernel emulates when a probe stands there, and that
-// every call passes with its arguments in place: push of a register or nop, behind an endbr64 or not. It returns how
-// many bytes are before it.
+// cheap finds an instruction at the beginning of a function that the kernel emulates when it has a probe, and that every call executes
+// while the arguments are in their registers: a push of a register or a nop, possibly after an endbr64. It returns the number of bytes
+// before it.
 func cheap(code []byte) (skip int, ok bool) {
 	if len(code) >= 4 && [4]byte(code) == [4]byte{0xf3, 0x0f, 0x1e, 0xfa} { // endbr64
 		skip = 4

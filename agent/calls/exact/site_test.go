@@ -44,7 +44,7 @@ func FuzzCheap(f *testing.F) {
 	})
 }
 
-// Every JVM of this machine has the sites, where the symbols say.
+// Every JVM of this machine has the sites where the symbols say.
 func TestFindSites(t *testing.T) {
 	libs, _ := filepath.Glob("/usr/lib/jvm/*/lib/server/libjvm.so")
 	if len(libs) == 0 {
@@ -65,7 +65,7 @@ func TestFindSites(t *testing.T) {
 	}
 }
 
-// A file that does not have the symbols is refused by their name.
+// A file without the symbols is refused, and the error names them.
 func TestFindSitesMissing(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {

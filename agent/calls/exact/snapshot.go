@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Snapshot is what was recorded until a moment, in the kernel's own terms. It is immutable.
+// A Snapshot is the state of a recording at one moment, in the kernel side's own terms. It is immutable.
 type Snapshot struct {
 	nodes   []bpf.ExactNode // by number
 	edges   map[bpf.ExactEdge]uint64
@@ -17,8 +17,8 @@ type Snapshot struct {
 	counts  bpf.ExactCounts
 }
 
-// Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes on, sums are off
-// by the calls that are made meanwhile.
+// Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes on, sums miss calls that are made
+// during the reading.
 func (r *Recorder) Snapshot() (*Snapshot, error) {
 	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{}}
 	var err error
@@ -37,7 +37,7 @@ func (r *Recorder) Snapshot() (*Snapshot, error) {
 	return s, nil
 }
 
-// readNodes reads the nodes that were made.
+// readNodes reads all existing nodes.
 func (s *Snapshot) readNodes(o *bpf.ExactObjects) error {
 	var last uint32
 	if err := o.LastNode.Get(&last); err != nil {
@@ -80,7 +80,7 @@ func readAll[K comparable, V any](m *ebpf.Map, to map[K]V) error {
 	}
 }
 
-// Methods returns every method that was called so far, as it was announced: for those whose announcement was lost.
+// Methods returns every method that was called so far, as it was announced. It covers methods whose announcement was lost.
 func (r *Recorder) Methods() ([]Method, error) {
 	found := map[bpf.ExactMethod]uint8{}
 	if err := readAll(r.objects.Methods, found); err != nil {

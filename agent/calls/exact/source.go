@@ -17,21 +17,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A Counted is what sources that count the calls of one JVM have in common: they count those of the first JVM that they are given, from when the
+// A Counted is what sources that count the calls of one JVM share. They count the calls of the first JVM that they are given, from when the
 // agent finds it until its window is closed.
 type Counted struct {
 	source.Passive
 	*source.Services
-	fatal   chan error    // why nothing can be counted; holds one
+	fatal   chan error    // why counting failed; capacity 1
 	process *fold.Process // only functions that have the State use it
 }
 
-// NewCounted is of no JVM yet.
+// NewCounted returns a Counted without a JVM.
 func NewCounted(services *source.Services) Counted {
 	return Counted{Services: services, fatal: make(chan error, 1)}
 }
 
-// Take returns the process of a worker's if it is to be counted: it is wanted, and the first one. Otherwise it is nil.
+// Take returns the worker's process if it is to be counted: it is wanted, and the first one. Otherwise it returns nil.
 func (c *Counted) Take(t *target.Process) (p *fold.Process) {
 	if !c.Wanted(t.PID) {
 		return nil
@@ -58,7 +58,7 @@ func (c *Counted) Counts(*fold.State) *fold.Process { return c.process }
 // Failed implements source.Failer.
 func (c *Counted) Failed() <-chan error { return c.fatal }
 
-// Fail ends the agent's Run, as nothing can be counted of p.
+// Fail ends the agent's Run, because the calls of p cannot be counted.
 func (c *Counted) Fail(p *fold.Process, err error) {
 	select {
 	case c.fatal <- fmt.Errorf("count the calls of process %d: %w", p.PID, err):
@@ -66,10 +66,10 @@ func (c *Counted) Fail(p *fold.Process, err error) {
 	}
 }
 
-// ErrNothingCounted is why there is no profile.
+// ErrNothingCounted says why there is no profile.
 var ErrNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to it (vmprof-agent doctor lists supported JVMs)")
 
-// edgesEngine is the engine of edges that were all counted; the whole contexts of a Profile in CallCounts need none.
+// edgesEngine is the engine name of edges that were all counted; the whole contexts in a Profile's CallCounts need no name.
 const edgesEngine = "exact edges"
 
 // A Source counts every call of the first JVM that it is given, until the window is closed.
@@ -83,12 +83,12 @@ type Source struct {
 	methods  map[target.RawFrame]struct{} // that were announced: their names are kept
 }
 
-// New is a source of the call graph with the places of calls, or of the complete calling context tree of each thread.
+// New returns a source for the call graph with call sites, or for the complete calling context tree of each thread.
 func New(services *source.Services, edges bool) *Source {
 	return &Source{Counted: NewCounted(services), edges: edges, methods: map[target.RawFrame]struct{}{}}
 }
 
-// Attached starts to count the calls of a process whose VM was attached just now. A worker has it.
+// Attached starts to count the calls of a process whose VM was just attached. It runs on a worker.
 func (x *Source) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
 	p := x.Take(t)
 	if p == nil {
@@ -128,7 +128,7 @@ func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recor
 	})
 }
 
-// HandleNewMethod has a method named while it is there.
+// HandleNewMethod requests the method's name while the method exists.
 func (x *Source) HandleNewMethod(s *fold.State, raw []byte) {
 	s.Events++
 	m, err := bpf.DecodeMethodSeen(raw)
@@ -156,8 +156,8 @@ func siteFrame(s Site) target.RawFrame {
 	return r
 }
 
-// finish ends the counting. It returns the counts, their process, and a note on the time that they cover. It fails if there was
-// nothing to count. The names of call sites are requested and may still be missing.
+// finish ends the counting. It returns the counts, their process, and a note on the time that they cover. It fails if nothing could be
+// counted. The names of call sites are requested and may still be missing.
 func (x *Source) finish() (_ *Recording, _ *fold.Process, note string, err error) {
 	var r *Recorder
 	var p *fold.Process
@@ -201,7 +201,7 @@ func (x *Source) finish() (_ *Recording, _ *fold.Process, note string, err error
 	return recording, p, s.PhaseNote(middle), nil
 }
 
-// End closes the window: with all that was counted since the agent began.
+// End closes the window, with everything counted since the agent began.
 func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profile.Profile, error) {
 	recording, p, note, err := x.finish()
 	if err != nil {
@@ -218,7 +218,7 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	return out, nil
 }
 
-// nameDeadline is how long the end of an exact recording waits for names: of all places of calls, if need be.
+// nameDeadline is how long the end of an exact recording waits for names, at worst those of all call sites.
 const nameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.
@@ -238,7 +238,7 @@ func (x *Source) profile(p *fold.Process, r *Recording) *profile.Process {
 	return out
 }
 
-// foundNames names what was counted of a process.
+// foundNames names the methods and places of a process's counts.
 type foundNames struct{ target.Names }
 
 // Method implements Names.
@@ -264,7 +264,7 @@ func (n foundNames) Places(s Site) (places []Place) {
 	return places
 }
 
-// NeedNames implements source.Namer: methods that were announced may be gone.
+// NeedNames implements source.Namer: announced methods may be unloaded before they are named.
 func (x *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 	if x.process == of.Process {
 		for r := range x.methods {
@@ -273,7 +273,7 @@ func (x *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 	}
 }
 
-// Close ends the counting, if it began.
+// Close ends the counting if it has begun.
 func (x *Source) Close() error {
 	if x.recorder == nil {
 		return nil

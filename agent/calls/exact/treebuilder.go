@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A treeBuilder makes trees of nodes that only know their parents.
+// A treeBuilder makes trees from nodes that only know their parents.
 type treeBuilder struct {
 	nodes, before []bpf.ExactNode // by number; those of the earlier snapshot may be fewer
 	first, next   []uint32        // child and sibling, 0 for none
@@ -19,7 +19,7 @@ func newTreeBuilder(nodes, before []bpf.ExactNode) *treeBuilder {
 	for i := len(nodes) - 1; i > 0; i-- {
 		n := &nodes[i]
 		switch {
-		case n.Method == 0: // it is being made, or found no room
+		case n.Method == 0: // it is under construction, or had no room
 		case n.Parent == 0:
 			b.roots = append(b.roots, uint32(i))
 		case n.Parent < uint32(i): // always
@@ -30,7 +30,7 @@ func newTreeBuilder(nodes, before []bpf.ExactNode) *treeBuilder {
 	return b
 }
 
-// calls returns the calls of a node since the earlier snapshot: its own, and those further in that have no node.
+// calls returns the calls of a node since the earlier snapshot: its own, and those of deeper contexts without a node.
 func (b *treeBuilder) calls(i uint32) (own, overflow uint64) {
 	n := &b.nodes[i]
 	own, overflow = n.Calls, n.Overflow
@@ -41,8 +41,7 @@ func (b *treeBuilder) calls(i uint32) (own, overflow uint64) {
 	return own, overflow
 }
 
-// tree returns the tree below a root. Siblings are visited one after the other, so that Add finds nearly all of each
-// stack in the one before.
+// tree returns the tree below a root. Siblings are visited one after the other, so that Add finds most of each stack in the one before.
 func (b *treeBuilder) tree(root uint32, complete bool) *cct.Tree[Method] {
 	t := &cct.Tree[Method]{Limit: 2*len(b.nodes) + 2} // an Overflow below each, and BeforeRecording
 	var path []Method                                 // outermost first

@@ -1,5 +1,5 @@
-// Package hotspot is the call engine for stock JVMs. It has no records of calls: it estimates them (package estimate) from the stacks of the time
-// profile, the counters that the VM keeps, and windows in which breakpoints stand on the entries of hot code.
+// Package hotspot is the call engine for stock JVMs. It has no records of calls: it estimates them (package estimate) from the stacks of
+// the time profile, from the counters that the VM keeps, and from windows of breakpoints on the entries of hot code.
 package hotspot
 
 import (
@@ -19,28 +19,28 @@ import (
 
 // Bounds of an Engine.
 const (
-	maxGuests     = 4                     // that are listened to, the busiest; others are estimated without
+	maxGuests     = 4                     // with breakpoint windows, the busiest ones; others are estimated without
 	planInterval  = time.Second           // between plans of what to listen to
-	planAhead     = 3 * time.Second       // that a plan is made for
+	planAhead     = 3 * time.Second       // the time that a plan is made for
 	listenLongest = 20 * time.Millisecond // of one window
 	listenHits    = 64                    // of one window
-	listenWindows = 40                    // a second and guest, at most
-	keptWindows   = 2048                  // of a guest, each some kB
-	heardLately   = time.Minute           // what plans are made with: guests change
-	meetInterval  = planInterval / 10     // between looks for JVMs that have just started
-	fade          = 0.2                   // of what was seen, every planInterval
+	listenWindows = 40                    // a second and process, at most
+	keptWindows   = 2048                  // of a process, each some kB
+	heardLately   = time.Minute           // the observations that plans use: processes change
+	meetInterval  = planInterval / 10     // between checks for JVMs that have just started
+	fade          = 0.2                   // of past samples, every planInterval
 )
 
-// Runtime is the name of the runtime for whose VMs the engine estimates calls, as its row of the table of runtimes has it.
+// Runtime is the name of the runtime whose VMs the engine estimates calls for, as in the table of runtimes.
 const Runtime = "hotspot"
 
-// An Engine estimates call rates of stock JVMs: see package estimate. Now and then it listens to some methods of
-// the busiest ones, as far as the budget allows, to check and to anchor what it estimates.
+// An Engine estimates call rates of stock JVMs: see package estimate. It opens breakpoint windows on some methods of the busiest ones, as
+// far as the budget allows, to check and to anchor its estimates.
 type Engine struct {
 	*source.Services
 	listener *listener.Listener // nil: no breakpoint is set
-	budget   float64            // share of the guests' CPU time that windows and ticks may take
-	logical  bool               // also calls that were compiled away
+	budget   float64            // share of the processes' CPU time that windows and ticks may take
+	logical  bool               // also inlined calls
 	cancel   context.CancelFunc
 	done     chan struct{}
 	watches  listener.Tally
@@ -48,33 +48,33 @@ type Engine struct {
 
 	mu      sync.Mutex
 	guests  map[*fold.Process]*guest
-	bucket  budget.Bucket // of guests' CPU time that windows may take now
+	bucket  budget.Bucket // of processes' CPU time that windows may take now
 	planned time.Duration // when it was filled last, CLOCK_MONOTONIC
 }
 
-// A guest is what the engine remembers of a process.
+// A guest is the engine's state for a process.
 type guest struct {
 	heard       []observedWindow    // oldest first
-	last        reading             // the last one; belongs to the worker that has the process
-	credibility profile.Credibility // by the last plan
+	last        reading             // the last one; belongs to the worker that handles the process
+	credibility profile.Credibility // from the last plan
 
-	// These belong to the goroutine that plans, or that listens meanwhile.
+	// The goroutine that plans and opens windows owns these.
 	plan       plan          // the last one
 	since      time.Duration // CLOCK_MONOTONIC: when it was first met
 	planAgain  time.Duration // CLOCK_MONOTONIC: when to plan again
-	income     float64       // what windows may cost of the guest's CPU time, seconds a second
+	income     float64       // the share of the process's CPU time that windows may take, seconds a second
 	windowCost time.Duration // of recent windows, on average
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
 	failed     bool          // the agent panicked over it: it is estimated without windows
 
-	// The last estimate while the process lived, for windows that are closed when it is gone, or of which there is none in time.
+	// The last estimate while the process lived: for windows that close after its end, or whose estimate comes too late.
 	kept              calls.Estimated
-	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the begin of its window
+	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the beginning of its window
 	keep              retry.Backoff // when to make the next one
 }
 
-// Open starts an engine, which owns the listener from now on; without one, estimates are not checked. Share is the part of the guests' CPU time
-// that windows and ticks may take. Logical calls are those that a VM inlined, too.
+// Open starts an engine, which owns the listener from now on; without a listener, estimates are not checked. share is the part of the
+// processes' CPU time that windows and ticks may take. logical adds the calls that the VM inlined.
 func Open(services *source.Services, l *listener.Listener, share float64, logical bool) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -93,16 +93,16 @@ var _ interface {
 // Name implements calls.Engine.
 func (e *Engine) Name() string { return calls.Hotspot }
 
-// Notes implements calls.Engine. There are none: those of estimates are in the profiles' own comments.
+// Notes implements calls.Engine. There are none: notes on estimates are in the profiles' own comments.
 func (e *Engine) Notes() []string { return nil }
 
-// Tune does nothing: how much to listen follows from the budget, and without ticks there is nothing to listen to.
+// Tune does nothing: the budget decides about windows, and without ticks there is nothing to estimate.
 func (e *Engine) Tune(profile.Rate) error { return nil }
 
-// leastShare is the part of the budget that windows may take, however dear ticks are.
+// leastShare is the part of the budget that windows may take, however expensive ticks are.
 const leastShare = 0.5
 
-// share is the part of the guests' CPU time that windows may take: what ticks leave of the budget.
+// share is the part of the processes' CPU time that windows may take: what ticks leave of the budget.
 func (e *Engine) share() float64 {
 	ticks := e.TickTime().Seconds() / e.Period.Seconds()
 	return max(e.budget-ticks, leastShare*e.budget)
@@ -122,7 +122,7 @@ func (e *Engine) Credibility() map[string]profile.Credibility {
 	return worst
 }
 
-// Cost of listening. That of the ticks is added where it is known how many there were.
+// Cost implements calls.Engine, for windows only. The cost of ticks is added where their number is known.
 func (e *Engine) Cost() calls.Cost {
 	if e.listener == nil {
 		return calls.Cost{}
@@ -133,7 +133,7 @@ func (e *Engine) Cost() calls.Cost {
 // Watches implements calls.Watching.
 func (e *Engine) Watches() calls.Watches { return e.watches.Watches() }
 
-// hitTime is what a hit of a breakpoint takes of a guest's CPU time.
+// hitTime is the CPU time of the process that a breakpoint hit takes.
 func (e *Engine) hitTime() time.Duration {
 	if e.listener == nil {
 		return 0
@@ -141,7 +141,7 @@ func (e *Engine) hitTime() time.Duration {
 	return e.listener.HitTime()
 }
 
-// Close ends listening.
+// Close ends all windows.
 func (e *Engine) Close() error {
 	e.cancel()
 	<-e.done
@@ -169,7 +169,7 @@ func (e *Engine) run(ctx context.Context) {
 		busy := e.Busiest(maxGuests, fade, planInterval)
 		e.forget()
 		e.fillBucket(busy)
-		// One plan at a time: a worker that plans names nothing meanwhile.
+		// One plan at a time: a worker that plans does not name methods meanwhile.
 		var guests []*guest
 		for _, b := range busy {
 			e.mu.Lock()
@@ -201,7 +201,7 @@ func (e *Engine) run(ctx context.Context) {
 	}
 }
 
-// forget drops what is known of processes that are gone, once no window asks for it.
+// forget drops the state of processes that have ended, once no window needs it.
 func (e *Engine) forget() {
 	e.Owner.Do(func(*fold.State) {
 		e.mu.Lock()

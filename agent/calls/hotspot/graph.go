@@ -22,10 +22,10 @@ import (
 // estimateDeadline is how long the end of a window waits for all estimates.
 const estimateDeadline = 5 * time.Second
 
-// leastSamples of a guest are worth an estimate.
+// leastSamples is the number of samples from which a process is estimated.
 const leastSamples = 20
 
-// Estimate estimates the calls of all guests in a window that was closed, before its trees are named.
+// Estimate estimates the calls of all processes in a closed window, before its trees are named.
 func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Process]calls.Estimated {
 	ctx, cancel := context.WithTimeout(ctx, estimateDeadline)
 	defer cancel()
@@ -46,7 +46,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			set(p, calls.Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)})
 			continue
 		}
-		wg.Go(func() { // as many at once as there are workers
+		wg.Go(func() { // the pool's workers bound the concurrency
 			var out calls.Estimated
 			var err error
 			if failed := e.Resolver.Attempt(target.StageWindow, p.Process, func() { out, err = e.estimate(ctx, t) }); failed != nil {
@@ -66,11 +66,11 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 	return all
 }
 
-// keepEstimate is when estimates are made that outlive their process: more often at first, as most processes that end
-// are young.
+// keepEstimate is the schedule of estimates that are kept in case the process ends: more frequent at first, as most processes that end are
+// young.
 var keepEstimate = retry.Backoff{First: 2 * time.Second}
 
-// keep makes an estimate of the longest window that is open, if it is time. A worker has p.
+// keep makes an estimate of the longest open window, if it is time. It runs on the worker that handles p.
 func (e *Engine) keep(g *target.VM, p *fold.Process, own *guest) {
 	now := proc.Monotonic()
 	if !own.keep.Due(now) {
@@ -96,16 +96,16 @@ func (e *Engine) keep(g *target.VM, p *fold.Process, own *guest) {
 	own.kept, own.keptAt, own.keptSince = kept, now, t.since
 }
 
-// A task is what an estimate of one guest in one window is made of.
+// A task is the input for an estimate of one process in one window.
 type task struct {
 	process *fold.Process
 	top     fold.TopEdges // of all threads
-	since   time.Duration // begin of the window, CLOCK_MONOTONIC
+	since   time.Duration // beginning of the window, CLOCK_MONOTONIC
 	length  time.Duration
 	reading reading
 }
 
-// taskOf collects it of an open window, with the State that has it, or of a closed one.
+// taskOf collects a task from an open window, while holding the State, or from a closed one.
 func taskOf(w *fold.Window, p *fold.Process, now time.Duration) task {
 	t := task{process: p, since: w.Began, length: now - w.Began}
 	for _, thread := range w.Processes[p] {
@@ -121,8 +121,8 @@ func taskOf(w *fold.Window, p *fold.Process, now time.Duration) task {
 	return t
 }
 
-// estimate returns the calls of one guest. If it is gone, or the estimate takes longer than ctx allows, it is the last one that
-// was made in the window.
+// estimate returns the calls of one process. If it has ended, or the estimate takes longer than ctx allows, the result is the last estimate
+// made in the window.
 func (e *Engine) estimate(ctx context.Context, t task) (out calls.Estimated, err error) {
 	made := make(chan calls.Estimated, 1)
 	err = e.Resolver.WithVM(ctx, t.process.Process, func(g *target.VM) error {
@@ -141,7 +141,7 @@ func (e *Engine) estimate(ctx context.Context, t task) (out calls.Estimated, err
 	return out, err
 }
 
-// until returns the estimate that was kept of a guest, where err is why there is none of the whole window.
+// until returns the kept estimate of a process, if err prevents one of the whole window.
 func (own *guest) until(err error, t task) (kept calls.Estimated, ok bool) {
 	if own == nil || own.keptSince < t.since || own.keptAt <= own.keptSince || own.keptAt > t.since+t.length {
 		return kept, false
@@ -160,7 +160,7 @@ func (own *guest) until(err error, t task) (kept calls.Estimated, ok bool) {
 	return kept, true
 }
 
-// estimateNow makes the estimate. A worker has the process.
+// estimateNow makes the estimate. It runs on the worker that handles the process.
 func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err error) {
 	vm, err := target.As[vmruntime.CallCounter](g)
 	if err != nil {
@@ -180,7 +180,7 @@ func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err err
 	return out, err
 }
 
-// graphs names an estimate: a graph for each basis, in calls in the time of the window.
+// graphs names an estimate: one graph for each basis, in calls per window.
 func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Calls, error) {
 	places := make([]vmruntime.Scope, 0, 2*len(r.Calls))
 	for _, c := range r.Calls {
@@ -200,7 +200,7 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 		basis, within := basisOf(c), profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
 		weight := c.Rate * length.Seconds()
 		if basis == profile.Unmeasured {
-			within.Low = max(within.Low, 1) // it was seen
+			within.Low = max(within.Low, 1) // it was observed
 			weight = within.Low
 		}
 		of := byBasis[basis]
@@ -221,10 +221,10 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 	return out, nil
 }
 
-// unmeasured is the factor from which on an interval says next to nothing: from a thirtieth to thirty times as many.
+// unmeasured is the factor from which an interval is nearly meaningless: from a thirtieth to thirty times as many calls.
 const unmeasured = 30
 
-// basisOf is the basis of an estimate. What was never checked and is almost never entered has an interval of all that a
+// basisOf returns the basis of an estimate. A call that was never checked and is almost never made has an interval that covers everything a
 // program can do.
 func basisOf(c estimate.Call) profile.Basis {
 	if within := (profile.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
@@ -240,7 +240,7 @@ func (in *input) scope(p estimate.Place) vmruntime.Scope {
 	return vmruntime.Scope{Method: in.methods[p.Method], BCI: int(p.BCI)}
 }
 
-// symbol is the method of a frame as call graphs have it; of what has no name a marker.
+// symbol returns the method of a frame as in call graphs; a marker if it has no name.
 func (in *input) symbol(f vmruntime.Frame, m estimate.MethodID) symbolize.Symbol {
 	if m == estimate.NoMethod {
 		return target.Marker("[VM]")

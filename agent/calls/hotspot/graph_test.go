@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// sampledWindow is a closed window in which processes were sampled in compiled code, so many times each.
+// sampledWindow returns a closed window with processes that have these numbers of samples in compiled code.
 func sampledWindow(samples ...uint64) *source.Closed {
 	w := &source.Closed{Window: fold.NewWindow(nil)}
 	for pid, n := range samples {
@@ -25,8 +25,8 @@ func sampledWindow(samples ...uint64) *source.Closed {
 	return w
 }
 
-// Processes with too few samples are noted while the estimates of others are made. The race detector fails the test if
-// both write the result at once.
+// Processes with too few samples are noted while the estimates of others are made. The race detector fails the test if both write the
+// result at once.
 func TestEstimateManyAtOnce(t *testing.T) {
 	e, _ := idleEngine()
 	e.Resolver = target.NewResolver(target.Config{})
@@ -45,7 +45,7 @@ func TestEstimateManyAtOnce(t *testing.T) {
 	}
 }
 
-// A panic over the estimate of one process is counted, and costs nobody else's estimate.
+// A panic over the estimate of one process is counted, and does not affect the estimates of others.
 func TestEstimatePanics(t *testing.T) {
 	e, _ := idleEngine()
 	e.Resolver = target.NewResolver(target.Config{Log: slog.New(slog.DiscardHandler), Fault: func(s target.Stage, pid int) {

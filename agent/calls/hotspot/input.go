@@ -16,35 +16,35 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Bounds of what one estimate is made of.
+// Bounds of the input for one estimate.
 const (
 	maxEstimated = 1 << 13 // call sites with callees, the most sampled ones; and compilations
 	maxProfiled  = 1 << 13 // methods whose counters are read: some 10 us each
-	profileDepth = 3       // how far methods are followed that left no trace in the code that they are part of
+	profileDepth = 3       // how deep methods are followed that were inlined without a trace in the code
 )
 
-// An input is what is known of one guest in the ids of package estimate, and what the ids stand for. It is
-// made by the worker that has the guest's process.
+// An input is what is known about one process in the ids of package estimate, and the meaning of the ids. The worker that handles the
+// process makes it.
 type input struct {
 	estimate.Input
 	guest   *target.VM
 	vm      vmruntime.CallCounter
 	epoch   uint32           // of classes, when it is made
-	entries []listener.Entry // by CodeID; where Address is 0 there is nothing to listen to
+	entries []listener.Entry // by CodeID; entries with Address 0 cannot have breakpoints
 	methods []uint64         // by MethodID: addresses
 
 	codeIDs   map[codeKey]estimate.CodeID
 	methodIDs map[uint64]estimate.MethodID
-	entered   map[uint64]bool // methods with a code that calls of them enter
+	entered   map[uint64]bool // methods with a code that their calls enter
 	lost      losses
 }
 
-// losses are what an estimate was made without.
+// losses are what the input of an estimate lacks.
 type losses struct {
 	samples  float64 // of call sites beyond the bounds
-	code     int     // compilations that were sampled or observed, and are gone
+	code     int     // compilations that were sampled or observed, and no longer exist
 	windows  int     // of breakpoints, on such compilations
-	threads  int     // windows in which threads were left out; they count all the same
+	threads  int     // windows in which threads were left out; they are used all the same
 	compiled int     // compilations beyond maxEstimated
 	methods  int     // methods beyond maxProfiled
 }
@@ -79,7 +79,7 @@ type codeKey struct {
 	method  uint64
 }
 
-// newInput puts together what the timer saw (top, in a time of that length), and what breakpoints observed.
+// newInput combines timer samples (top, from a time of that length) with what breakpoints observed.
 func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period, hit time.Duration) *input {
 	in := emptyInput(g, vm, epoch)
 	in.Input = estimate.Input{
@@ -105,7 +105,7 @@ func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
 	}
 }
 
-// addEdges adds what the timer saw. What only differs in where the callee was is one edge.
+// addEdges adds timer samples. Edges that differ only in the place within the callee are merged.
 func (in *input) addEdges(top fold.TopEdges) {
 	edges := slices.SortedFunc(maps.Keys(top.Edges), func(a, b fold.TopEdge) int {
 		return cmp.Or(cmp.Compare(top.Edges[b], top.Edges[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
@@ -155,7 +155,7 @@ func (in *input) addWindow(w observedWindow) {
 	}
 	if len(out.Codes) < len(w.entries) {
 		in.lost.windows++
-		return // what is left would say too little of the callers
+		return // the rest would misrepresent the callers
 	}
 	for h, n := range w.hits {
 		callee := in.code(target.RawFrame{Frame: h.callee, Kind: target.RawExact}, true)
@@ -168,7 +168,7 @@ func (in *input) addWindow(w observedWindow) {
 	in.Windows = append(in.Windows, out)
 }
 
-// code returns the id of the code that a frame is in; VM if it is none, or gone.
+// code returns the id of the code that a frame is in; VM if it is in none, or in code that no longer exists.
 func (in *input) code(r target.RawFrame, exact bool) estimate.CodeID {
 	switch r.Frame.Kind() {
 	case bpf.FrameJIT:
@@ -185,7 +185,7 @@ func (in *input) code(r target.RawFrame, exact bool) estimate.CodeID {
 		return in.addCode(k, &c)
 	case bpf.FrameInterpreted:
 		if r.Epoch != in.epoch {
-			return estimate.VM // its Method structure may be another one's by now
+			return estimate.VM // its Method structure may belong to another method by now
 		}
 		k := codeKey{method: r.Frame.Method()}
 		if id, known := in.codeIDs[k]; known {
@@ -208,7 +208,7 @@ func (in *input) addCode(k codeKey, c *vmruntime.Compilation) estimate.CodeID {
 	switch {
 	case c.Native():
 		code.Tier = estimate.Native
-	case c.Level == 2 || c.Level == 3: // C1's code that counts: 2 only invocations
+	case c.Level == 2 || c.Level == 3: // C1's code that counts; level 2 counts only invocations
 		code.Tier = estimate.Profiling
 		code.CountsCalls = c.Level == 3
 	}
@@ -231,7 +231,7 @@ func (in *input) addCode(k codeKey, c *vmruntime.Compilation) estimate.CodeID {
 	return in.add(k, code, entry)
 }
 
-// place returns the code that a return address is in, and the inline chain there.
+// place returns the code that contains a return address, and the inline chain there.
 func (in *input) place(r target.RawFrame) (estimate.CodeID, []estimate.Place) {
 	id := in.code(r, false)
 	if id == estimate.VM {
@@ -261,9 +261,8 @@ func (in *input) method(addr uint64) estimate.MethodID {
 	return id
 }
 
-// readProfiles adds what the VM counted: in all methods that are part of the codes, and in those that they call, as far
-// as they may have been compiled into them. before is an earlier reading, for what was counted since; it is replaced
-// by this one.
+// readProfiles adds what the VM counted in all methods of the codes, and in their callees as far as these may have been inlined. before is
+// an earlier reading, from which rates follow; this reading replaces it.
 func (in *input) readProfiles(before *reading, now time.Duration) error {
 	profiles := map[uint64]*vmruntime.MethodProfile{}
 	for fresh, depth := in.methods, 0; len(fresh) > 0 && depth <= profileDepth; depth++ {
@@ -298,7 +297,7 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 	return nil
 }
 
-// addTargets gives ids to what a method calls, and returns what it was counted to call.
+// addTargets gives ids to the callees of a method, and returns its counted callees.
 func (in *input) addTargets(p *vmruntime.MethodProfile) (called []uint64) {
 	for i := range p.Calls {
 		to := callTargets(&p.Calls[i])
@@ -312,7 +311,7 @@ func (in *input) addTargets(p *vmruntime.MethodProfile) (called []uint64) {
 	return called
 }
 
-// addCurrent adds the code that calls of methods enter, where none was sampled: most code of a program never is.
+// addCurrent adds the code that calls of methods enter, for methods without samples: most code of a program is never sampled.
 func (in *input) addCurrent(methods []uint64) error {
 	methods = slices.DeleteFunc(methods, func(m uint64) bool { return in.entered[m] })
 	room := max(0, maxEstimated-len(in.Codes))
@@ -345,7 +344,7 @@ func (in *input) profile(p *vmruntime.MethodProfile) estimate.Profile {
 	return out
 }
 
-// callTargets are the methods that are called at a site, with how often that was counted.
+// callTargets returns the methods called at a site, with their counts.
 func callTargets(c *vmruntime.CallCount) map[uint64]uint64 {
 	if c.Target != 0 {
 		return map[uint64]uint64{c.Target: c.Count}

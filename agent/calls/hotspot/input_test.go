@@ -12,11 +12,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A countingVM is a VM with three methods: run calls step twice, step calls leaf once. All are compiled, and nothing was
-// inlined. Method m is at address m, its code at codeLow + 0x100 * m, with version m; each calls at bytecode 7.
+// A countingVM is a VM with three methods: run calls step twice, step calls leaf once. All are compiled, and nothing was inlined. Method m
+// is at address m, its code at codeLow + 0x100 * m, with version m; each calls at bytecode 7.
 type countingVM struct {
-	vmruntime.CallCounter        // of the rest nothing is asked
-	gone                  uint32 // version that can be read no more
+	vmruntime.CallCounter        // no other method is called
+	gone                  uint32 // version that can no longer be read
 }
 
 const (
@@ -81,7 +81,7 @@ func compiledAt(m uint64, offset uint64) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | m<<32 | (0x100*m + offset))
 }
 
-// inputOf is what an estimate is made of if run was seen at work, and heard.
+// inputOf is the input for an estimate in which run was sampled, and observed by breakpoints.
 func inputOf(t *testing.T, vm *countingVM) *input {
 	t.Helper()
 	g := &target.VM{Kernel: &bpf.HotspotProcess{CodeLow: codeLow, CodeHigh: codeLow + 0x10000}}
@@ -104,7 +104,7 @@ func inputOf(t *testing.T, vm *countingVM) *input {
 	return in
 }
 
-// Of leaf there is neither a sample nor a hit: that it is called follows from the code of step and from its counters.
+// leaf has neither a sample nor a hit: its calls follow from the code of step and from its counters.
 func TestEstimateOfUnsampledCalls(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	rates := map[[2]uint64]float64{}
@@ -117,7 +117,7 @@ func TestEstimateOfUnsampledCalls(t *testing.T) {
 	}
 	runs, steps, leaves := rates[[2]uint64{0, run}], rates[[2]uint64{run, step}], rates[[2]uint64{step, leaf}]
 	if runs < 800 || runs > 1300 {
-		t.Errorf("run is called %.0f times a second, heard were 1000", runs)
+		t.Errorf("run is called %.0f times a second, 1000 were observed", runs)
 	}
 	if steps < 1.5*runs || steps > 2.7*runs || leaves < 0.7*steps || leaves > 1.4*steps {
 		t.Errorf("%.0f runs, %.0f steps, %.0f leaves: want 2 steps a run, and a leaf a step", runs, steps, leaves)
@@ -127,7 +127,7 @@ func TestEstimateOfUnsampledCalls(t *testing.T) {
 	}
 }
 
-// What an estimate was made without is told.
+// An estimate reports what its input lacked.
 func TestEstimateLosses(t *testing.T) {
 	in := inputOf(t, &countingVM{gone: run})
 	if len(in.Windows) != 0 || in.lost.windows != 30 || in.lost.code != 1 {
@@ -141,7 +141,7 @@ func TestEstimateLosses(t *testing.T) {
 	}
 }
 
-// Counts fade, and so does the time that they are of: what is left says the same of rates.
+// Samples fade together with the time that they cover: rates stay the same.
 func TestFadingKeepsRates(t *testing.T) {
 	var top fold.TopEdges
 	top.Add([]target.RawFrame{{Frame: compiledAt(run, 0x80), Kind: target.RawExact}}, 100)

@@ -15,24 +15,24 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// An observedWindow is the observation of one window.
+// An observedWindow is what one window observed.
 type observedWindow struct {
 	at      time.Duration // CLOCK_MONOTONIC
-	entries []bpf.Frame   // code versions that were listened to
+	entries []bpf.Frame   // code versions with breakpoints
 	hits    map[observedHit]int
-	length  time.Duration // that it was to last
+	length  time.Duration // planned length
 	ran     time.Duration
 	capped  bool
 	partial bool // threads were left out: their debug registers were in use, or there were too many
 }
 
-// An observedHit is a callee and where it was called.
+// An observedHit is a callee and its call site.
 type observedHit struct {
 	callee bpf.Frame
 	caller target.RawFrame
 }
 
-// fillBucket lets windows take their share of the time that guests used.
+// fillBucket adds the windows' share of the CPU time that processes used.
 func (e *Engine) fillBucket(busy []fold.Busy) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,21 +51,21 @@ func (e *Engine) fillBucket(busy []fold.Busy) {
 	e.bucket.Fill(earned, listenHits*e.hitTime())
 }
 
-// take takes from the bucket what a window costs at most; false if there is too little.
+// take takes the maximum cost of a window from the bucket; it returns false if too little is left.
 func (e *Engine) take(most time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.bucket.Take(most)
 }
 
-// settle corrects what was taken by what the window cost.
+// settle replaces the amount taken by the actual cost of the window.
 func (e *Engine) settle(most, cost time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.bucket.Settle(most, cost)
 }
 
-// A wish is a window that would help, in addresses.
+// A wish is a window that would improve the estimate, in addresses.
 type wish struct {
 	entries  []listener.Entry
 	frames   []bpf.Frame
@@ -73,23 +73,23 @@ type wish struct {
 	hits     int
 }
 
-// A plan is what to listen to next in one guest, the best first.
+// A plan is the list of windows for one process, the best first.
 type plan struct {
 	process *fold.Process
 	guest   listener.Guest
 	wishes  []wish
-	turn    int // of wishes
+	turn    int // index of the next wish
 }
 
-// next is what to listen to now: after the last wish comes the first again.
+// next returns the window to open now; after the last one comes the first again.
 func (p *plan) next() wish {
 	w := p.wishes[p.turn%len(p.wishes)]
 	p.turn++
 	return w
 }
 
-// planDeadline is how long a plan may take. planShare bounds the part of a worker's time that plans of a guest take, and
-// firstShare that in the time after it was first met, in which most is learned.
+// planDeadline is how long a plan may take. planShare bounds the part of a worker's time for plans of one process, and firstShare that in
+// the time after it was first met, when plans learn most.
 const (
 	planDeadline = 3 * time.Second
 	planShare    = 0.03
@@ -97,7 +97,7 @@ const (
 	firstTime    = 10 * time.Second
 )
 
-// replan makes a plan for a guest, if it is time for one; otherwise it goes on with the last one's windows.
+// replan makes a plan for a process if it is time for one; otherwise the last plan's windows continue.
 func (e *Engine) replan(ctx context.Context, b fold.Busy, own *guest) {
 	now := proc.Monotonic()
 	if now < own.planAgain {
@@ -128,7 +128,7 @@ func (e *Engine) replan(ctx context.Context, b fold.Busy, own *guest) {
 	e.Log.Debug("planned what to listen to", "pid", b.PID, "windows", len(own.plan.wishes), "took", took)
 }
 
-// guestOf returns what is remembered of a process; mu is held.
+// guestOf returns the state of a process; mu is held.
 func (e *Engine) guestOf(p *fold.Process) *guest {
 	own := e.guests[p]
 	if own == nil {
@@ -138,7 +138,7 @@ func (e *Engine) guestOf(p *fold.Process) *guest {
 	return own
 }
 
-// listen opens the windows of a guest's plan until ctx ends, at random moments, as many as the guest's time allows.
+// listen opens the windows of a process's plan until ctx ends, at random moments, as many as its budget allows.
 func (e *Engine) listen(ctx context.Context, own *guest) {
 	if len(own.plan.wishes) == 0 || own.income <= 0 {
 		return
@@ -159,7 +159,7 @@ func (e *Engine) listen(ctx context.Context, own *guest) {
 	}
 }
 
-// plan chooses what to listen to next.
+// plan chooses the next windows.
 func (e *Engine) plan(g *target.VM, b fold.Busy) ([]wish, error) {
 	vm, err := target.As[vmruntime.CallCounter](g)
 	if err != nil {
@@ -203,12 +203,12 @@ func (e *Engine) plan(g *target.VM, b fold.Busy) ([]wish, error) {
 	return wishes, nil
 }
 
-// frameAt returns the frame of a thread that is at an entry.
+// frameAt returns the frame of a thread at an entry.
 func frameAt(g *target.VM, e listener.Entry) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(e.Version)<<32 | uint64(uint32(e.Address-g.CodeLow())))
 }
 
-// window listens once, if the budget has room for it.
+// window opens one window, if the budget has room for it.
 func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
 	p := own.plan.process
 	most := time.Duration(w.hits) * e.hitTime()
@@ -225,7 +225,7 @@ func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
 		e.Log.Debug("a window was void", "pid", p.PID, "err", err)
 		return true
 	}
-	// A window that was full counts up to its last hit: what came late is not in its hits.
+	// A full window counts up to its last hit: later hits are not in it.
 	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
 	heard := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
 	epoch := e.Resolver.ClassEpochOf(p.Process)
@@ -242,11 +242,11 @@ func (e *Engine) window(ctx context.Context, own *guest, w wish) (enough bool) {
 	return true
 }
 
-// learn learns the contexts of calls from what a watch observed of code of p's VM.
+// learn passes the calls that a watch observed in code of p's VM to the joiner, which learns contexts from them.
 func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
 	e.Owner.Do(func(s *fold.State) {
 		if s.Table[p.PID] != p {
-			return // it is gone, and its slot may be another VM's
+			return // it has ended, and another VM may have its slot
 		}
 		for _, h := range hits {
 			callee := target.RawFrame{Frame: h.Callee, Kind: target.RawExact}
@@ -255,7 +255,7 @@ func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) 
 	})
 }
 
-// observedSince returns the observations of p in windows that ended after a moment.
+// observedSince returns the observations of p in windows that ended after the given time.
 func (e *Engine) observedSince(p *fold.Process, since time.Duration) []observedWindow {
 	e.mu.Lock()
 	defer e.mu.Unlock()

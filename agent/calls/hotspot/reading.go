@@ -15,29 +15,29 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A reading is what methods' counters said when they were read.
+// A reading is the values of methods' counters at one time.
 type reading struct {
 	at      time.Duration // CLOCK_MONOTONIC
 	counted map[uint64]methodCounts
-	// whole says that all methods of the VM were read: those that are not in counted had not been called until then.
+	// whole says that all methods of the VM were read: those missing from counted had not been called until then.
 	whole bool
 }
 
-// methodCounts are how often a method had been invoked, and its calls made.
+// methodCounts are how often a method had been invoked, and how often it had made its calls.
 type methodCounts struct {
 	at          time.Duration // CLOCK_MONOTONIC, when they were read
-	invocations uint64        // those before its calls were counted and those of code that counts no calls included
-	calls       []siteCount   // by ascending bytecode index; those that had not been made may be missing
-	unknown     bool          // the VM counts, and it could not be read
+	invocations uint64        // including those before its calls were counted and those in code that counts no calls
+	calls       []siteCount   // by ascending bytecode index; calls that had not been made may be missing
+	unknown     bool          // the VM counts, but the counter could not be read
 }
 
-// A siteCount is how often what is called at a bytecode index had been called.
+// A siteCount is how often the call at a bytecode index had been made.
 type siteCount struct {
 	bci   int
 	count uint64
 }
 
-// of is how often the call at a bytecode index had been made.
+// of returns how often the call at a bytecode index had been made.
 func (c *methodCounts) of(bci int) uint64 {
 	i, ok := slices.BinarySearchFunc(c.calls, bci, func(s siteCount, bci int) int { return cmp.Compare(s.bci, bci) })
 	if !ok {
@@ -46,7 +46,7 @@ func (c *methodCounts) of(bci int) uint64 {
 	return c.calls[i].count
 }
 
-// readAll reads the counters of all methods. Those that are never invoked before are known by their absence.
+// readAll reads the counters of all methods. Methods that have never been invoked are left out.
 func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 	methods, err := vm.Methods()
 	if err != nil {
@@ -74,11 +74,10 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 	return r, nil
 }
 
-// shortestReading is the least time between readings from which rates follow.
+// shortestReading is the minimum time between two readings that give rates.
 const shortestReading = 100 * time.Millisecond
 
-// rates fills in how often a second the VM counted an invocation, and each call, since the reading; nothing if that is not
-// known.
+// rates fills in how often per second the VM counted an invocation, and each call, since the reading; nothing if unknown.
 func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estimate.Profile) {
 	before, ok := r.counted[p.Method]
 	if !ok {
@@ -103,7 +102,7 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estim
 	}
 }
 
-// replace makes the reading one of these profiles.
+// replace makes the reading the one of these profiles.
 func (r *reading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time.Duration) {
 	*r = reading{at: now, counted: make(map[uint64]methodCounts, len(profiles))}
 	for m, p := range profiles {
@@ -120,13 +119,13 @@ func (r *reading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time
 	}
 }
 
-// merge adds what another reading says of methods that r says nothing of. Who has a copy of r has it as it was.
+// merge adds the counts of another reading for methods that r lacks. Copies of r do not change.
 func (r *reading) merge(later *reading) {
 	switch {
 	case r.counted == nil:
 		*r = *later
 		return
-	case r.whole: // what is not in it had not been called
+	case r.whole: // methods that are missing had not been called
 		return
 	}
 	merged := maps.Clone(r.counted)
@@ -138,23 +137,23 @@ func (r *reading) merge(later *reading) {
 	r.counted = merged
 }
 
-// Bounds of first readings.
+// Bounds of first readings, which are made when a JVM is first sampled.
 const (
-	// young is the age up to which all counters of a JVM are read when it is met. A young JVM calls methods soon that
-	// it has not called yet, and has few classes: to list methods takes some 10 ms per thousand classes.
+	// young is the maximum age of a JVM whose counters are all read when it is first sampled. A young JVM soon calls methods that it has
+	// not called yet, and has few classes: listing methods takes some 10 ms per thousand classes.
 	young         = time.Minute
-	meetDeadline  = 3 * time.Second // for all that are met at once
-	maxCountsKept = 4 * maxProfiled // methods that a window knows the first counts of, some 150 bytes each
+	meetDeadline  = 3 * time.Second // for all new JVMs together
+	maxCountsKept = 4 * maxProfiled // methods whose first counts a window keeps, some 150 bytes each
 )
 
-// meet reads the counters of all methods of JVMs that have just started, so that it is known what they count from then on.
-// It is done as soon as there is a sample: what is counted before is in no estimate.
+// meet reads the counters of all methods of JVMs that have just started, as the baseline for later counts. It runs at the first sample:
+// earlier counts are in no estimate.
 func (e *Engine) meet(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, meetDeadline)
 	defer cancel()
 	for _, p := range e.strangers() {
 		if ctx.Err() != nil {
-			return // the next time
+			return // next time
 		}
 		e.met[p] = struct{}{}
 		if p.Identity().Age() <= young {
@@ -163,7 +162,7 @@ func (e *Engine) meet(ctx context.Context) {
 	}
 }
 
-// strangers are JVMs that were sampled, and have not been met.
+// strangers returns the JVMs that were sampled, but whose counters have not been read.
 func (e *Engine) strangers() (list []*fold.Process) {
 	maps.DeleteFunc(e.met, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
 	e.Owner.Do(func(s *fold.State) {
@@ -176,7 +175,7 @@ func (e *Engine) strangers() (list []*fold.Process) {
 	return list
 }
 
-// readFirst reads all counters of p, for the windows that are open. Without it, counters are read of methods that are sampled.
+// readFirst reads all counters of p, for the open windows. Otherwise only the counters of sampled methods are read.
 func (e *Engine) readFirst(ctx context.Context, p *fold.Process) {
 	began := proc.Monotonic()
 	err := e.Resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
@@ -200,7 +199,7 @@ func (e *Engine) readFirst(ctx context.Context, p *fold.Process) {
 	e.Log.Debug("read all counters of a JVM", "pid", p.PID, "took", proc.Monotonic()-began)
 }
 
-// mark notes for windows that are open what p's counters were, where they do not know that yet.
+// mark stores p's counters in open windows that do not have them yet.
 func (e *Engine) mark(p *fold.Process, r *reading) {
 	e.Owner.Do(func(s *fold.State) {
 		for _, w := range s.Windows() {

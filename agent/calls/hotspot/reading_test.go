@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A startingVM is a VM with counters, of which only some methods have been called yet.
+// A startingVM is a VM with counters, of whose methods only some have been called yet.
 type startingVM struct{ counts []vmruntime.MethodCounts }
 
 func (v startingVM) Methods() (all []uint64, err error) {
@@ -28,8 +28,8 @@ func (v startingVM) Counts([]uint64) ([]vmruntime.MethodCounts, time.Duration, e
 	return v.counts, 0, nil
 }
 
-// What methods count that had not been called when all counters were read is of the time since; so are invocations that only
-// MethodCounters have, as those by code of level 2.
+// If a method had not been called when all counters were read, all of its counts are from the time since. So are invocations that only
+// MethodCounters count, such as those in code of level 2.
 func TestFirstReading(t *testing.T) {
 	const young, before, unread, late = 1, 2, 3, 4
 	first, err := readAll(startingVM{[]vmruntime.MethodCounts{
@@ -72,7 +72,7 @@ func TestFirstReading(t *testing.T) {
 	}
 }
 
-// A window knows of each method the first counts that were read in it.
+// A window keeps the first counts of each method that were read in it.
 func TestMergeReadings(t *testing.T) {
 	counts := func(at time.Duration, n uint64) methodCounts { return methodCounts{at: at, invocations: n} }
 	var r reading
@@ -136,14 +136,14 @@ func TestMarkReading(t *testing.T) {
 	}
 }
 
-// idleEngine does nothing by itself, and has a state that nobody else has.
+// idleEngine returns an engine that does nothing by itself, and its state.
 func idleEngine() (*Engine, *fold.State) {
 	state := fold.NewState(fold.StateOptions{})
 	owner := fold.NewOwner(state, func(err error) { panic(err) })
 	return &Engine{Services: &source.Services{Owner: owner}, met: map[*fold.Process]struct{}{}}, state
 }
 
-// Of an estimate that fails, what was kept counts, if it is of the same window; the note says how far it reaches.
+// If an estimate fails, the kept one is used if it is from the same window; the note says how far it reaches.
 func TestKeptEstimate(t *testing.T) {
 	of := task{process: fold.NewProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
 	own := &guest{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}

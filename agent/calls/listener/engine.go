@@ -13,17 +13,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
 )
 
-// A Source says what an Engine watches. It is asked from the engine's goroutine.
+// A Source selects what an Engine watches. The engine's goroutine calls it.
 type Source interface {
-	// Next chooses a guest, by how busy it is, and the entries of its hottest methods, in any order. False if there is
-	// nothing to watch now.
+	// Next chooses a process, by how busy it is, and the entries of its hottest methods, in any order. It returns false if there is nothing
+	// to watch now.
 	Next() (Guest, []Entry, bool)
-	// Failed reports a panic while a guest was watched. It is not watched any more.
+	// Failed reports a panic while a process was watched. The engine does not watch it any more.
 	Failed(proc.Identity, error)
 }
 
-// An Engine watches the hottest methods of guests, three at a time in rotation, at random moments, and puts what it
-// observes into the agent's event stream, or hands it to Guest.Take. It implements calls.Engine for guests of all kinds.
+// An Engine watches the hottest methods of processes, three at a time in rotation, at random moments. It puts the observed calls into the
+// agent's event stream, or passes them to Guest.Take. It implements calls.Engine for processes of all kinds.
 //
 // A hot method's calls come faster than they can be observed, so the weights of the resulting graph compare methods
 // roughly; the weights of one callee's call sites are right.
@@ -34,25 +34,25 @@ type Engine struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	watches  Tally
-	tuned    chan struct{} // a signal that rate changed
+	tuned    chan struct{} // signals that rate changed
 
 	window sync.Mutex // held while one is open
 
 	rateMu sync.Mutex
 	rate   profile.Rate
 
-	// These are the goroutine's own.
+	// The engine's goroutine owns these.
 	order  watch.Rotations[proc.Identity, Entry]
-	failed map[proc.Identity]bool // guests over which it panicked
+	failed map[proc.Identity]bool // processes over which it panicked
 	last   string                 // error that was logged
 }
 
-// listening is the length of a window: as long as a thousand calls of a method that is worth it, shorter than most GC
-// pauses. The hits end it before in a hot method.
+// listening is the length of a window: as long as a thousand calls of a method worth watching, and shorter than most GC pauses. In a hot
+// method, the limit of hits ends the window earlier.
 const listening = 3 * time.Millisecond
 
-// NewEngine begins to listen as soon as it is tuned: Hz windows a second, each of up to Samples hits. It stops with
-// Close, which comes before l's.
+// NewEngine returns an engine that opens windows as soon as it is tuned: Hz windows a second, each of up to Samples hits. It stops with
+// Close, which must be called before l's.
 func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -69,8 +69,7 @@ func (e *Engine) Name() string { return calls.Listener }
 // Notes implements calls.Engine. There are none.
 func (e *Engine) Notes() []string { return nil }
 
-// Tune changes the rate. Stride has no meaning here: a breakpoint traps at every call. A window has at most MaxHits
-// samples. Hz 0 is a pause.
+// Tune changes the rate. Stride is ignored: a breakpoint traps at every call. A window has at most MaxHits samples. Hz 0 pauses the engine.
 func (e *Engine) Tune(r profile.Rate) error {
 	r.Samples = min(r.Samples, MaxHits)
 	if err := (Window{Duration: listening, MaxHits: r.Samples}).check(1); err != nil && r.Hz > 0 {
@@ -86,7 +85,7 @@ func (e *Engine) Tune(r profile.Rate) error {
 	return nil
 }
 
-// Wait returns when no window is open. After a pause began none is opened any more, so what was observed is in the ring by then.
+// Wait returns when no window is open. During a pause no window is opened, so all observed calls are then in the ring.
 func (e *Engine) Wait() {
 	e.window.Lock()
 	defer e.window.Unlock()
@@ -104,7 +103,7 @@ func (e *Engine) Cost() calls.Cost { return e.listener.Cost() }
 // Watches implements calls.Watching.
 func (e *Engine) Watches() calls.Watches { return e.watches.Watches() }
 
-// Close ends the window that may be open, and waits for that.
+// Close ends the open window, if any, and waits for its end.
 func (e *Engine) Close() error {
 	e.cancel()
 	<-e.done

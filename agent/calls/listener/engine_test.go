@@ -22,7 +22,7 @@ var _ interface {
 	calls.Watching
 } = (*Engine)(nil)
 
-// A fixed source has always the same guest.
+// A fixed source always returns the same guest.
 type fixed struct {
 	guest   Guest
 	entries []Entry
@@ -32,7 +32,7 @@ func (f fixed) Next() (Guest, []Entry, bool) { return f.guest, f.entries, true }
 
 func (f fixed) Failed(proc.Identity, error) {}
 
-// A buffer that a logger may write to while it is read.
+// A buffer is a logger's output that may be read while it is written.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -50,7 +50,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// until waits for what an engine's goroutine does.
+// until waits for a condition that an engine's goroutine fulfils.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -101,13 +101,13 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// ended is how many windows reached their end.
+// ended returns the number of windows that were not cut short.
 func (e *Engine) ended() uint64 {
 	w := e.Watches()
 	return w.Complete + w.Full
 }
 
-// After a pause began, and was waited for, nothing is heard.
+// After a pause has begun and Wait has returned, no call is observed.
 func TestEnginePause(t *testing.T) {
 	b := newBench(t)
 	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice)}}, slog.New(slog.DiscardHandler))
@@ -132,12 +132,12 @@ func TestEnginePause(t *testing.T) {
 		before := heard()
 		time.Sleep(2 * listening)
 		if after := heard(); after != before {
-			t.Fatalf("%d calls were heard in a pause", after-before)
+			t.Fatalf("%d calls were observed in a pause", after-before)
 		}
 	}
 }
 
-// What is heard of a guest that takes it is not put into the event stream, and the guest has the last word.
+// Calls observed in a guest with Take are not put into the event stream, and Take decides whether the window is void.
 func TestEngineTake(t *testing.T) {
 	b := newBench(t)
 	before, err := b.agent.ReadCounts()
@@ -190,7 +190,7 @@ func TestEngineTune(t *testing.T) {
 	}
 }
 
-// What does not work is counted by its reason; what should, is said, once.
+// Failures are counted by reason; those that need attention are logged once.
 func TestEngineFailures(t *testing.T) {
 	b := newBench(t)
 	jump := selfGuest(t, 1)

@@ -11,13 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// An Entry is where calls of a compiled method arrive.
+// An Entry is the address where calls of a compiled method arrive.
 type Entry struct {
 	Address uint64 // of the first instruction that all calls execute: behind the check of the receiver's class
 	Version uint32 // as in vmruntime.Site; 0 if it has none
 }
 
-// EntryOf is where calls of a compilation arrive. False if none do: it is not entered any more, or only in the middle of
+// EntryOf returns where calls of a compilation arrive. It returns false if none do: the code is no longer entered, or only in the middle of
 // a loop.
 func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 	ok := c.InUse && c.EntryBCI < 0 && c.VerifiedEntry != 0
@@ -27,34 +27,34 @@ func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 // A Guest is a process to watch.
 type Guest struct {
 	proc.Identity
-	// Threads are who to watch, those that call most first: from attach.MaxBreakpointThreads on they are left out. If
-	// it is nil, the threads that ran lately are found out, which takes some 10 us a thread twice a second.
+	// Threads are the threads to watch, those with most calls first: those beyond attach.MaxBreakpointThreads are left out. If nil, the
+	// recently running threads are found out, which takes some 10 us per thread twice a second.
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.
 	Memory vmruntime.Memory
-	// Current reports whether calls of the method still arrive at an entry. Listen calls it before and after a window, in its
-	// own goroutine. It is nil if the guest knows no more than its code shows.
+	// Current reports whether calls of the method still arrive at an entry. Listen calls it before and after a window, in its own
+	// goroutine. It is nil if only the code itself can show that.
 	Current func(Entry) bool
-	// Take is handed what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
-	// watch.ErrChanged the window is void after all. Nil for guests whose frames say themselves which code they are in.
+	// Take receives what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
+	// watch.ErrChanged, the window becomes void. It is nil for guests whose frames identify their code version.
 	Take func(Result) error
 }
 
-// ErrJump: the code at an entry only leads elsewhere. The method was compiled again; that version's entry is wanted.
+// ErrJump: the code at an entry is a jump to other code, because the method was compiled again. The entry of the new version is needed.
 var ErrJump = errors.New("the entry is a jump to other code")
 
-// watched is how much code at an entry is compared: the whole prologue, where HotSpot marks what must not be entered any
-// more by a jump (up to JDK 22) or in the entry barrier's constant.
+// watched is how much code at an entry is compared: the whole prologue. HotSpot marks code that must not be entered any more there, by a
+// jump (up to JDK 22) or in the entry barrier's constant.
 const watched = 48 // bytes
 
-// A snapshot is what stood at the entries before a window.
+// A snapshot is the code at the entries before a window.
 type snapshot struct {
 	guest   *Guest
 	entries []Entry
 	code    []watch.Code
 }
 
-// snap looks at the entries and makes sure that calls arrive there.
+// snap reads the code at the entries and checks that calls arrive there.
 func snap(g *Guest, entries []Entry) (snapshot, error) {
 	s := snapshot{guest: g, entries: entries}
 	var err error
@@ -69,7 +69,7 @@ func snap(g *Guest, entries []Entry) (snapshot, error) {
 	return s, s.current()
 }
 
-// check is watch.ErrChanged if something else stands there now, or was there when a hit came.
+// check returns watch.ErrChanged if the code differs now, or differed when a hit came.
 func (s *snapshot) check(hits []Hit) error {
 	if err := watch.CheckCode(s.guest.Memory, s.code); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *snapshot) check(hits []Hit) error {
 	for _, h := range hits {
 		e := s.entries[h.Entry]
 		if k := h.Callee.Kind(); k == bpf.FrameNative || e.Version == 0 {
-			continue // the kernel side knows no versions
+			continue // the kernel side has no versions for it
 		} else if k != bpf.FrameJIT || h.Callee.CompileID() != e.Version {
 			return fmt.Errorf("entry %#x: %w", e.Address, watch.ErrChanged)
 		}

@@ -24,7 +24,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A bench is a Listener beside the agent's programs.
+// A bench is a Listener together with the agent's BPF programs.
 type bench struct {
 	*Listener
 	agent   *bpf.Objects
@@ -71,7 +71,7 @@ func (b *bench) startKnown(t testing.TB, jdk jvm.JDK, threads int, flags ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
+	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends when its standard input is closed
 		JDK: jdk, Classpath: []string{classes}, Main: "Known", Args: []string{strconv.Itoa(threads)},
 		Flags: append([]string{"-XX:+UseSerialGC", "-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Known::*"}, flags...),
 	})
@@ -97,7 +97,7 @@ func (b *bench) startKnown(t testing.TB, jdk jvm.JDK, threads int, flags ...stri
 	return k
 }
 
-// attach reads the VM, and tells the kernel side of it.
+// attach reads the VM's description and passes it to the kernel side.
 func (k *known) attach(t testing.TB) {
 	t.Helper()
 	maps, err := proc.DefaultRoot.Maps(k.PID, func(m *proc.Mapping) bool { return m.Exec && strings.HasSuffix(m.Path, "/libjvm.so") })
@@ -135,7 +135,7 @@ func (k *known) attach(t testing.TB) {
 	t.Cleanup(func() { _ = processes.Delete(uint32(k.PID)) })
 }
 
-// versions are the compilations of each method of Known whose code is there now, also those that are entered no more.
+// versions returns the existing compilations of each method of Known, including those that are no longer entered.
 func (k *known) versions(t testing.TB) map[string][]vmruntime.Compilation {
 	t.Helper()
 	found := map[string][]vmruntime.Compilation{}
@@ -155,7 +155,7 @@ func (k *known) versions(t testing.TB) map[string][]vmruntime.Compilation {
 	return found
 }
 
-// entries are where calls of Known's methods arrive.
+// entries returns where calls of Known's methods arrive.
 func (k *known) entries(t testing.TB) map[string]Entry {
 	t.Helper()
 	found := map[string]Entry{}

@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// kernelLayout is what callsite.bpf.h must know of a HotSpot process.
+// kernelLayout returns the description of a HotSpot process for callsite.bpf.h.
 func kernelLayout(l *hotspot.Layout) *bpf.HotspotProcess {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,

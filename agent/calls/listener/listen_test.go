@@ -57,7 +57,7 @@ func step() {
 
 func entry(f func()) Entry { return Entry{Address: uint64(reflect.ValueOf(f).Pointer())} }
 
-// selfGuest is this process as a guest, with that many threads that step on and on.
+// selfGuest is this process as a guest, with that many threads that step continuously.
 func selfGuest(t testing.TB, threads int) Guest {
 	t.Helper()
 	id, err := proc.DefaultRoot.Identify(os.Getpid())
@@ -76,7 +76,7 @@ func selfGuest(t testing.TB, threads int) Guest {
 		ended.Add(1)
 		go func() {
 			defer ended.Done()
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
 			tid <- unix.Gettid()
 			for !stop.Load() {
 				step()
@@ -123,7 +123,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The last permitted hit ends a window, whatever thread it comes from.
+// The last permitted hit ends a window, whichever thread it comes from.
 func TestListenUntilFull(t *testing.T) {
 	b := newBench(t)
 	g := selfGuest(t, 2)
@@ -139,7 +139,7 @@ func TestListenUntilFull(t *testing.T) {
 	}
 	r, err = b.Listen(t.Context(), g, []Entry{entry(never)}, usual)
 	if err != nil || r.Capped || len(r.Hits) != 0 || r.Length < usual.Duration {
-		t.Errorf("nothing to hear: %+v, %v", r, err)
+		t.Errorf("nothing to observe: %+v, %v", r, err)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestListenDelivers(t *testing.T) {
 	}
 }
 
-// When the agent hangs a window ends by itself: the kernel counts the program's hits against the limit.
+// If the agent hangs, a window ends by itself: the kernel side counts hits against the limit.
 func TestListenerHangs(t *testing.T) {
 	b := newBench(t)
 	runtime.LockOSThread()
@@ -198,7 +198,7 @@ func TestListenerHangs(t *testing.T) {
 	}
 }
 
-// Windows of one process wait for each other, and those of many threads do not mix up.
+// Windows of one process wait for each other, and those of several goroutines do not mix.
 func TestListenInTurn(t *testing.T) {
 	b := newBench(t)
 	g := selfGuest(t, 1)
@@ -251,13 +251,13 @@ func TestListenIsCancelled(t *testing.T) {
 		_, err := b.Listen(ctx, g, []Entry{entry(never), entry(once), entry(twice)}, Window{Duration: MaxDuration, MaxHits: MaxHits})
 		heard <- err
 	}()
-	// Until the window is open, or has been: it may reach its limit between two looks.
+	// Until the window is open, or has been: it may reach its limit between two checks.
 	for ended := false; !ended && b.objects.ListenerWatches.Lookup(uint32(g.PID), &bpf.CallWatch{}) != nil; {
 		ended = len(heard) > 0
 		runtime.Gosched()
 	}
 	waiting := make(chan error, 1)
-	go func() { // for its turn
+	go func() { // waits until the first window has ended
 		_, err := b.Listen(ctx, g, []Entry{entry(never)}, Window{Duration: MaxDuration, MaxHits: MaxHits})
 		waiting <- err
 	}()
@@ -271,7 +271,7 @@ func TestListenIsCancelled(t *testing.T) {
 	nothingArmed(t, b, g)
 }
 
-// A guest whose answers fail, or panic, leaves nothing armed either.
+// A guest whose callbacks fail or panic leaves no breakpoint armed either.
 func TestListenPanics(t *testing.T) {
 	b := newBench(t)
 	g := selfGuest(t, 1)
@@ -297,7 +297,7 @@ func TestListenPanics(t *testing.T) {
 	}
 }
 
-// A memory in which code changes from one look to the next.
+// A memory in which code changes from one read to the next.
 type changing struct {
 	looks int
 	at    func(look int, addr uint64) []byte
@@ -347,7 +347,7 @@ func TestListenVoid(t *testing.T) {
 	}
 }
 
-// Another version that took the place of the one that was meant is told by the hits themselves.
+// The hits themselves show that another version has replaced the intended one.
 func TestSnapshotVersions(t *testing.T) {
 	jit := func(version uint64) bpf.Frame { return bpf.Frame(uint64(bpf.FrameJIT)<<60 | version<<32) }
 	for _, c := range []struct {
@@ -397,7 +397,7 @@ func TestIsJump(t *testing.T) {
 
 const listeningChild = "VMPROF_LISTENER_TEST_CHILD"
 
-// TestListeningChild is no test but what the child below runs: an agent that listens to its parent until it is killed.
+// TestListeningChild is not a test but the child process of the test below: an agent that watches its parent until it is killed.
 func TestListeningChild(t *testing.T) {
 	pid, tid, ok := strings.Cut(os.Getenv(listeningChild), " ")
 	if !ok {
@@ -421,15 +421,15 @@ func TestListeningChild(t *testing.T) {
 	}
 	g := Guest{Identity: id, Memory: mem, Threads: []int{number(tid)}}
 	os.Stdout.WriteString("listening\n")
-	for { // the parent is the same program: its functions are where they are here
+	for { // the parent is the same program: its functions are at the same addresses
 		_, err := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2), entry(never3)}, Window{Duration: MaxDuration, MaxHits: MaxHits})
-		if err != nil && !errors.Is(err, attach.ErrBreakpointsBusy) { // the parent looks
+		if err != nil && !errors.Is(err, attach.ErrBreakpointsBusy) { // the parent tests its registers
 			t.Fatal(err)
 		}
 	}
 }
 
-// An agent that is killed in the middle of a window leaves its guest as it was.
+// An agent that is killed in the middle of a window leaves no breakpoint in the process.
 func TestListenerIsKilled(t *testing.T) {
 	b := newBench(t)
 	g := selfGuest(t, 1)
@@ -456,7 +456,7 @@ func TestListenerIsKilled(t *testing.T) {
 	nothingArmed(t, b, g)
 }
 
-// BenchmarkListen is what a window takes that hears nothing, beside its own length of 0.1 ms.
+// BenchmarkListen measures a window without hits, in addition to its own length of 0.1 ms.
 func BenchmarkListen(b *testing.B) {
 	bench := newBench(b)
 	for _, threads := range []int{1, 8} {
@@ -464,7 +464,7 @@ func BenchmarkListen(b *testing.B) {
 			g := selfGuest(b, 0)
 			var stop sync.WaitGroup
 			end := make(chan struct{})
-			for range threads { // that sleep: it is the agent that is measured
+			for range threads { // threads sleep: the benchmark measures the agent
 				tid := make(chan int)
 				stop.Go(func() {
 					runtime.LockOSThread()

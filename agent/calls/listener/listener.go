@@ -9,14 +9,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Listener watches entry points, in one window at a time for each process.
+// A Listener watches entry points, with at most one window at a time for each process.
 type Listener struct {
 	objects  *bpf.ListenerObjects
 	observer *watch.Observer
 }
 
-// Open loads the kernel side next to o, and sets breakpoints in the agent itself to see that they work and what they
-// cost: some 5 ms. The error says what is missing. Close comes before o's.
+// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they work and to measure their cost: some 5
+// ms. The error says what is missing. Close must be called before o's.
 func Open(o *bpf.Objects, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadListeners()
 	if err != nil {

@@ -22,7 +22,7 @@ var perStep = map[string]map[string]float64{
 	"g": {"step": 1}, "h": {"step": 1},
 }
 
-// compiled waits until every method of Known has the code that it stays with.
+// compiled waits until every method of Known has its final code.
 func (k *known) compiled(t *testing.T) (entries map[string]Entry) {
 	t.Helper()
 	for range 600 { // a minute
@@ -42,7 +42,7 @@ func (k *known) compiled(t *testing.T) (entries map[string]Entry) {
 	return nil
 }
 
-// A tally is what windows heard of one method beside the reference: hits of both, window by window.
+// A tally is the hits of one method and of the reference, window by window.
 type tally struct {
 	hits, reference []float64
 	callers         map[string]float64
@@ -70,8 +70,8 @@ func (y *tally) ratio() (ratio, standardError float64) {
 	return ratio, math.Sqrt(standardError * (n - 1) / n)
 }
 
-// hear listens to all methods, three at a time, d always among them, until every ratio is known well enough.
-func (k *known) hear(t *testing.T, entries map[string]Entry) map[string]*tally {
+// observe opens windows on all methods, three at a time, always including d, until every ratio is known well enough.
+func (k *known) observe(t *testing.T, entries map[string]Entry) map[string]*tally {
 	t.Helper()
 	tallies := map[string]*tally{}
 	for name := range perStep {
@@ -105,8 +105,8 @@ func (k *known) hear(t *testing.T, entries map[string]Entry) map[string]*tally {
 	return tallies
 }
 
-// tolerance is how far the ratios may be off: four standard errors of what hear waits for, and what half a step at
-// either end of a window of some twenty steps makes.
+// tolerance is how far the ratios may be off: four of the standard errors that observe waits for, plus half a step at either end of a
+// window of some twenty steps.
 const tolerance = 0.05
 
 func (k *known) known(tallies map[string]*tally) bool {
@@ -128,7 +128,7 @@ func TestLiveKnown(t *testing.T) {
 				k := b.startKnown(t, jdk, threads, "-XX:-TieredCompilation")
 				entries := k.compiled(t)
 				before := b.Cost()
-				tallies := k.hear(t, entries)
+				tallies := k.observe(t, entries)
 				for name, callers := range perStep {
 					k.compare(t, name, callers, tallies[name])
 				}
@@ -163,7 +163,7 @@ func (k *known) compare(t *testing.T, name string, want map[string]float64, y *t
 	}
 }
 
-// Callers in the interpreter are named with the bytecode that calls.
+// Callers in the interpreter are named with the bytecode index of the call.
 func TestLiveInterpretedCaller(t *testing.T) {
 	breakpoints.Need(t)
 	b := newBench(t)
@@ -189,14 +189,14 @@ func TestLiveInterpretedCaller(t *testing.T) {
 	}
 }
 
-// A version that a better one has replaced only leads there, and is not listened to.
+// A version that a better one has replaced only jumps to it, and is not watched.
 func TestLiveReplacedVersion(t *testing.T) {
 	breakpoints.Need(t)
 	b := newBench(t)
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) {
 			k := b.startKnown(t, jdk, 1)
-			k.Current = nil // the code alone must tell
+			k.Current = nil // only the code itself shows it
 			for range 600 { // a minute
 				time.Sleep(100 * time.Millisecond)
 				replaced := 0

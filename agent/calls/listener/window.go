@@ -15,10 +15,10 @@ const (
 	MaxDuration = time.Second
 )
 
-// A Window says for how long to listen.
+// A Window limits how long to watch.
 type Window struct {
 	Duration time.Duration // of wall time, up to MaxDuration
-	MaxHits  int           // of all entries and threads together: the window ends with the last one; up to MaxHits
+	MaxHits  int           // of all entries and threads together: the window ends with the last one; up to the constant MaxHits
 	Deliver  bool          // put the calls into the agent's event stream, too (struct call)
 }
 
@@ -39,20 +39,20 @@ type Hit struct {
 	Entry  int       // index of the method's Entry
 	Thread int       // thread id
 	Time   uint64    // ns, CLOCK_MONOTONIC
-	Callee bpf.Frame // the entry point; plain addresses where the kernel side knows no VM
-	Caller bpf.Frame // the call site: where the call will return to
-	// How far below the base of the thread's stack their frames are, in bytes; 0 where that is not known.
+	Callee bpf.Frame // the entry point; a plain address where the kernel side knows no VM
+	Caller bpf.Frame // the call site: the return address of the call
+	// Offsets of their frames from the base of the thread's stack, in bytes; 0 if unknown.
 	CalleeDepth, CallerDepth uint32
 }
 
-// A Result is what a window observed. Its number is Call.Burst of what was delivered; Capped says that MaxHits was reached: see
-// the package's comment.
+// A Result is what a window observed. Its number is the Burst of the delivered Calls; Capped says that MaxHits was reached: see the
+// package's comment.
 type Result struct {
 	watch.Observation
-	Hits []Hit // as they came, over all threads
+	Hits []Hit // in order of arrival, over all threads
 }
 
-// hitsOf are the hits that the kernel side recorded, which are not more than it has room for.
+// hitsOf returns the hits that the kernel side recorded, at most as many as it has room for.
 func hitsOf(w *bpf.CallWatch) []Hit {
 	hits := make([]Hit, min(w.Watch.Claimed, w.Watch.Limit, MaxHits))
 	for i, h := range w.Hits[:len(hits)] {

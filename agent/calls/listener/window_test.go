@@ -60,7 +60,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// Count is how many calls of an entry arrived.
+// Count returns how many calls of an entry arrived.
 func (r *Result) Count(entry int) (n int) {
 	for _, h := range r.Hits {
 		if h.Entry == entry {
@@ -76,7 +76,7 @@ type Site struct {
 	Caller bpf.Frame
 }
 
-// Sites is how many calls came from each call site.
+// Sites returns how many calls came from each call site.
 func (r *Result) Sites() map[Site]int {
 	sites := make(map[Site]int)
 	for _, h := range r.Hits {

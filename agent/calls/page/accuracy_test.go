@@ -20,7 +20,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// What TestLiveAccuracy measures:
+// Flags that select what TestLiveAccuracy measures:
+//
+//	go test -v -run LiveAccuracy ./agent/calls/page -programs phased,flat -cells 1x1,127x64,1% -seconds 10
 //
 //	go test -v -run LiveAccuracy ./agent/calls/page -programs phased,flat -cells 1x1,127x64,1% -seconds 10
 var (
@@ -29,7 +31,7 @@ var (
 	seconds  = flag.Float64("seconds", 2, "of CPU time for each")
 )
 
-// An accuracy is what one run of a program gave.
+// An accuracy is the result of one run of a program.
 type accuracy struct {
 	overlap, plain float64 // with the exact graph; plain without weights
 	cost           float64 // of the CPU time, as the engine has it
@@ -38,8 +40,8 @@ type accuracy struct {
 	rate           profile.Rate // the last one
 }
 
-// TestLiveAccuracy holds sampled graphs of the reference guest against the exact ones. By default that is the program
-// of the paper's figure 1, which a timer alone gets wrong by 40%, at the usual budget.
+// TestLiveAccuracy compares sampled graphs of the reference guest with the exact ones. By default it runs the program of the paper's figure
+// 1, which a timer alone gets wrong by 40 %, at the usual budget.
 func TestLiveAccuracy(t *testing.T) {
 	needs.Root(t, "sampling")
 	vm, err := guests.BuildVM(t.Context(), t.TempDir())
@@ -64,7 +66,7 @@ func TestLiveAccuracy(t *testing.T) {
 	}
 }
 
-// rounds is how often sampling goes on and off in a run, as the machine's own speed changes.
+// rounds is how often sampling is switched on and off in a run, to average out changes of the machine's speed.
 const rounds = 8
 
 func measure(t *testing.T, vm guests.VM, program, cell string) (a accuracy) {
@@ -81,7 +83,7 @@ func measure(t *testing.T, vm guests.VM, program, cell string) (a accuracy) {
 	if err := run.WaitForAgent(); err != nil {
 		t.Fatal(err)
 	}
-	segment, err := run.RunFor(time.Second / 2) // the threads tell the agent that they are there
+	segment, err := run.RunFor(time.Second / 2) // the threads register with the agent
 	work := func() guests.Segment {
 		each := float64(segment.Iterations) / segment.CPU.Seconds() * *seconds / rounds / float64(threads(program))
 		done, workErr := run.Run(max(1, int(each)))
@@ -101,7 +103,7 @@ func measure(t *testing.T, vm guests.VM, program, cell string) (a accuracy) {
 	stop()
 	for range rounds {
 		off += work().CPU
-		truth() // what was not sampled is left out
+		truth() // calls outside of sampling are left out
 		stop := s.sample(t, cell)
 		on += work().CPU
 		stop()
@@ -124,7 +126,7 @@ func threads(program string) int {
 	return 1
 }
 
-// sample samples as cell says until stop is called.
+// sample samples with the settings in cell until stop is called.
 func (s *stage) sample(t *testing.T, cell string) (stop func()) {
 	t.Helper()
 	var share float64
@@ -139,7 +141,7 @@ func (s *stage) sample(t *testing.T, cell string) (stop func()) {
 	return func() { tune(t, s, 0, 1, 0) }
 }
 
-// guestTime is the CPU time that the connected guests have used since they began.
+// guestTime is the CPU time that the connected processes have used since they began.
 func (s *stage) guestTime() (sum time.Duration) {
 	s.table.each(func(g *guest) {
 		used, _ := proc.CPUTime(g.peer.id.PID)
@@ -148,7 +150,7 @@ func (s *stage) guestTime() (sum time.Duration) {
 	return sum
 }
 
-// keepTo keeps to a budget until stop is called; its controller goes on where it was.
+// keepTo keeps to a budget until stop is called; its controller resumes its earlier state.
 func (s *stage) keepTo(t *testing.T, share float64) (stop func()) {
 	if s.control == nil {
 		s.control = budget.New(budget.Limits{Share: share})

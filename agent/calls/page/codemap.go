@@ -12,30 +12,30 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Bounds on what one guest may register, and all of them together.
+// Bounds on what one process may register, and on all of them together.
 const (
 	maxMethods    = 1 << 16
 	maxGuestBytes = 64 << 20
 	maxAllBytes   = 256 << 20
 	// overhead is the approximate size of a method or code version without its names and sites, in bytes.
 	overhead = 256
-	// keepForgotten is how long code that is gone can still be looked up, in ns: calls arrive later than they are made.
+	// keepForgotten is how long removed code can still be looked up, in ns: calls arrive later than they are made.
 	keepForgotten = 10e9
 )
 
 const forever = ^uint64(0)
 
-// A codeMap is what a guest said of its methods and their code. Registrations come in late, so each says since when it
-// holds, and calls are looked up by the moment at which they were made. It may be used by several goroutines.
+// A codeMap is a process's registered methods and their code. Registrations arrive late, so each has the time from which it is valid, and
+// calls are looked up by their time. Several goroutines may use it.
 type codeMap struct {
 	mapping unique.Handle[symbolize.Mapping]
-	all     *atomic.Int64 // bytes of all guests together
+	all     *atomic.Int64 // bytes of all processes together
 
 	mu        sync.RWMutex
 	bytes     int64
 	methods   map[uint32]symbolize.Symbol
 	versions  versions
-	forgotten []*version // in the order in which that arrived
+	forgotten []*version // in the order in which the FORGETs arrived
 }
 
 func newCodeMap(runtime string, all *atomic.Int64) *codeMap {
@@ -45,7 +45,7 @@ func newCodeMap(runtime string, all *atomic.Int64) *codeMap {
 	}
 }
 
-// A verdict says whether a registration was taken; if not, why, in a word.
+// A verdict says whether a registration was accepted; if not, why, in a word.
 type verdict string
 
 const (
@@ -55,7 +55,7 @@ const (
 	unknownCode    verdict = "unknown_code"
 )
 
-// register takes a METHOD that arrived at the time now. Methods with the same id, begin and time are parts of one.
+// register takes a METHOD that arrived at the time now. Messages with the same id, begin and time are parts of one method.
 func (c *codeMap) register(m *method, now uint64) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *codeMap) register(m *method, now uint64) verdict {
 	if !c.reserve(cost) {
 		return tooManyBytes
 	}
-	// A guest's clock that is ahead would hide the code from all calls until then.
+	// A process's clock that is ahead would hide the code from all calls until then.
 	v := &version{
 		id: m.id, begin: m.begin, size: m.size, time: m.time, from: min(m.time, now), until: forever, bytes: cost,
 	}
@@ -89,7 +89,7 @@ func (c *codeMap) register(m *method, now uint64) verdict {
 	return taken
 }
 
-// part returns what m continues, or nil.
+// part returns the version that m continues, or nil.
 func (c *codeMap) part(m *method) *version {
 	for v := range c.versions.at(m.begin) {
 		if v.id == m.id && v.begin == m.begin && v.time == m.time && v.size == m.size {
@@ -99,7 +99,7 @@ func (c *codeMap) part(m *method) *version {
 	return nil
 }
 
-// name gives m's id a name, for good.
+// name gives m's id its permanent name.
 func (c *codeMap) name(m *method) verdict {
 	if len(c.methods) >= maxMethods {
 		return tooManyMethods
@@ -132,11 +132,11 @@ func (c *codeMap) forget(f *forget, now uint64) verdict {
 	return unknownCode
 }
 
-// caller returns the method whose code made, at that moment, a call that returns to pc, and where in it that is.
+// caller returns the method whose code made, at that time, a call that returns to pc, and where in the method that is.
 func (c *codeMap) caller(pc, moment uint64) (s symbolize.Symbol, offset, line uint32, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	v := c.versions.find(pc-1, moment) // the call: it may be the last of its method
+	v := c.versions.find(pc-1, moment) // the address of the call: the return address may be behind the method's end
 	if v == nil {
 		return s, 0, 0, false
 	}
@@ -155,7 +155,7 @@ func (c *codeMap) callee(id uint64) (s symbolize.Symbol, ok bool) {
 	return s, ok
 }
 
-// names are those of all methods, in no order.
+// names returns the names of all methods, in no order.
 func (c *codeMap) names() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -173,7 +173,7 @@ func (c *codeMap) len() int {
 	return len(c.methods)
 }
 
-// reserve charges the guest, unless it or all guests together have too much.
+// reserve charges the process, unless it or all processes together have registered too much.
 func (c *codeMap) reserve(bytes int64) bool {
 	if c.bytes+bytes > maxGuestBytes {
 		return false
@@ -192,7 +192,7 @@ func (c *codeMap) free(v *version) {
 	v.bytes = 0
 }
 
-// purge removes what was forgotten long ago.
+// purge removes code that was forgotten long ago.
 func (c *codeMap) purge(now uint64) {
 	for len(c.forgotten) > 0 && c.forgotten[0].until+keepForgotten < now {
 		v := c.forgotten[0]
@@ -202,7 +202,7 @@ func (c *codeMap) purge(now uint64) {
 	}
 }
 
-// close gives the memory back that all guests together may take. What is there can still be looked up.
+// close releases the process's share of the memory of all processes. Its entries can still be looked up.
 func (c *codeMap) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,14 +210,14 @@ func (c *codeMap) close() {
 	c.bytes = 0
 }
 
-// A version is code of a method at one place, from one moment to another.
+// A version is code of a method at one place, for a period of time.
 type version struct {
 	id          uint32
 	size        uint32
 	begin       uint64
 	time        uint64 // as registered
 	from, until uint64 // ns, CLOCK_MONOTONIC: [from, until)
-	bytes       int64  // that it is charged with
+	bytes       int64  // charged for it
 	sites       []site // ascending
 }
 
@@ -236,22 +236,21 @@ func (v *version) line(offset uint32) uint32 {
 	return v.sites[i].line
 }
 
-// versions are code versions by place. They are in a hash table, by size class: those of a class, whose size is at
-// most 1<<class bytes and more than half of that, lie in one or two of the blocks into which memory is divided at that
-// size. So looking up an address takes one probe for each class in use, and adding one is cheap in whatever order a
-// hostile guest does it. The zero value is ready to use.
+// versions are code versions by place, in a hash table by size class. A version of a class, whose size is at most 1<<class bytes and more
+// than half of that, lies in one or two blocks of that size. So looking up an address takes one probe for each class in use, and adding one
+// is cheap in whatever order a hostile process does it. The zero value is ready to use.
 type versions struct {
 	blocks  map[block][]*version
 	classes uint64 // bit n: class n was used
 }
 
-// A block is the index'th piece of memory of 1<<class bytes.
+// A block is the memory of 1<<class bytes with that index.
 type block struct {
 	class int
 	index uint64
 }
 
-// maxHistory is how many versions are kept in one block. Of live ones there are three at most, unless they overlap.
+// maxHistory is how many versions are kept in one block. At most three are live, unless they overlap.
 const maxHistory = 16
 
 // at visits the versions around pc, past ones too.
@@ -268,8 +267,7 @@ func (t *versions) at(pc uint64) iter.Seq[*version] {
 	}
 }
 
-// find returns the version whose code was at pc at that moment, or nil. Code that came later than other code at the
-// same place replaced it.
+// find returns the version whose code was at pc at that time, or nil. Later code at the same place replaces earlier code.
 func (t *versions) find(pc, moment uint64) (best *version) {
 	for v := range t.at(pc) {
 		if v.from <= moment && moment < v.until && (best == nil || v.from >= best.from) {
@@ -279,7 +277,7 @@ func (t *versions) find(pc, moment uint64) (best *version) {
 	return best
 }
 
-// blocksOf returns where v belongs: in one block or two.
+// blocksOf returns the one or two blocks that v is in.
 func blocksOf(v *version) []block {
 	class := bits.Len32(v.size - 1)
 	first, last := block{class, v.begin >> class}, block{class, (v.begin + uint64(v.size) - 1) >> class}
@@ -289,7 +287,7 @@ func blocksOf(v *version) []block {
 	return []block{first, last}
 }
 
-// insert adds v, and returns what had to give way to it.
+// insert adds v, and returns the versions that it displaced.
 func (t *versions) insert(v *version) (removed []*version) {
 	if t.blocks == nil {
 		t.blocks = map[block][]*version{}
@@ -306,14 +304,14 @@ func (t *versions) insert(v *version) (removed []*version) {
 	return removed
 }
 
-// oldest prefers what is gone to what is there.
+// oldest returns the version to displace: removed ones before live ones.
 func oldest(list []*version) *version {
 	return slices.MinFunc(list, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.from, b.from))
 	})
 }
 
-// remove takes v out; that it is not there is as well.
+// remove takes v out; a v that is not in the table is ignored.
 func (t *versions) remove(v *version) {
 	for _, b := range blocksOf(v) {
 		list := slices.DeleteFunc(t.blocks[b], func(o *version) bool { return o == v })

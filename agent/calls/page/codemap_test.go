@@ -10,7 +10,7 @@ import (
 
 func newTestMap() *codeMap { return newCodeMap("vm", new(atomic.Int64)) }
 
-// put registers [begin, begin + size) as code of id, whose name is m and its id.
+// put registers [begin, begin + size) as code of id, whose name is m followed by the id.
 func put(t testing.TB, c *codeMap, id uint32, begin uint64, size uint32, time uint64, sites ...site) {
 	t.Helper()
 	m := &method{id: id, begin: begin, size: size, time: time, name: fmt.Appendf(nil, "m%d", id), sites: sites}
@@ -43,7 +43,7 @@ func TestCodeMapInTime(t *testing.T) {
 		{0x1100, 50, "m1+0x100:0"}, // returns behind its end: the call was its last instruction
 		{0x1101, 50, "m2+0x1:0"},
 		{0x1101, 299, "m2+0x1:0"},
-		{0x1101, 300, "m4+0xc1:0"}, // nobody said that m2 is gone, but it is
+		{0x1101, 300, "m4+0xc1:0"}, // nobody reported that m2 was removed, but it is replaced
 		{0x1240, 300, "m4+0x200:0"},
 		{0x1241, 300, ""},
 		{0x1000, 50, ""},
@@ -60,7 +60,7 @@ func TestCodeMapInTime(t *testing.T) {
 	}
 }
 
-// However code is laid out, what is found is what a plain list of it says.
+// For any layout of code, the map and a plain list give the same answers.
 func TestCodeMapAgainstList(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 50 {

@@ -13,14 +13,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// calibrateEvery: one burst of so many has stride 1, the first of each thread among them.
+// calibrateEvery: one burst in this many has stride 1, including the first of each thread.
 const calibrateEvery = 64
 
-// hitCost measures what a hit costs, where it matters: in the guests, while they run. In a burst of stride 1 the time
-// from one hit to the next is that of a whole hit (into the kernel, the program, and back) and of the guest's own
-// work for one call. Of many such times a low quantile has next to no work of the guest in it, as guests that are
-// worth sampling make calls within nanoseconds; and as it has some, it is an upper bound. Nothing that a guest writes
-// enters into it.
+// hitCost measures the cost of a hit in the running processes themselves. In a burst of stride 1, the time from one hit to the next is a
+// whole hit (into the kernel, the program, and back) plus the process's own work for one call. A low quantile of many such times has next
+// to no work in it, as processes worth sampling make calls within nanoseconds. As it still has some, it is an upper bound. It does not
+// depend on anything that a process writes.
 type hitCost struct {
 	mu   sync.Mutex
 	last map[thread]hit
@@ -36,7 +35,7 @@ type hit struct{ burst, time uint64 }
 // maxThreads bounds the threads whose last hit is kept.
 const maxThreads = bpf.MaxPageGuests * bpf.PageSlots
 
-// observe looks at a call; the calls of a thread come in their order.
+// observe reads a call; the calls of a thread must come in order.
 func (h *hitCost) observe(c *bpf.Call) {
 	if c.Stride != 1 {
 		return
@@ -57,7 +56,7 @@ func (h *hitCost) observe(c *bpf.Call) {
 	h.last[key] = hit{c.Burst, c.Header.Time}
 }
 
-// add takes a gap. The quartile is looked at anew after so many that this costs next to nothing.
+// add stores a gap. The quartile is computed so rarely that this costs next to nothing.
 func (h *hitCost) add(gap uint64) {
 	h.gaps[h.n%len(h.gaps)] = gap
 	h.n++
@@ -78,15 +77,15 @@ func (h *hitCost) time() time.Duration {
 	return time.Duration(h.low)
 }
 
-// Bounds on what an interruption is believed to cost: a fast machine without a hypervisor, and a slow one with two.
+// Plausible costs of an interruption: on a fast machine without a hypervisor, and on a slow one with two.
 const (
 	minTickCost = 500 * time.Nanosecond
 	maxTickCost = 50 * time.Microsecond
 )
 
-// measureTick measures what an interruption of prog's event costs its thread, without the program itself. A piece of
-// work of some hundred microseconds is done again and again, without interruptions and with one every 50 us, and the
-// fastest of each are compared: the rest of the machine can only make them slower. It takes about 20 ms.
+// measureTick measures what an interruption of prog's event costs its thread, without the program itself. It repeats a piece of work of
+// some hundred microseconds, without interruptions and with one every 50 us, and compares the fastest of each: the rest of the machine can
+// only make them slower. It takes about 20 ms.
 func measureTick(prog *ebpf.Program) time.Duration {
 	const period = 50 * time.Microsecond
 	const rounds = 24
@@ -99,12 +98,12 @@ func measureTick(prog *ebpf.Program) time.Duration {
 	slow := fastest(rounds)
 	stop()
 	fast := fastest(rounds)
-	// In slow there is one interruption every period, of whatever it took in all.
+	// slow contains one interruption per period, including the time of the interruptions themselves.
 	ticks := float64(slow) / float64(period)
 	return min(max(time.Duration(float64(slow-fast)/ticks), minTickCost), maxTickCost)
 }
 
-// fastest returns the shortest time in which the piece of work was done.
+// fastest returns the shortest time for the piece of work.
 func fastest(rounds int) time.Duration {
 	best := time.Duration(1 << 62)
 	x := uint64(1)
@@ -118,7 +117,7 @@ func fastest(rounds int) time.Duration {
 		best = min(best, time.Since(begin))
 	}
 	if x == 0 {
-		return 0 // never: xorshift does not reach 0. So the work cannot be left out
+		return 0 // never: xorshift does not reach 0. The compiler cannot know that and keeps the work
 	}
 	return best
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The calls of a calibration are 650 ns apart, those of a guest that does something in between much more.
+// The calls of a calibration are 650 ns apart; those of a process that does work in between are much further apart.
 func TestHitCost(t *testing.T) {
 	type step struct {
 		tid, stride uint32
@@ -48,7 +48,7 @@ func TestHitCost(t *testing.T) {
 	}
 }
 
-// Threads that come and go do not pile up.
+// State of ended threads does not accumulate.
 func TestHitCostThreads(t *testing.T) {
 	var h hitCost
 	for tid := range uint32(3 * maxThreads) {

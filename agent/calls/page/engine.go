@@ -1,17 +1,16 @@
-// Package page is the call engine for guest VMs that cooperate (contrib/guest/vmprof.h). Agent and guest share one
-// page of memory. At a tick the kernel side arms the thread that it interrupted, in its slot of the page; the thread
-// then counts its own calls and runs over a probe at every STRIDE-th, SAMPLES times (Arnold & Grove, CGO 2005,
-// section 4). A thread that is not armed pays a load, a compare and a branch per call.
+// Package page is the call engine for VMs that cooperate (contrib/guest/vmprof.h). Agent and VM share one page of memory. At a tick, the
+// kernel side arms the thread that it interrupted, in the thread's slot of the page. The thread then counts its own calls and runs over a
+// probe at every STRIDE-th, SAMPLES times (Arnold & Grove, CGO 2005, section 4). A thread that is not armed pays a load, a compare and a
+// branch per call.
 //
 //	e, err := page.New(page.Options{Objects: objects})
 //	defer e.Close()
 //	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
 //	ok := e.Fold(call, add)             // for every call of the event stream whose engine is bpf.EnginePage
 //
-// Guests connect to a socket, say what code is which method, and get their page. Everything they say is hostile: it is
-// bounded, it names nothing but their own calls, and what they write into the page can waste nobody's time but theirs.
-// An agent that ends, however it ends, breaks the connection; its guests then put an empty page in the place of the
-// shared one, so that none stays armed.
+// Processes connect to a socket, register which code belongs to which method, and get their page. Everything that they send is hostile: it
+// is bounded and names nothing but their own calls. What they write into the page can waste only their own time. When an agent ends in any
+// way, the connection breaks. Its processes then replace the shared page by an empty one, so that no thread stays armed.
 package page
 
 import (
@@ -35,7 +34,7 @@ import (
 
 // Options configure an Engine. Only Objects and Socket are needed.
 type Options struct {
-	Objects *bpf.Objects       // the agent's; they are closed after the engine
+	Objects *bpf.Objects       // the agent's; they must outlive the engine
 	Socket  string             // path at which guests connect
 	Wanted  func(pid int) bool // whether a process is profiled; nil: all are. Called from several goroutines
 	Proc    proc.Root          // where procfs is
@@ -45,8 +44,7 @@ type Options struct {
 // upkeep is how often CPUs that came or went are looked for.
 const upkeep = 10 * time.Second
 
-// An Engine samples calls of cooperating guests from its making until it is closed. Its methods may be called from
-// several goroutines.
+// An Engine samples calls of cooperating processes from its creation until it is closed. Its methods may be called from several goroutines.
 type Engine struct {
 	*host
 	objects bpf.BurstObjects
@@ -69,7 +67,7 @@ var _ interface {
 	calls.Connector
 } = (*Engine)(nil)
 
-// New listens for guests. Nothing is sampled before Tune.
+// New lets processes connect. Nothing is sampled before Tune.
 func New(opt Options) (_ *Engine, err error) {
 	e := &Engine{}
 	e.host = newHost(opt.Log, opt.Proc, opt.Wanted, e)
@@ -106,7 +104,7 @@ func (e *Engine) Name() string { return calls.Page }
 // Notes implements calls.Engine. There are none.
 func (e *Engine) Notes() []string { return nil }
 
-// follow looks after ticks on CPUs that come and go.
+// follow adapts the ticks to CPUs that come and go.
 func (e *Engine) follow() {
 	for e.sleep(upkeep) {
 		e.mu.Lock()
@@ -119,12 +117,12 @@ func (e *Engine) follow() {
 	}
 }
 
-// Close disarms all guests, ends their connections and takes the engine out of the kernel.
+// Close disarms all threads, ends the connections and removes the engine from the kernel.
 func (e *Engine) Close() error {
 	return errors.Join(e.setTicks(0), e.close(), e.objects.Close())
 }
 
-// admit implements owner: it attaches to the guest's probes and gives it a page.
+// admit implements owner: it attaches to the process's probes and gives it a page.
 func (e *Engine) admit(g *guest) (page int, err error) {
 	if g.probes, err = e.probes.attach(g.peer.id.PID); err != nil {
 		return 0, err
@@ -138,7 +136,7 @@ func (e *Engine) admit(g *guest) (page int, err error) {
 // welcomed implements owner.
 func (e *Engine) welcomed(*net.UnixConn, *guest) error { return nil }
 
-// registered implements owner. An engine offers no timings, so a guest sends it no names of versions.
+// registered implements owner. An engine offers no timings, so that a process must not send it names of versions.
 func (e *Engine) registered(_ *guest, message any) bool {
 	_, names := message.(*named)
 	return !names
@@ -153,7 +151,7 @@ func (e *Engine) share(g *guest) (err error) {
 	if err := e.objects.Pages.Put(pid, g.page); err != nil {
 		return fmt.Errorf("register the VM's page in the kernel: %w", err)
 	}
-	// Last: who is a guest has a page.
+	// This comes last: every process in this map must have a page.
 	k := bpf.PageGuest{StartTicks: g.peer.id.Ticks(), Serial: g.serial}
 	if err := e.objects.PageGuests.Put(pid, &k); err != nil {
 		return fmt.Errorf("register the VM in the kernel: %w", err)
@@ -167,7 +165,7 @@ func (e *Engine) release(g *guest) {
 	if g.page != nil {
 		_ = e.objects.PageGuests.Delete(pid)
 		_ = e.objects.Pages.Delete(pid)
-		// It stays the guest's, but nothing in it is armed.
+		// The process keeps the page, but no thread is armed in it.
 		_ = g.page.Put(uint32(0), &bpf.Page{})
 		g.page.Close()
 	}
@@ -176,14 +174,14 @@ func (e *Engine) release(g *guest) {
 	}
 }
 
-// native stands for callers outside of registered code: a VM that calls into its compiled methods.
+// native stands for callers outside of registered code, such as a VM that calls its compiled methods.
 var native = symbolize.Intern(symbolize.Frame{
 	Function: "[native]", SystemName: "[native]", Kind: symbolize.KindMarker, Mapping: unique.Make(symbolize.Mapping{}),
 })
 
-// edge names a call of the event stream: by what its guest has registered by now, as it held when the call was made.
-// It is false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
-// stream, as the cost of a hit is measured on them.
+// edge names a call of the event stream, by the registrations that have arrived and were valid when the call was made. It returns false if
+// the call cannot be named; Stats counts the reasons. Every call must be passed once, in the order of the stream, as the cost of a hit is
+// measured on them.
 func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 	e.hit.observe(c)
 	g := e.table.find(c.Attachment)
@@ -205,18 +203,17 @@ func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
 }
 
-// Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and how many calls of the
-// guest it stands for: what add gets is of calls before c, or of c, and all of the same process. The weights are right
-// in proportion to each other; as numbers they may be off by a factor of two for calls of a few nanoseconds. Fold is
-// false if the call cannot be named; Stats says why. Every call must come here once, in the order of the
-// stream.
+// Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and the number of calls that it stands for.
+// add may get earlier calls than c, all of the same process. The weights are right in proportion to each other; their absolute values may
+// be off by a factor of two for calls of a few nanoseconds. Fold returns false if the call cannot be named; Stats counts the reasons. Every
+// call must be passed once, in the order of the stream.
 func (e *Engine) Fold(c *bpf.Call, add calls.Add) bool {
 	edge, ok := e.edge(c)
 	e.weigher.take(c, edge, ok, e.costs(), add)
 	return ok
 }
 
-// Flush hands out the samples of bursts that are not over, of all processes: at the end of a window.
+// Flush hands out the samples of unfinished bursts of all processes: at the end of a window.
 func (e *Engine) Flush(add calls.Add) {
 	e.weigher.mu.Lock()
 	defer e.weigher.mu.Unlock()
@@ -228,7 +225,7 @@ func (e *Engine) Flush(add calls.Add) {
 	}
 }
 
-// Held is how many samples wait for the end of their burst.
+// Held returns the number of samples that wait for the end of their burst.
 func (e *Engine) Held() (n int) {
 	e.weigher.mu.Lock()
 	defer e.weigher.mu.Unlock()
@@ -238,17 +235,17 @@ func (e *Engine) Held() (n int) {
 	return n
 }
 
-// costs are what bursts are corrected by. Until a hit was measured, a usual one is assumed.
+// costs are the costs that bursts are corrected by. Until a hit has been measured, a usual value is assumed.
 func (e *Engine) costs() costs {
 	const usual = 700 * time.Nanosecond
 	hit := e.hit.time()
 	if hit == 0 {
 		hit = usual
 	}
-	return costs{hit: hit, skip: skipLeast, tick: e.tick / 2} // the way into the kernel was before
+	return costs{hit: hit, skip: skipLeast, tick: e.tick / 2} // the way into the kernel came before the burst's time
 }
 
-// clip fits a number of a guest's making into what profiles have.
+// clip limits a number from a process to the range of profiles.
 func clip(n uint32) int32 { return int32(min(n, 1<<31-1)) }
 
 // Connected implements calls.Connector.
@@ -261,7 +258,7 @@ func (e *Engine) Connected() map[int]string {
 // EverConnected implements calls.Connector.
 func (e *Engine) EverConnected() bool { return e.tally.stats().Accepted > 0 }
 
-// Stats says what was done with guests so far.
+// Stats returns what was done with processes so far.
 func (e *Engine) Stats() Stats {
 	s := e.tally.stats()
 	s.Guests, s.Unweighed = e.table.len(), e.Unweighed()
@@ -275,7 +272,7 @@ func (e *Engine) Unweighed() map[string]uint64 {
 	return map[string]uint64{"calibration": e.weigher.calibrations, "time": e.weigher.unmeasured}
 }
 
-// Tune changes how much is sampled. Bursts that are under way end as they began.
+// Tune changes how much is sampled. Bursts that are under way keep their parameters.
 func (e *Engine) Tune(r profile.Rate) error {
 	k := bpf.BurstRate{Stride: uint32(max(r.Stride, 1)), Samples: uint32(max(r.Samples, 0)), Calibrate: calibrateEvery}
 	if err := e.objects.BurstRates.Put(uint32(0), &k); err != nil {
@@ -285,7 +282,7 @@ func (e *Engine) Tune(r profile.Rate) error {
 	return e.setTicks(r.Hz)
 }
 
-// setTicks lets all CPUs tick hz times a second of CPU time; 0 ends all ticks.
+// setTicks makes all CPUs tick hz times per second of CPU time; 0 ends all ticks.
 func (e *Engine) setTicks(hz int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -312,8 +309,8 @@ func (e *Engine) setTicks(hz int) error {
 	return nil
 }
 
-// Cost is what guests paid since the engine was made. Calls beyond what was armed are not in it: a guest that makes
-// up calls pays for them itself, and must not slow down the sampling of others.
+// Cost is what processes paid since the engine was created. Calls beyond the armed ones are not in it: a process that makes up calls pays
+// for them itself, and must not slow down the sampling of others.
 func (e *Engine) Cost() calls.Cost {
 	var perCPU []bpf.BurstCost
 	if err := e.objects.BurstCosts.Lookup(uint32(0), &perCPU); err != nil {

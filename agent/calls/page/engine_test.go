@@ -30,11 +30,11 @@ func soon(t testing.TB, what string, ok func() bool) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("waited in vain for %s", what)
+	t.Fatalf("timed out waiting for %s", what)
 }
 
-// Calls of an unprivileged guest with several threads arrive, with the right names, in the right proportions, and
-// nothing is left of it afterwards.
+// Calls of an unprivileged process with several threads arrive, with the right names, in the right proportions, and no state is left
+// afterwards.
 func TestLiveGuest(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 31, 32)
@@ -75,11 +75,11 @@ func TestLiveGuest(t *testing.T) {
 	if st.Accepted != 1 || st.Resolved != uint64(len(got)) || st.Messages != 63 {
 		t.Errorf("stats %+v of %d calls", st, len(got))
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }
 
-// deserted checks that nothing is left of any guest.
-func (s *stage) deserted(t testing.TB) {
+// checkNothingLeft checks that no state of any process is left.
+func (s *stage) checkNothingLeft(t testing.TB) {
 	t.Helper()
 	soon(t, "guests to be removed", func() bool { return s.Stats().Guests == 0 })
 	soon(t, "probes to be detached", func() bool {
@@ -97,12 +97,12 @@ func (s *stage) deserted(t testing.TB) {
 	}
 }
 
-// Of the adversary's calls (native to m1, m1 to m10, m1 to m11, and again) every STRIDE-th is sampled, SAMPLES times.
+// Of the adversary's calls (native to m1, m1 to m10, m1 to m11, repeated), every STRIDE-th is sampled, SAMPLES times.
 func TestLiveStride(t *testing.T) {
 	s := newStage(t, nil)
 	const stride, samples = 7, 16
-	// If the kernel moves the thread to another CPU, Spent may be behind by what is not in the scheduler's account yet: one of
-	// its ticks (see burst_spent), of which there are at least 100 a second.
+	// If the kernel moves the thread to another CPU, Spent may lack the time that is not in the scheduler's account yet: one scheduler tick
+	// (see burst_spent), of which there are at least 100 a second.
 	const behind = 10 * time.Millisecond
 	tune(t, s, 100, stride, samples)
 	startGuest(t, s.socket, "figure1", "1", "1").finish(t)
@@ -133,7 +133,7 @@ func TestLiveStride(t *testing.T) {
 	}
 }
 
-// A guest whose phases make calls at different rates: weights bring out how many there were.
+// A program with phases that make calls at different rates: the weights give the true number of calls.
 func TestLivePhases(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 127, 32)
@@ -146,7 +146,7 @@ func TestLivePhases(t *testing.T) {
 	}
 }
 
-// Nothing is sampled while the rate is zero, and it goes on after that.
+// Nothing is sampled while the rate is zero, and sampling resumes after that.
 func TestLivePause(t *testing.T) {
 	s := newStage(t, nil)
 	startGuest(t, s.socket, "skewed", "1", "30")
@@ -164,7 +164,7 @@ func TestLivePause(t *testing.T) {
 	soon(t, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
 }
 
-// An uninvolved process that connects and says anything gets nowhere, and harms neither the agent nor its guests.
+// An unrelated process that connects and sends garbage is rejected, and harms neither the agent nor its processes.
 func TestLiveGarbage(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 7, 16)
@@ -212,10 +212,10 @@ func TestLiveGarbage(t *testing.T) {
 	if st.Accepted != 1 || st.Refused["version"] != 1 || st.Refused["no_probes"] != 1 || st.Refused["often"] != 1 {
 		t.Errorf("stats %+v", st)
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }
 
-// Guests that nobody wants are sent away.
+// Processes that are not wanted are refused.
 func TestLiveUnwanted(t *testing.T) {
 	asked := make(chan int, 8)
 	s := newStage(t, func(o *Options) {
@@ -239,8 +239,8 @@ func TestLiveUnwanted(t *testing.T) {
 	}
 }
 
-// A guest whose vmprof.h placed NOPs of five bytes in functions that call nothing is refused, with the reason, and
-// nothing of it is probed.
+// A process whose vmprof.h placed 5-byte NOPs in functions that call nothing is refused, with the reason, and none of its probes are
+// attached.
 func TestLiveLongNops(t *testing.T) {
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -274,7 +274,7 @@ func TestLiveLongNops(t *testing.T) {
 	}
 }
 
-// A guest that is killed in the middle of a burst is removed.
+// A process that is killed in the middle of a burst is removed.
 func TestLiveKilledGuest(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 1, 1<<20)
@@ -283,5 +283,5 @@ func TestLiveKilledGuest(t *testing.T) {
 	if err := g.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.deserted(t)
+	s.checkNothingLeft(t)
 }

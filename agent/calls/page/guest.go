@@ -19,28 +19,28 @@ const (
 	maxPage = 4096 // bytes: sizeof(struct vmprof_page)
 	// helloTimeout is how long a connection may stay without a first message.
 	helloTimeout = 2 * time.Second
-	// maxMessages a second are read of a guest. Its helper thread waits meanwhile, nothing is lost.
+	// maxMessages is how many messages a second are read from a process. Its helper thread waits meanwhile; nothing is lost.
 	maxMessages = 20_000
-	// maxMalformed messages end a connection.
+	// maxMalformed is the number of malformed messages that ends a connection.
 	maxMalformed = 100
 )
 
-// A guest is a process that was welcomed.
+// A guest is a process whose connection was accepted.
 type guest struct {
 	peer   *peer
 	serial uint32 // unique among all connections, never 0: what calls carry
-	name   string // of the VM, of the guest's making
+	name   string // of the VM, chosen by the process
 	code   *codeMap
 
-	// Of an Engine.
+	// Used by an Engine.
 	page   *ebpf.Map
 	probes *attachment
-	// Of a Timer.
+	// Used by a Timer.
 	timed *timed
 }
 
-// greet answers a new connection's first message: it attaches to the guest's probes and gives it a page. An error that
-// is a refusal has been sent to the guest, or the caller sends it.
+// greet answers a new connection's first message: it attaches to the process's probes and gives it a page. If the error is a refusal, the
+// process has been sent it, or the caller sends it.
 func (h *host) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 	said, err := readHello(conn)
 	if err != nil {
@@ -65,11 +65,11 @@ func (h *host) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// What was done for the guest was done by pid. If it still is the peer's now, it was all the time.
+	// All of the above used the pid. If it still is the peer's now, it was so all the time.
 	if p.gone() {
 		return nil, proc.ErrGone
 	}
-	// The descriptor is the guest's right to that page, and to nothing else.
+	// The descriptor gives the process access to that page, and to nothing else.
 	_, _, err = conn.WriteMsgUnix(welcomePacket(bpf.PageSlots), unix.UnixRights(page), nil)
 	if err != nil {
 		return nil, fmt.Errorf("send WELCOME to the VM: %w", err)
@@ -96,8 +96,8 @@ func readHello(conn *net.UnixConn) (*hello, error) {
 	return h, nil
 }
 
-// readPacket reads the next packet into buf. One that is longer comes out empty, which is no message. Descriptors that
-// a guest may have sent along are closed by the kernel, as nobody takes them.
+// readPacket reads the next packet into buf. A longer one comes out empty, which is not a valid message. The kernel closes descriptors that
+// a process may have sent along, as nobody receives them.
 func readPacket(conn *net.UnixConn, buf []byte) ([]byte, error) {
 	n, _, flags, _, err := conn.ReadMsgUnix(buf, nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *host) hear(conn *net.UnixConn, g *guest) error {
 	}
 }
 
-// take takes one message. It is false if that is none.
+// take handles one message. It returns false if the message is not valid.
 func (h *host) take(g *guest, packet []byte) bool {
 	message, err := parse(packet)
 	var v verdict
@@ -171,9 +171,9 @@ type peer struct {
 // errHidden: the peer is not in the agent's pid namespace.
 var errHidden = errors.New("the process is not visible: run the agent in the host's pid namespace")
 
-// peerOf asks the kernel who connected. The pidfd is taken first, so that the pid still means that process if it is
-// alive afterwards. Kernels before 6.5 cannot give the one of the socket: there a pid that was used again in between
-// is taken for the peer, which gets its new owner nothing but an unused page.
+// peerOf asks the kernel who connected. The pidfd is opened first: if it is alive afterwards, the pid still means that process. Kernels
+// before 6.5 have no pidfd of a socket: if a pid was reused in between, its new owner is taken for the peer, which gives it nothing but an
+// unused page.
 func peerOf(conn *net.UnixConn, root proc.Root) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

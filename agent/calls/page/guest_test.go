@@ -15,7 +15,7 @@ import (
 
 const peerVariable = "VMPROF_PAGE_TEST_PEER"
 
-// playPeer connects to the socket that the variable names, gives the connection to a child, and waits to be killed.
+// playPeer connects to the socket named by the variable, passes the connection to a child, and waits to be killed.
 func playPeer() {
 	conn, err := net.Dial("unixpacket", os.Getenv(peerVariable))
 	if err != nil {
@@ -37,7 +37,7 @@ func playPeer() {
 	select {}
 }
 
-// The peer is who connected: when it is gone it is gone, even if a child of it still has the connection.
+// The peer is the process that connected: when it has ended, the peer is gone, even if a child still holds the connection.
 func TestPeer(t *testing.T) {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "socket"), Net: "unixpacket"})
 	if err != nil {
@@ -92,7 +92,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// Waiting ends when nobody wants to know any more.
+// Waiting ends when the peer is closed.
 func TestPeerClose(t *testing.T) {
 	dir := t.TempDir()
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "socket"), Net: "unixpacket"})

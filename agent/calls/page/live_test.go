@@ -42,7 +42,7 @@ type stage struct {
 	calls []bpf.Call
 	graph graph // weighed
 
-	// Of TestLiveAccuracy.
+	// For TestLiveAccuracy.
 	control *budget.Controller
 	sampled time.Duration // CPU time of guests while they were
 	last    profile.Rate
@@ -84,7 +84,7 @@ func newStage(t testing.TB, change func(*Options)) *stage {
 	return s
 }
 
-// read names calls as they come. The programs wake nobody, so it looks ten times a second.
+// read names calls as they arrive. The BPF programs send no wakeups, so it polls ten times a second.
 func (s *stage) read() {
 	for {
 		s.reader.SetDeadline(time.Now())
@@ -118,7 +118,7 @@ func plainEdge(e profile.Edge) edge {
 	return edge{Caller: e.Caller.Value().Function, Site: e.Site.Line, Callee: e.Callee.Value().Function}
 }
 
-// plain waits for all calls, and returns the graph in which each counts as one.
+// plain waits for all calls, and returns the graph in which each call counts as one.
 func (s *stage) plain(t testing.TB) *graph {
 	t.Helper()
 	var g graph
@@ -224,7 +224,7 @@ func startGuest(t testing.TB, socket string, args ...string) *testGuest {
 	return g
 }
 
-// finish reads what the guest says at its end.
+// finish reads what the process prints at its end.
 func (g *testGuest) finish(t testing.TB) {
 	t.Helper()
 	all, err := io.ReadAll(g.out)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// The messages between a guest and the agent, one packet each, in host byte order. contrib/guest/vmprof.h has the
-// other side of them.
+// The messages between a process and the agent, one packet each, in host byte order. contrib/guest/vmprof.h has the other side of the
+// protocol.
 const (
 	protocol  = 1
 	maxPacket = 4096 // bytes
@@ -23,23 +23,23 @@ const (
 	typeTimings = 3
 )
 
-// errMessage: a guest sent what is no message.
+// errMessage: a process sent an invalid message.
 var errMessage = errors.New("malformed message")
 
 // A hello opens a connection.
 type hello struct {
 	version uint32
-	runtime string // of the guest's making
+	runtime string // chosen by the process
 }
 
-// A method says that memory is code of a method from a moment on.
+// A method registers memory as code of a method from a given time on.
 type method struct {
 	id         uint32 // never 0
 	begin      uint64 // address in the guest
 	time       uint64 // ns, CLOCK_MONOTONIC
 	size       uint32 // bytes, never 0
 	line       uint32 // of the method in its file, 0 if unknown
-	name, file []byte // of the guest's making; point into the packet
+	name, file []byte // chosen by the process; point into the packet
 	sites      []site
 }
 
@@ -49,17 +49,17 @@ type site struct {
 	line   uint32
 }
 
-// A forget says that memory is no longer code of a method.
+// A forget unregisters memory that is no longer code of a method.
 type forget struct {
 	id          uint32
 	begin, time uint64 // as in method
 }
 
-// A named says how a version of a method is called. Guests send it to who offered them timings.
+// A named gives a version of a method a name. Processes send it to an agent that offered timings.
 type named struct {
 	method  uint32 // never 0
 	version uint32
-	name    []byte // of the guest's making; points into the packet
+	name    []byte // chosen by the process; points into the packet
 }
 
 // Sizes of what precedes the variable part of a message, in bytes.
@@ -90,7 +90,7 @@ func parse(packet []byte) (any, error) {
 	}
 }
 
-// orError makes a message of a pointer, unless there is an error.
+// orError converts a pointer to a message, unless there is an error.
 func orError[T any](m *T, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -145,12 +145,12 @@ func parseNamed(b []byte) (*named, error) {
 	return &named{method: u32(b[4:]), version: u32(b[8:]), name: b[namedSize:]}, nil
 }
 
-// A refusal is why a guest is sent away. The guest tries again later, and sooner if the reason passes by itself.
+// A refusal is why a process is refused. The process tries again later, and sooner if the reason may pass by itself.
 type refusal uint32
 
 const (
 	refusedVersion   refusal = 1 + iota // of the protocol
-	refusedMalformed                    // the first message is no hello
+	refusedMalformed                    // the first message is not a hello
 	refusedUnwanted                     // the process is not profiled
 	refusedFull                         // too many guests
 	refusedNoProbes                     // none in the process's files

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// packet lays values out as C does, which for these messages is one behind the other.
+// packet lays values out as C does; these messages have no padding.
 func packet(values ...any) []byte {
 	var b bytes.Buffer
 	for _, v := range values {
@@ -33,7 +33,7 @@ var (
 	goodForget = packet(n32(3), n32(7), n64(0x1000), n64(99))
 )
 
-// methodPacket is a METHOD of these lengths, whatever follows.
+// methodPacket is a METHOD with these lengths, followed by anything.
 func methodPacket(id uint32, begin uint64, size uint32, name, file n16, sites n32, rest ...any) []byte {
 	return append(packet(n32(2), id, begin, n64(5), size, n32(12), name, file, sites), packet(rest...)...)
 }
@@ -89,8 +89,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: a packet is a message or an error, and no message holds more than its packet did. What is a method can be
-// registered and found again.
+// FuzzParse: a packet is a message or an error, and no message holds more than its packet did. A parsed method can be registered and found
+// again.
 func FuzzParse(f *testing.F) {
 	f.Add(goodHello)
 	f.Add(goodForget)

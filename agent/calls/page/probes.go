@@ -23,8 +23,7 @@ const maxSites = 64 // in all of them; one file has half a dozen
 
 var searched = attach.MappedLimits{Files: 512, Size: 1 << 30}
 
-// probes attaches to guests' files. Each guest has probes of its own, so that other processes that map the same files
-// run into none.
+// probes attaches to the files of processes. Each process has probes of its own, so that other processes that map the same files hit none.
 type probes struct {
 	objects *bpf.BurstObjects
 	uprobes attach.Uprobes
@@ -32,10 +31,10 @@ type probes struct {
 	pool    *proc.Pool
 
 	mu   sync.Mutex
-	free []uint32 // numbers of sites
+	free []uint32 // free site numbers
 }
 
-// firstSearch bounds the search for probes in a guest's files, which is the first that the pool does for it.
+// firstSearch bounds the search for probes in a process's files, which is the first thing that the pool does for it.
 const firstSearch = 2 * time.Second
 
 func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool) *probes {
@@ -55,8 +54,8 @@ type attachment struct {
 	found  map[bpf.BurstProbe]int
 }
 
-// attach attaches to vmprof's probes in all files that the process has mapped. The files may be in a file system of
-// its own making, so this happens in the pool; what is attached only after the deadline is taken away again.
+// attach attaches to vmprof's probes in all files that the process has mapped. The files may be in a file system that the process controls,
+// so this happens in the pool; probes attached only after the deadline are removed again.
 func (p *probes) attach(pid int) (*attachment, error) {
 	done := make(chan *attachment, 1)
 	err := p.pool.Do(context.Background(), pid, func() error {
@@ -98,7 +97,7 @@ func (p *probes) search(pid int) (*attachment, error) {
 		a.close()
 		return nil, err
 	}
-	return a, nil // what could not be read was not needed
+	return a, nil // files that could not be read were not needed
 }
 
 // add attaches to the probes in a mapped file, if it has any.
@@ -117,13 +116,13 @@ func (a *attachment) add(m *attach.MappedFile) error {
 		return fmt.Errorf("attach to probes of %q: %w", m.Path, err)
 	}
 	a.links = append(a.links, links...)
-	for _, kind := range kinds { // not before: a probe that cannot be attached to is not found
+	for _, kind := range kinds { // counted only here: a probe that cannot be attached to counts as missing
 		a.found[kind]++
 	}
 	return nil
 }
 
-// take returns the number of a site that is free.
+// take returns the number of a free site.
 func (p *probes) take() (number uint32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +145,7 @@ func (a *attachment) close() {
 	a.links, a.sites = nil, nil
 }
 
-// register tells the kernel side where the arguments of vmprof's probes are. kinds are the probes of the sites.
+// register passes the locations of the arguments of vmprof's probes to the kernel side. kinds are the probes of the sites.
 func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
 	for _, probe := range all {
 		s, err := siteOf(probe)
@@ -156,7 +155,7 @@ func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Pro
 		if s == nil {
 			continue
 		}
-		// Other instructions the kernel executes step by step, at a hundred times the cost.
+		// The kernel single-steps other instructions, at a hundred times the cost.
 		kind, err := probesite.KindAt(machine, f, probe.Offset)
 		if err != nil || kind != probesite.Nop && kind != probesite.Nop5 {
 			return nil, nil, fmt.Errorf("%s is not at a NOP", probe.Name)
@@ -179,7 +178,7 @@ func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Pro
 	return sites, kinds, nil
 }
 
-// siteOf is what the kernel side must know of a probe, nil if it is none of those that the engine is for.
+// siteOf returns the kernel side's description of a probe, nil if the engine does not use that probe.
 func siteOf(p elffile.Probe) (*bpf.BurstSite, error) {
 	kind, ok := map[string]bpf.BurstProbe{
 		"call": bpf.ProbeCall, "thread": bpf.ProbeThread, "thread_end": bpf.ProbeThreadEnd,

@@ -20,21 +20,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Bounds on connections, those that were welcomed and those that were not yet.
+// Bounds on connections, both accepted ones and those still in the handshake.
 const (
 	maxConnections = bpf.MaxPageGuests + 64
-	maxOfUser      = bpf.MaxPageGuests / 2 // of one user, so that nobody takes all
+	maxOfUser      = bpf.MaxPageGuests / 2 // of one user, so that no user takes all
 )
 
-// A host is the agent's side of a socket for guests: it greets them, reads what they register and knows who is there. What they
-// are wanted for is its owner's: an Engine, which samples their calls, or a Timer.
+// A host is the agent's side of a socket for VMs: it accepts them, reads what they register and knows who is connected. What they are used
+// for is up to its owner: an Engine, which samples their calls, or a Timer.
 type host struct {
 	log     *slog.Logger
 	root    proc.Root
 	wanted  func(pid int) bool // nil: all are
 	table   *table
 	tally   *tally
-	bytes   atomic.Int64 // that guests registered
+	bytes   atomic.Int64 // that all processes registered
 	owner   owner
 	running sync.WaitGroup
 
@@ -49,10 +49,10 @@ type owner interface {
 	admit(g *guest) (page int, err error)
 	// welcomed is called once g has been sent its page.
 	welcomed(conn *net.UnixConn, g *guest) error
-	// registered is called after a message of g was taken, for what else the owner does with it. It is false if g should not
-	// have sent that.
+	// registered is called after a message of g was accepted, for further use by the owner. It returns false if g should not have sent that
+	// message.
 	registered(g *guest, message any) bool
-	// release takes back what admit gave. g may come from a failed admit.
+	// release frees what admit allocated. g may come from a failed admit.
 	release(g *guest)
 }
 
@@ -75,7 +75,7 @@ func (h *host) listen(path string) (err error) {
 	return nil
 }
 
-// sleep is false if the host is being closed.
+// sleep returns false if the host is being closed.
 func (h *host) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -85,7 +85,7 @@ func (h *host) sleep(d time.Duration) bool {
 	}
 }
 
-// close ends all connections and waits for what runs.
+// close ends all connections and waits for all goroutines.
 func (h *host) close() error {
 	h.stop()
 	err := h.listener.Close()
@@ -93,7 +93,7 @@ func (h *host) close() error {
 	return err
 }
 
-// accept greets guests until the host is closed.
+// accept accepts connections until the host is closed.
 func (h *host) accept() {
 	slots := make(chan struct{}, maxConnections)
 	for {
@@ -129,7 +129,7 @@ func (h *host) accept() {
 	}
 }
 
-// failed counts a panic over one guest, whose connection has been closed.
+// failed counts a panic over one process, whose connection has been closed.
 func (h *host) failed(err error) {
 	h.tally.refused(causePanic)
 	var panicked *proc.PanicError
@@ -138,7 +138,7 @@ func (h *host) failed(err error) {
 	}
 }
 
-// serve is with one connection from its beginning to its end.
+// serve handles one connection from its beginning to its end.
 func (h *host) serve(conn *net.UnixConn) {
 	unblock := context.AfterFunc(h.ctx, func() { conn.Close() })
 	defer unblock()
@@ -155,7 +155,7 @@ func (h *host) serve(conn *net.UnixConn) {
 		return
 	}
 	defer h.table.leave(p.uid)
-	// A child may hold the connection open when the guest itself is gone.
+	// A child may hold the connection open after the process itself has ended.
 	h.running.Go(func() { p.wait(); conn.Close() })
 
 	g, err := h.greet(conn, p)
@@ -170,14 +170,14 @@ func (h *host) serve(conn *net.UnixConn) {
 	h.log.Debug("guest gone", "pid", p.id.PID, "methods", g.code.len(), "err", err)
 }
 
-// dismiss ends a connection that was not welcomed.
+// dismiss ends a connection that was not accepted.
 func (h *host) dismiss(conn *net.UnixConn, p *peer, err error) {
 	switch {
 	case errors.Is(err, proc.ErrGone):
 		h.tally.refused(causePeer)
 		return
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
-		err = refusedMalformed // no message is none either
+		err = refusedMalformed // no message at all counts as malformed
 	}
 	why := refusedProbes
 	if !errors.As(err, &why) {
@@ -189,17 +189,17 @@ func (h *host) dismiss(conn *net.UnixConn, p *peer, err error) {
 func (h *host) refuse(conn *net.UnixConn, why refusal) {
 	h.tally.refused(refusalNames[why])
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write(refusedPacket(why)) // the guest may be gone, or find out by itself
+	_, _ = conn.Write(refusedPacket(why)) // the process may have ended, or notices by itself
 }
 
-// remove takes everything back that a guest was given.
+// remove takes back everything that a process was given.
 func (h *host) remove(g *guest) {
 	h.owner.release(g)
 	g.code.close()
 	h.table.release(g)
 }
 
-// A listener is the socket at a path, and the right to have it.
+// A listener is the socket at a path, and the lock on it.
 type listener struct {
 	*net.UnixListener
 	lock *os.File
@@ -240,7 +240,7 @@ func listen(path string) (_ *listener, err error) {
 	return &listener{l, lock}, nil
 }
 
-// removeStale removes a socket that nobody has any more, and nothing else.
+// removeStale removes a socket that nobody uses any more, and nothing else.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -263,7 +263,7 @@ func (l *listener) Close() error {
 	return errors.Join(l.UnixListener.Close(), l.lock.Close())
 }
 
-// A pacer says how long to wait between messages, so that there are no more than rate a second, in every 100 ms.
+// A pacer limits messages to rate a second, in every 100 ms.
 type pacer struct {
 	rate  int
 	since time.Time

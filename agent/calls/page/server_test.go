@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 	l.Close()
 }
 
-// What is no socket is not removed.
+// A file that is not a socket is not removed.
 func TestListenInTheWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "guest.sock")
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
@@ -64,7 +64,7 @@ func TestListenInTheWay(t *testing.T) {
 	}
 }
 
-// A guest that sends without end is read at its rate, and not slept for longer than an interval.
+// A process that sends without end is read at the limited rate, with no pause longer than an interval.
 func TestPacer(t *testing.T) {
 	p := pacer{rate: 1000}
 	now := time.Unix(0, 0)

@@ -11,12 +11,12 @@ import (
 const (
 	// minReconnect is how long a process must wait before it connects again: greeting it takes the agent about 20 ms.
 	minReconnect = 500 * time.Millisecond
-	// keepGone is for how long calls of a guest that has gone can still be resolved.
+	// keepGone is how long calls of a disconnected process can still be resolved.
 	keepGone = 10 * time.Second
 	maxGone  = 64
 )
 
-// A table is the guests that are connected, and those that were until just now.
+// A table is the processes that are connected, and those that disconnected recently.
 type table struct {
 	mu      sync.Mutex
 	serial  uint32
@@ -83,7 +83,7 @@ func (t *table) reserve(g *guest) error {
 	return nil
 }
 
-// release takes g out. Its calls can be resolved for some time yet.
+// release takes g out. Its calls can be resolved for some more time.
 func (t *table) release(g *guest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +96,7 @@ func (t *table) release(g *guest) {
 	}
 }
 
-// find returns the guest with that serial, nil if it is not known any more.
+// find returns the guest with that serial, nil if it is no longer known.
 func (t *table) find(serial uint32) *guest {
 	t.mu.Lock()
 	defer t.mu.Unlock()

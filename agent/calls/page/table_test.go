@@ -31,13 +31,13 @@ func TestTable(t *testing.T) {
 	if err := table.reserve(somebody(1, 100)); !errors.Is(err, refusedOften) {
 		t.Errorf("back at once: %v", err)
 	}
-	// Another process that has the pid now is not the one that was here.
+	// A process that has reused the pid is another guest.
 	b := somebody(1, 5e9)
 	if err := table.reserve(b); err != nil || b.serial == a.serial {
 		t.Errorf("serial %d, %v", b.serial, err)
 	}
 	if table.find(a.serial) != a {
-		t.Error("calls of the first one are the second one's")
+		t.Error("calls of the first one are resolved by the second one")
 	}
 }
 

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Stats say what the engine did with guests. Counters never go back.
+// Stats describe what the engine did with processes. Counters never decrease.
 type Stats struct {
 	Guests     int               // gauge: connected now
-	Accepted   uint64            // counter: connections that were welcomed
-	Refused    map[string]uint64 // counter: connections that were not, by cause
-	Messages   uint64            // counter: registrations taken
-	Ignored    map[string]uint64 // counter: registrations that were not, by cause: malformed, methods, bytes, …
+	Accepted   uint64            // counter: accepted connections
+	Refused    map[string]uint64 // counter: refused connections, by cause
+	Messages   uint64            // counter: accepted registrations
+	Ignored    map[string]uint64 // counter: rejected registrations, by cause: malformed, methods, bytes, …
 	Resolved   uint64            // counter: calls that became edges
-	Unresolved map[string]uint64 // counter: calls that did not, or not wholly, by cause: guest, callee; caller
+	Unresolved map[string]uint64 // counter: calls that did not become edges, or not completely, by cause: guest, callee; caller
 	Unweighed  map[string]uint64 // counter: resolved calls that Fold hands out no edge for, by cause: calibration, time
 }
 
@@ -33,7 +33,7 @@ type tally struct {
 	s  Stats
 }
 
-// newTally has every cause from the first day, so that all series of a metric exist before the first failure.
+// newTally has every cause from the start, so that all series of a metric exist before the first failure.
 func newTally() *tally {
 	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0, causePanic: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
 	for r := refusal(1); r < refusalCount; r++ {

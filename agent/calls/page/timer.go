@@ -39,24 +39,24 @@ const (
 	maxOfName  = 64                    // versions, and loops, of a method of a guest
 )
 
-// A Timer is an engine for timings of guests that include vmprof.h. A guest gets memory with a ring of timings for each of its
-// threads, and a table of the methods that are audited. Everything in that memory is the guest's making, except what the timer
-// writes and does not read back: an entry that cannot be a timing is counted and left out.
+// A Timer is an engine for timings of processes that include vmprof.h. A process gets memory with a ring of timings for each of its
+// threads, and a table of the audited methods. Everything in that memory is untrusted, except what the timer writes and does not read back:
+// an entry that cannot be a timing is counted and left out.
 //
-// The timer owns the socket for guests, so no engine for calls can run with the same socket at the same time.
+// The timer owns the socket, so no engine for calls can use the same socket at the same time.
 type Timer struct {
 	*host
 	opt TimerOptions
 
 	mu    sync.Mutex // of what follows, and of timed
 	taken uint64
-	lost  map[string]uint64 // of guests that have gone
-	last  [2]float64        // Cost of the latest guest that has gone, ns
+	lost  map[string]uint64 // by processes that have disconnected
+	last  [2]float64        // Cost of the process that disconnected last, ns
 }
 
 var _ timing.Engine = (*Timer)(nil)
 
-// A timed is what a Timer has of one guest.
+// A timed is a Timer's state for one process.
 type timed struct {
 	page    *os.File // empty: nothing samples calls
 	memory  *memory
@@ -74,7 +74,7 @@ type timedMethod struct {
 	loops    map[uint32]bool
 }
 
-// Causes of lost timings, for people.
+// Causes of lost timings, as shown to people.
 const (
 	causeFull      = "a thread's ring was full"
 	causeDeep      = "nested too deeply, or in too many loops"
@@ -86,7 +86,7 @@ const (
 	causeVersions  = "more than 64 versions or loops of a method"
 )
 
-// NewTimer listens for guests.
+// NewTimer lets processes connect.
 func NewTimer(opt TimerOptions) (*Timer, error) {
 	t := &Timer{opt: opt, lost: map[string]uint64{}}
 	t.host = newHost(opt.Log, opt.Proc, opt.Wanted, t)
@@ -124,7 +124,7 @@ func (t *Timer) admit(g *guest) (page int, err error) {
 	return fd, err
 }
 
-// welcomed implements owner: it offers the guest the memory for timings. Headers from before there were timings ignore that.
+// welcomed implements owner: it offers the process the memory for timings. Older headers without timings ignore it.
 func (t *Timer) welcomed(conn *net.UnixConn, g *guest) error {
 	_, _, err := conn.WriteMsgUnix(timingsPacket(), unix.UnixRights(int(g.timed.memory.file.Fd())), nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func (t *Timer) registered(g *guest, message any) bool {
 	return true
 }
 
-// register has a method audited, if it is one of those.
+// register starts the audit of a method, if it was selected.
 func (t *Timer) register(g *guest, m *method) {
 	timed := g.timed
 	name := symbolize.CleanName(string(m.name))
@@ -189,7 +189,7 @@ func (t *Timer) release(g *guest) {
 	timed.memory = nil
 }
 
-// losses are the timings of a guest that were lost, by cause.
+// losses returns the number of lost timings of a process, by cause.
 func (t *timed) losses() map[string]uint64 {
 	lost := maps.Clone(t.lost)
 	for i := range t.memory.ring {
@@ -222,7 +222,7 @@ func (t *Timer) Take(ctx context.Context, list []timing.Timing) ([]timing.Timing
 	}
 }
 
-// drain takes what is in the rings of all guests.
+// drain reads the rings of all processes.
 func (t *Timer) drain(list []timing.Timing) ([]timing.Timing, error) {
 	var guests []*guest
 	t.table.each(func(g *guest) { guests = append(guests, g) })
@@ -233,7 +233,7 @@ func (t *Timer) drain(list []timing.Timing) ([]timing.Timing, error) {
 	before := len(list)
 	for _, g := range guests {
 		timed := g.timed
-		if timed == nil || timed.memory == nil { // it comes or goes
+		if timed == nil || timed.memory == nil { // it is connecting or disconnecting
 			continue
 		}
 		errs = append(errs, timed.memory.drain(takeAtMost/len(guests), func(e *entry) {
@@ -246,7 +246,7 @@ func (t *Timer) drain(list []timing.Timing) ([]timing.Timing, error) {
 	return list, errors.Join(errs...)
 }
 
-// timing makes a timing of an entry. It is false for calibrations, and for what is counted as lost.
+// timing converts an entry to a timing. It returns false for calibrations, and for entries that are counted as lost.
 func (t *timed) timing(e *entry) (timing.Timing, bool) {
 	if e.method == 0 {
 		if e.loop < calibrations {
@@ -290,8 +290,8 @@ func admitted(set map[uint32]bool, n uint32) bool {
 	return true
 }
 
-// Cost implements timing.Engine: that of one timing of an invocation, in the process where it is highest. The processes measure it
-// themselves, eight times in 1024 timings; it is 0 before the first.
+// Cost implements timing.Engine: the cost of timing one invocation, in the process where it is highest. The processes measure it
+// themselves, eight times in 1024 timings; it is 0 before the first measurement.
 func (t *Timer) Cost() (cost, within time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -304,7 +304,7 @@ func (t *Timer) Cost() (cost, within time.Duration) {
 	return time.Duration(math.Round(highest[0])), time.Duration(math.Ceil(highest[1]))
 }
 
-// each calls f for every guest that is connected. The caller holds the lock.
+// each calls f for every connected process. The caller holds the lock.
 func (t *Timer) each(f func(*timed)) {
 	t.table.each(func(g *guest) {
 		if g.timed != nil && g.timed.memory != nil {

@@ -63,7 +63,7 @@ func startTimed(t *testing.T, bin, socket string) *timedGuest {
 	return &timedGuest{in, bufio.NewReader(out)}
 }
 
-// run has the guest take all its timings, and returns how many there were: by method, version and loop, and lost by cause.
+// run makes the process take all its timings, and returns how many there were: by method, version and loop, and lost ones by cause.
 func (g *timedGuest) run(t *testing.T, order string) (truth map[[3]uint32]uint64, lost map[string]uint64, taken bool) {
 	t.Helper()
 	if _, err := io.WriteString(g.in, order+"\n"); err != nil {
@@ -174,7 +174,7 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 			t.Errorf("lost %v, want %d %q", stats.Lost, n, cause)
 		}
 	}
-	// Shortest, as any may be interrupted. An outer timer that stopped an inner one's would be shorter than the work.
+	// The shortest ones, as any may be interrupted. If an inner timer ended its outer one, the outer timing would be shorter than the work.
 	for key, least := range map[[3]uint32]time.Duration{
 		{1, 0, 0}: 20, {1, 1, 0}: 40, {3, 0, 0}: 50, {6, 0, 0}: 150, {6, 0, 1}: 15, {6, 0, 2}: 5, {7, 0, 0}: 200, {7, 0, 1}: 40,
 	} {
@@ -193,8 +193,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 	t.Logf("%d timings, lost %v, cost %v ± %v", stats.Taken, stats.Lost, cost, within)
 }
 
-// Every timing arrives, or is counted as lost: nested ones, of recursion, of loops, and of invocations that longjmp leaves. It goes on
-// with the next timer, and without one nothing is timed.
+// Every timing arrives, or is counted as lost: nested ones, recursive ones, loops, and invocations that longjmp leaves. It continues with
+// the next timer, and without a timer nothing is timed.
 func TestTimer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "guest.sock")
 	guest := startTimed(t, buildTimed(t, headers.Header), socket)
@@ -212,7 +212,7 @@ func TestTimer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stats := timer.Stats(); stats.Lost[causeDeep] != lost["deep"] {
-			t.Errorf("with the guest, what it lost is forgotten: %v", stats.Lost)
+			t.Errorf("the losses of a process that has ended are forgotten: %v", stats.Lost)
 		}
 		if _, err := timer.Take(t.Context(), nil); err == nil {
 			t.Error("a closed timer takes timings")
@@ -220,7 +220,7 @@ func TestTimer(t *testing.T) {
 	}
 }
 
-// A guest whose header knows no timings connects, and the timer says what is wrong with it.
+// A process whose header does not support timings connects, and the timer reports that.
 func TestTimerOldHeader(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "guest.sock")
 	old := strings.Replace(headers.Header, "VMPROF_REFUSED_, VMPROF_TIMINGS_ }", "VMPROF_REFUSED_, VMPROF_TIMINGS_ = 99 }", 1)

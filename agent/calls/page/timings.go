@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The memory with a guest's timings: struct vmprof_timings_ of contrib/guest/vmprof.h. The agent reads it by pread, which copies:
-// what the guest changes meanwhile, or cuts off, can harm nobody but itself.
+// The memory with a process's timings: struct vmprof_timings_ of contrib/guest/vmprof.h. The agent reads it by pread, which copies: later
+// changes or truncation by the process do not affect the agent.
 const (
 	timingsVersion = 1
 	timingsRings   = bpf.PageSlots
@@ -31,9 +31,9 @@ const (
 	tailAt       = 64 // in a ring
 	timingsSize  = entriesAt + timingsRings*ringEntries*entrySize
 	auditedSlots = 256
-	// maxAudited is how many methods of a guest are audited: the guest's table stays sparse.
+	// maxAudited is how many methods of a process are audited: its hash table stays sparse.
 	maxAudited = 64
-	// maxDuration is more than a timing can be.
+	// maxDuration is longer than any timing can be.
 	maxDuration = uint64(24 * time.Hour)
 )
 
@@ -56,34 +56,34 @@ func decodeEntry(b []byte) entry {
 	}
 }
 
-// sound reports whether the entry can be the one of that number, counted from 1.
+// sound reports whether the entry can be the one with that number, counted from 1.
 func (e *entry) sound(number uint64) bool {
 	return e.sequence == uint32(number) && e.duration <= maxDuration && e.part <= e.duration && e.runs > 0 &&
-		uint64(e.timers) <= e.duration && uint64(e.points) <= e.duration // one takes at least a ns
+		uint64(e.timers) <= e.duration && uint64(e.points) <= e.duration // each takes at least 1 ns
 }
 
-// Loops of method 0, which are calibrations.
+// Loops of method 0, which stands for calibrations.
 const (
-	emptyInvocation = 0 // the timing of nothing
-	wholeTiming     = 1 // what taking the timing of an invocation lasts
-	emptyIteration  = 2 // the timing of nothing in a loop
+	emptyInvocation = 0 // the timing of an empty invocation
+	wholeTiming     = 1 // how long taking the timing of an invocation lasts
+	emptyIteration  = 2 // the timing of an empty iteration
 	calibrations    = 3
 )
 
-// A memory is what agent and guest share.
+// A memory is the memory shared by agent and process.
 type memory struct {
 	file *os.File
 	ring [timingsRings]ringState
-	next int // ring that the next drain begins with
+	next int // ring where the next drain begins
 }
 
 type ringState struct {
 	tail uint64              // entries read
-	lost [lostByGuest]uint64 // what the guest counted, at the last look
-	bad  uint64              // entries that are no timings, or were overwritten
+	lost [lostByGuest]uint64 // counted by the process, at the last drain
+	bad  uint64              // entries that are not valid timings, or were overwritten
 }
 
-// What guests count in a ring, in the order of the counters in struct vmprof_ring_.
+// Losses that processes count in a ring, in the order of the counters in struct vmprof_ring_.
 const (
 	lostFull = iota
 	lostDeep
@@ -110,7 +110,7 @@ func newMemory(loops bool) (_ *memory, err error) {
 	if err := m.file.Truncate(timingsSize); err != nil {
 		return nil, fmt.Errorf("make memory for timings: %w", err)
 	}
-	// The guest can give it no other size: what it costs is bounded.
+	// The process cannot change its size: so its cost is bounded.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return nil, fmt.Errorf("seal memory for timings: %w", err)
 	}
@@ -134,7 +134,7 @@ func (m *memory) word(at int64) uint32 {
 	return u32(b[:])
 }
 
-// auditedSlot is where the guest looks for a method first.
+// auditedSlot is the slot where the process looks for a method first.
 func auditedSlot(id uint32) uint32 { return id * 0x9e3779b1 >> 24 }
 
 // audit writes the table of audited methods.
@@ -155,7 +155,7 @@ func (m *memory) audit(ids []uint32) error {
 	return err
 }
 
-// drain hands out new entries, at most about most of them. The others wait in their rings.
+// drain hands out new entries, about most of them at most. The others wait in their rings.
 func (m *memory) drain(most int, take func(*entry)) error {
 	heads := make([]byte, timingsRings*ringSize)
 	if _, err := m.file.ReadAt(heads, ringsAt); err != nil {
@@ -189,7 +189,7 @@ func (m *memory) drainRing(i int, head uint64, take func(*entry)) (int, error) {
 	switch {
 	case n == 0:
 		return 0, nil
-	case n > ringEntries: // the guest wrote over its counter
+	case n > ringEntries: // the process overwrote its counter
 		r.bad++
 		r.tail = head
 	}
@@ -214,12 +214,12 @@ func (m *memory) drainRing(i int, head uint64, take func(*entry)) (int, error) {
 	return int(min(n, ringEntries)), err
 }
 
-// A sampler keeps the latest values of something that is measured again and again.
+// A sampler keeps the latest values of a repeated measurement.
 type sampler struct {
 	values []float64 // ns
 	next   int
 	count  uint64
-	fresh  bool // median and within are those of values
+	fresh  bool // median and within are up to date
 	median float64
 	within float64 // standard error
 }
@@ -238,10 +238,10 @@ func (s *sampler) add(ns uint64) {
 		s.next = (s.next + 1) % samplerSize
 	}
 	s.count++
-	s.fresh = s.fresh && s.count%16 != 0 // sorting costs more than a value
+	s.fresh = s.fresh && s.count%16 != 0 // sorting costs more than adding a value
 }
 
-// get returns the median, and its standard error. Interruptions do not matter to it.
+// get returns the median and its standard error. The median is robust against interruptions.
 func (s *sampler) get() (median, within float64) {
 	n := len(s.values)
 	if n == 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// writeRing lays entries into a ring as a guest does.
+// writeRing writes entries into a ring as a process does.
 func writeRing(t testing.TB, m *memory, ring int, from uint64, entries ...[]byte) {
 	t.Helper()
 	for i, e := range entries {
@@ -29,7 +29,7 @@ func rawEntry(sequence, method, version, loop uint32, duration, part uint64, run
 	return packet(sequence, method, version, loop, duration, part, runs, n32(0), n32(0), n32(77))
 }
 
-// Entries are read once, in order; what is none is counted.
+// Entries are read once, in order; invalid ones are counted.
 func TestMemory(t *testing.T) {
 	m, err := newMemory(true)
 	if err != nil {
@@ -63,9 +63,9 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%+v, %d bad", got, m.ring[3].bad)
 	}
 	if tail := m.word(ringsAt + 3*ringSize + tailAt); tail != 6 {
-		t.Errorf("the guest is told that %d entries were read, want 6", tail)
+		t.Errorf("the guest sees that %d entries were read, want 6", tail)
 	}
-	// A counter that the guest wrote over: nothing is read, and it goes on from there.
+	// The process overwrote the counter: nothing is read, and reading resumes from there.
 	got = nil
 	writeHead(t, m, 3, 1<<63)
 	drain()
@@ -76,7 +76,7 @@ func TestMemory(t *testing.T) {
 	if drain(); len(got) != 1 {
 		t.Error("a ring does not recover")
 	}
-	// The table of methods can be searched as the header does.
+	// The table of methods can be searched in the way of the header.
 	ids := []uint32{7, 7 + 1<<31, 1<<32 - 1, 5000}
 	if err := m.audit(ids); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// FuzzTimings: whatever a guest writes becomes a bounded number of sound timings, of methods that are audited.
+// FuzzTimings: whatever a process writes becomes a bounded number of valid timings of audited methods.
 func FuzzTimings(f *testing.F) {
 	f.Add(uint64(2), append(rawEntry(1, 7, 1, 0, 100, 100, 1), rawEntry(2, 0, 0, 1, 60, 60, 1)...))
 	f.Add(uint64(1<<64-1), rawEntry(0, 7, 1, 3, 1<<63, 0, 1<<31))

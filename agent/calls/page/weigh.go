@@ -11,72 +11,69 @@ import (
 
 // A weigher turns samples into numbers of calls.
 //
-// Ticks are uniform in CPU time, and every burst has the same number of samples: so a phase of many calls a second gets
-// no more samples than a phase of few, while it makes more of the calls. (Arnold & Grove's bursts have that bias, too.)
-// Therefore a burst is weighed by the rate of calls in it: it stands for the CPU time of the ticks that it answers,
-// which is period by period, times the calls a second that it saw. Seen the other way, each sample has the weight that
-// Horvitz and Thompson give it, one by its chance of being taken: the longer the calls before it took, the likelier a
-// tick came among them. `make accuracy` shows what that is
-// worth.
+// Ticks are uniform in CPU time, and every burst has the same number of samples. So a phase of many calls a second gets no more samples
+// than a phase of few, although it makes more of the calls. (Arnold & Grove's bursts have that bias, too.) Therefore a burst is weighed by
+// the rate of calls in it. It stands for the CPU time of the ticks that it answers, times the calls a second that it observed.
+// Equivalently, each sample has its Horvitz-Thompson weight, the inverse of its probability of being sampled: the longer the calls before
+// it took, the likelier a tick came among them. `make accuracy` shows the effect.
 //
-// The rate is that of the guest without sampling: what the hits, the countdown and the tick took is left out.
+// The rate is that of the process without sampling: the time of hits, the countdown and the tick is subtracted.
 type weigher struct {
 	mu      sync.Mutex
-	rate    profile.Rate // of the last ticks there were
+	rate    profile.Rate // of the last ticks that were not paused
 	threads map[thread]*burst
 
-	calibrations uint64 // samples that were taken to learn what a hit costs
-	unmeasured   uint64 // samples whose bursts say nothing
+	calibrations uint64 // samples that only measure the cost of a hit
+	unmeasured   uint64 // samples whose bursts have no usable time
 }
 
-// A burst is the samples of one that are not weighed yet, and how far it got.
+// A burst is the unweighed samples of one burst, and how far it got.
 type burst struct {
 	calls.Held
 	header   bpf.Header
 	number   uint64
-	samples  int      // that it is to have
-	weighs   bool     // it is to have calls enough for a rate
+	samples  int      // planned
+	weighs   bool     // it is planned to have enough calls for a rate
 	at       position // of the latest sample
 	owed     float64  // ticks that no sample of earlier bursts answered
-	answered float64  // of owed and at.ticks, what samples were handed out for
+	answered float64  // the part of owed and at.ticks that handed-out samples stand for
 }
 
-// A position is how far a burst got, from its tick on.
+// A position is how far a burst got, counted from its tick.
 type position struct {
 	made  uint32        // calls
 	hits  uint32        // samples among them
-	ticks uint32        // that it answers
+	ticks uint32        // ticks that it answers
 	spent time.Duration // CPU time
 }
 
-// costs are what sampling adds to a burst's time.
+// costs are the time that sampling adds to a burst.
 type costs struct {
-	hit, skip time.Duration // of a sampled call, of another
-	tick      time.Duration // of the interruption, after the burst's time began
+	hit, skip time.Duration // for a sampled call, for any other call
+	tick      time.Duration // for the interruption, after the burst's time began
 }
 
-// What the guest's stub takes to count a call that is not sampled: 1 ns is measured for methods that were compiled from
-// C, 4 to 7 ns for a JIT's, whose branches to the stub are predicted wrongly at first. As a cost it is taken for much.
-// From a burst's time less is subtracted, as too little pulls the weights of bursts together, and too much drives them
-// apart.
+// The time of the process's stub to count a call that is not sampled: 1 ns is measured for methods compiled from C, 4 to 7 ns for those of
+// a JIT, whose branches to the stub are mispredicted at first. For the budget, the larger value is used. From a burst's time a smaller one
+// is subtracted: too small a value pulls the weights of bursts together, too large a value drives them apart.
 const (
 	skipTime  = 6 * time.Nanosecond
 	skipLeast = 3 * time.Nanosecond
 )
 
-// minWeighed is how many calls a burst must have to be weighed: over a few calls a rate is mostly chance. Each sample of
-// smaller ones counts as one call.
+// minWeighed is how many calls a burst must have to be weighed: a rate over a few calls is mostly chance. Each sample of smaller bursts
+// counts as one call.
 const minWeighed = 64
 
-// rate is calls a second, in the guest's own time, from a burst's tick to a position.
+// rate is calls a second, in the process's own time, from a burst's tick to a position.
 func (c costs) rate(at position) float64 {
 	calls, hits := float64(at.made), float64(at.hits)-1 // the last hit has only begun
 	if calls == 0 {
 		return 0
 	}
 	work := float64(at.spent) - float64(c.tick) - hits*float64(c.hit) - (calls-hits)*float64(c.skip)
-	// The cost of hits varies by 10 to 20 %. Less work than that cannot be measured, and could give a burst any weight:
-	// rates are not believed beyond what could be measured.
+	// The cost of hits varies by 10 to 20 %. Less work than that cannot be measured, and could give a burst any weight: so the rate is
+	// limited to what can be measured.
 	return calls / max(work, resolution*hits*float64(c.hit), calls*fastestCall) * 1e9
 }
 
@@ -85,9 +82,8 @@ const (
 	fastestCall = 1 // ns: no machine makes calls faster
 )
 
-// weigh hands out what b holds, at the end of its burst or in the middle. A burst whose time cannot be right says
-// nothing: its ticks are for the next one to answer. So are those of bursts without samples, and what a burst that was
-// cut had left for samples that never came.
+// weigh hands out what b holds, at the end of its burst or in the middle. The ticks of a burst with an impossible time are left to the next
+// one. So are those of bursts without samples, and the part of a cut burst for samples that never came.
 func (w *weigher) weigh(b *burst, over bool, c costs, add calls.Add) {
 	if b.Len() == 0 {
 		return
@@ -120,14 +116,14 @@ func (w *weigher) begin(b *burst, number uint64) {
 	}
 }
 
-// impossible reports whether the hits alone must have taken longer than it says: the thread moved to another CPU, and
-// the scheduler's account of it was not up to date.
+// impossible reports whether the hits alone must have taken longer than the burst's time: the thread moved to another CPU, and the
+// scheduler's account of it was not up to date.
 func (c costs) impossible(at position) bool {
 	hits := max(at.hits, 1) - 1 // the last one has only begun
 	return at.spent < time.Duration(hits)*c.hit/2
 }
 
-// tune says how much is sampled from now on. In a pause bursts that are under way end as they began.
+// tune sets how much is sampled from now on. In a pause, bursts that are under way keep their parameters.
 func (w *weigher) tune(r profile.Rate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +135,7 @@ func (w *weigher) tune(r profile.Rate) {
 // period is the seconds of CPU time from one tick to the next.
 func (w *weigher) period() float64 { return 1 / float64(max(w.rate.Hz, 1)) }
 
-// take takes a call with its edge, if it has one. Samples are handed out when their burst is over.
+// take adds a call with its edge, if it has one. Samples are handed out when their burst is over.
 func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +161,7 @@ func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add cal
 	b.at = position{
 		made: c.Made, hits: (c.Made-1)/stride + 1, ticks: c.Ticks, spent: time.Duration(c.Spent),
 	}
-	// The work between the hits of a calibration is too little to be measured.
+	// The work between the hits of a calibration is too short to be measured.
 	calibration := c.Stride == 1 && w.rate.Stride > 1
 	switch {
 	case !ok: // the caller discards the call and counts it
@@ -179,7 +175,7 @@ func (w *weigher) take(c *bpf.Call, e profile.Edge, ok bool, cost costs, add cal
 	}
 }
 
-// flush hands out what all threads hold, of bursts that may go on.
+// flush hands out what all threads hold, of bursts that may continue.
 func (w *weigher) flush(cost costs, add calls.Add) {
 	for _, b := range w.threads {
 		w.weigh(b, false, cost, add)

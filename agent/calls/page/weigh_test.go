@@ -49,7 +49,7 @@ func play(phases []phase, rounds int, stride, samples uint32) (out []bpf.Call, c
 	return out, callee
 }
 
-// A program spends as long with few calls as with many. Without weights both get as many samples.
+// A program spends the same time with few calls as with many. Without weights, both phases get the same number of samples.
 func TestWeigherPhases(t *testing.T) {
 	slow := phase{"slow", 2 * time.Microsecond, 200 * time.Millisecond}
 	fast := phase{"fast", 10 * time.Nanosecond, 200 * time.Millisecond}
@@ -132,8 +132,8 @@ func TestWeigher(t *testing.T) {
 	}
 }
 
-// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they cut it. Nothing is
-// handed out twice, and the next burst answers for its own tick alone.
+// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they cut it. Nothing is handed out twice, and
+// the next burst answers its own tick only.
 func TestWeigherParts(t *testing.T) {
 	const rounds, stride, samples = 5, 127, 64
 	p := phase{"p", 100 * time.Nanosecond, 10 * time.Millisecond}
@@ -159,8 +159,8 @@ func TestWeigherParts(t *testing.T) {
 	}
 }
 
-// The rate of calls within a burst may change: its parts still stand for what the whole does. A part whose first call
-// came at once does not stand for what it seems to.
+// The rate of calls may change within a burst: its parts still stand for as many calls as the whole. A part whose first call came at once
+// does not get an excessive weight.
 func TestWeigherUnevenParts(t *testing.T) {
 	const us = time.Microsecond
 	burst := []*bpf.Call{sample(1, 100, 1, 1, 7*us), sample(1, 100, 101, 1, 100*us), sample(1, 100, 201, 1, 150*us), sample(1, 100, 301, 1, 200*us)}
@@ -183,7 +183,7 @@ func TestWeigherUnevenParts(t *testing.T) {
 	}
 }
 
-// More samples than are held are handed out, not lost.
+// Samples beyond the limit are handed out, not lost.
 func TestWeigherHoldsLittle(t *testing.T) {
 	const samples = 3*calls.MaxHeld + 5
 	p := phase{"p", 100 * time.Nanosecond, 10 * time.Millisecond}
@@ -200,7 +200,7 @@ func TestWeigherHoldsLittle(t *testing.T) {
 	}
 }
 
-// Whatever a burst says of itself, weights are finite and not negative.
+// Whatever the records of a burst contain, weights are finite and not negative.
 func FuzzWeigher(f *testing.F) {
 	f.Add(uint32(100), uint32(50), uint32(1), uint64(1e6), uint32(150), uint32(2), uint64(2e6), true)
 	f.Add(uint32(0), uint32(0), uint32(0), uint64(0), uint32(0), uint32(0), uint64(0), false)

@@ -10,11 +10,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// maxBuild bounds the file of an interpreter in bytes; with debug information and all extensions linked in they have 60 MB.
+// maxBuild bounds the file of an interpreter in bytes; with debug information and all extensions linked in, such files have 60 MB.
 const maxBuild = 256 << 20
 
-// A build is what the file of one interpreter teaches: a program such as php8.2 or python3.11, or libruby-3.1.so. Addresses
-// are those of the file.
+// A build is what the file of one interpreter contains: a program such as php8.2 or python3.11, or libruby-3.1.so. Addresses are those of
+// the file.
 type build struct {
 	language int // of languages
 	segments elffile.Segments
@@ -22,10 +22,10 @@ type build struct {
 	php      phpBuild
 }
 
-// A site is one place of the probe.
+// A site is one location of the probe.
 type site struct {
 	offset    uint64 // in the file, bytes
-	semaphore uint64 // in the file, bytes; each attachment must pass it
+	semaphore uint64 // in the file, bytes; every attachment must pass it
 	probe     bpf.USDTProbe
 }
 
@@ -61,7 +61,7 @@ func readBuild(r io.ReaderAt, size int64, language int) (*build, error) {
 	return b, nil
 }
 
-// locate takes the sites out of the file's probes.
+// locate selects the sites from the file's probes.
 func (b *build) locate(probes []elffile.Probe) error {
 	l := &languages[b.language]
 	for _, p := range probes {

@@ -123,7 +123,7 @@ func TestIsInterpreter(t *testing.T) {
 	}
 }
 
-// Of languages without frames of their own the arguments are read, and nothing else of the file.
+// For languages without caller frames, the arguments are read, and nothing else of the file.
 func TestReadOtherLanguages(t *testing.T) {
 	for _, test := range []struct {
 		path string
@@ -154,7 +154,7 @@ func TestReadOtherLanguages(t *testing.T) {
 	}
 }
 
-// Ruby crashes if the semaphore of this probe is counted up.
+// Ruby crashes if the semaphore of this probe is incremented.
 func TestNeverCMethod(t *testing.T) {
 	for _, l := range languages {
 		if strings.HasPrefix(l.probe, "cmethod__") {

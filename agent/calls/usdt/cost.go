@@ -8,18 +8,17 @@ import (
 )
 
 const (
-	// interruptions is what a process loses when a probe is attached and detached, in interrupts of its CPU. Linux 6.18 sends
-	// three or four: its CPU forgets the page of code, twice, and is asked whether it runs BPF programs (RCU tasks trace).
-	// The process then finds the page again, twice. BenchmarkInterruption measures the whole: 85 to 110 us where an interrupt
-	// takes 20 us.
+	// interruptions is what a process loses when a probe is attached and detached, in interrupts of its CPU. Linux 6.18 sends three or
+	// four: the CPU flushes the page of code, twice, and reports whether it runs BPF programs (RCU tasks trace). The process then faults
+	// the page in again, twice. BenchmarkInterruption measures the total: 85 to 110 us if an interrupt takes 20 us.
 	interruptions = 5
-	// usualInterrupt is what an interrupt takes until that is measured: as long as on a small virtual machine.
+	// usualInterrupt is the assumed time of an interrupt until it is measured: as on a small virtual machine.
 	usualInterrupt = 20 * time.Microsecond
-	// measurements is how often that is tried. A busy machine can have no time for it.
+	// measurements is how often the measurement is tried. A busy machine may have no time for it.
 	measurements = 3
 )
 
-// measure measures what an interrupt takes on this machine, if that is not known yet. It makes two CPUs busy for 50 to 200 ms.
+// measure measures the time of an interrupt on this machine, if not known yet. It keeps two CPUs busy for 50 to 200 ms.
 func (e *Engine) measure() {
 	if e.measured >= measurements {
 		return
@@ -35,7 +34,7 @@ func (e *Engine) measure() {
 	e.measured = measurements
 }
 
-// interruption is what attaching and detaching a probe takes of a process.
+// interruption is the time that attaching and detaching a probe takes from a process.
 func (e *Engine) interruption() time.Duration {
 	return interruptions * time.Duration(e.interrupt.Load())
 }
@@ -58,7 +57,7 @@ func (t *totals) add(o totals) {
 	t.tickTime += o.tickTime
 }
 
-// counters reads those of one guest; zero if the kernel side has forgotten it.
+// counters reads the counters of one process; zero if the kernel side has forgotten it.
 func (e *Engine) counters(g *guest) totals {
 	k := g.kernel
 	if err := e.usdt.UsdtGuests.Lookup(uint32(g.id.PID), &k); err != nil || k.StartTicks != g.kernel.StartTicks {
@@ -70,7 +69,7 @@ func (e *Engine) counters(g *guest) totals {
 	}
 }
 
-// sum is over all guests that there are and were, with how many windows they had.
+// sum returns the totals of all present and past processes, and the number of their windows.
 func (e *Engine) sum() (t totals, windows uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,15 +80,15 @@ func (e *Engine) sum() (t totals, windows uint64) {
 	return t, e.opened
 }
 
-// Cost implements calls.Engine. The agent attaches on its own time.
+// Cost implements calls.Engine. Attaching uses the agent's own time.
 func (e *Engine) Cost() calls.Cost {
 	t, windows := e.sum()
 	return t.cost(windows, e.weigher.passing(), e.interruption())
 }
 
-// cost is what all of that took guests, if passing the probe takes them so long, and each window that much. The time of the
-// program is added, which is measured at every hit: samples take longer than calls that are passed over. Calls that the guest
-// makes while the probe is being detached are not of the burst; they are part of what a window costs whatever its burst is.
+// cost is what processes paid, if each pass of the probe and each window takes that long. The time of the BPF program, measured at every
+// hit, is added: sampled calls take longer than others. Calls made while the probe is being detached are not part of the burst; they are
+// part of a window's cost, whatever its burst is.
 func (t totals) cost(windows uint64, passing, interruption time.Duration) calls.Cost {
 	c := calls.Cost{Hits: t.sampled}
 	if t.sampled > 0 {

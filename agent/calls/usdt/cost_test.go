@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// What windows are predicted to cost is what they cost: samples, calls that are passed over, and calls after the burst.
+// The predicted cost of windows equals their cost: samples, other calls of the burst, and calls after it.
 func TestCost(t *testing.T) {
 	const interruption = 100 * time.Microsecond
 	if c := (totals{}).cost(0, 500, interruption); c != (calls.Cost{}) {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// names turns what the kernel side read of a call into its edge.
+// names turns the kernel side's record of a call into its edge.
 type names [len(languages)]unique.Handle[symbolize.Mapping]
 
 func newNames() (n names) {
@@ -19,8 +19,8 @@ func newNames() (n names) {
 	return n
 }
 
-// edge returns the edge of a call; false if the callee has no name. A method is its class, name and file: before PHP
-// 8.4 gave closures names with their lines, those of one class and file are one method.
+// edge returns the edge of a call; false if the callee has no name. A method is identified by class, name and file. Before PHP 8.4 added
+// lines to the names of closures, all closures of one class and file are one method.
 func (n names) edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if int(c.Language) >= len(languages) {
 		return profile.Edge{}, false
@@ -48,7 +48,7 @@ func (n names) method(language uint8, class, name, file []byte) (symbolize.Symbo
 	case function == "" && f.File == "":
 		return symbolize.Symbol{}, false
 	case function == "" || languages[language].dialect == bpf.USDTPHP && function == "main" && text(class) == "":
-		f.Function = "main" // PHP: the code of a file outside of its functions: PHP calls it so, and gives callers no name
+		f.Function = "main" // PHP calls the code of a file outside of its functions so, and gives callers no name
 	case text(class) != "":
 		f.Function = text(class) + languages[language].separator + function
 	}
@@ -56,7 +56,7 @@ func (n names) method(language uint8, class, name, file []byte) (symbolize.Symbo
 	return symbolize.Intern(f), true
 }
 
-// text is a string that ends with a zero byte. One that fills its place was probably cut, and says so.
+// text is a string that ends with a zero byte. One that fills its field was probably cut, and is marked.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 && i < len(b)-1 {
 		return string(b[:i])

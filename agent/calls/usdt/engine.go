@@ -18,14 +18,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// MaxHz is how many ticks a second are of use: each asks for a window, and the kernel takes some 50 ms to open and close one.
+// MaxHz is the highest useful number of ticks a second: each requests a window, and the kernel takes some 50 ms to open and close one.
 const MaxHz = 29
 
 // Options configure an Engine.
 type Options struct {
 	Objects *bpf.Objects // the agent's; they outlive the engine
 	Proc    proc.Root    // where procfs is; "" means /proc
-	Pool    *proc.Pool   // for what a process can delay; nil means one of its own
+	Pool    *proc.Pool   // for operations that a process can delay; nil means a pool of its own
 	Rate    profile.Rate // to begin with; the zero value samples nothing until Tune
 	Log     *slog.Logger // nil means none
 }
@@ -43,7 +43,7 @@ type Engine struct {
 	began   time.Time
 
 	interrupt atomic.Int64 // ns that an interrupt of its CPU takes from a process
-	measured  int          // how often that was tried; of keep
+	measured  int          // how often measuring it was tried; owned by keep
 
 	stop     context.CancelFunc // of keep
 	kept     chan struct{}      // closed when keep has ended
@@ -62,10 +62,10 @@ type Engine struct {
 	cookies  uint32           // probe sites given out
 	guests   map[int]*guest
 	windows  map[int]*window // by pid
-	closings int             // windows that are being taken away
+	closings int             // windows that are being closed
 	opened   uint64          // windows
 	own      time.Duration   // CPU time of this process for windows
-	retired  totals          // of guests that are gone
+	retired  totals          // of processes that have ended
 	notes    []string
 	closed   bool
 }
@@ -79,7 +79,7 @@ var _ interface {
 
 var errClosed = errors.New("the usdt engine is closed")
 
-// Try starts the engine, or says why it cannot work. Processes are sampled once Look has found them.
+// Try starts the engine, or returns why it cannot work. Processes are sampled once Look has found them.
 func Try(opt Options) (_ *Engine, err error) {
 	if opt.Pool == nil {
 		opt.Pool = proc.NewPool(proc.PoolOptions{})
@@ -112,7 +112,7 @@ func Try(opt Options) (_ *Engine, err error) {
 // Name implements calls.Engine.
 func (e *Engine) Name() string { return calls.USDT }
 
-// Tune implements calls.Engine. No samples or no ticks pause it.
+// Tune implements calls.Engine. Zero samples or zero ticks pause it.
 func (e *Engine) Tune(r profile.Rate) error {
 	if r.Hz < 0 || r.Stride < 0 || r.Samples < 0 {
 		return fmt.Errorf("rate %v is negative", r)
@@ -155,9 +155,9 @@ func (e *Engine) tick(hz int) error {
 	return nil
 }
 
-// Fold weighs a named call of the event stream: once its burst is over, add gets its edges, and how many calls of the
-// guest each stands for. So what add gets are calls before c, of the same process. It is false for a call that is not
-// this engine's or whose callee has no name. Calls must come in the order of the stream.
+// Fold weighs a named call of the event stream: once its burst is over, add gets its edges, and how many calls each stands for. So add gets
+// calls made before c, of the same process. Fold returns false for a call of another engine or with a nameless callee. Calls must come in
+// the order of the stream.
 func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	edge, ok := e.Edge(c)
 	if c.Engine == bpf.EngineUSDT {
@@ -166,10 +166,10 @@ func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	return ok
 }
 
-// Flush hands out the calls of bursts that are not over, of all processes: at the end of a window of a recording.
+// Flush hands out the calls of unfinished bursts, of all processes: at the end of a window of a recording.
 func (e *Engine) Flush(add calls.Add) { e.weigher.flush(add) }
 
-// Held is how many calls wait for the end of their burst.
+// Held returns the number of calls that wait for the end of their burst.
 func (e *Engine) Held() (n int) {
 	e.weigher.mu.Lock()
 	defer e.weigher.mu.Unlock()
@@ -179,7 +179,7 @@ func (e *Engine) Held() (n int) {
 	return n
 }
 
-// Edge returns the edge of a named call that this engine sampled; false for others', and where the callee has no name.
+// Edge returns the edge of a named call that this engine sampled; false for other engines' calls, and for callees without a name.
 func (e *Engine) Edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if c.Engine != bpf.EngineUSDT {
 		return profile.Edge{}, false
@@ -194,7 +194,7 @@ func (e *Engine) Notes() []string {
 	return slices.Clone(e.notes)
 }
 
-// note remembers a sentence; mu is held. There is room for what people read.
+// note stores a sentence; mu is held. The number of notes is limited.
 func (e *Engine) note(format string, args ...any) {
 	const enough = 32
 	text := fmt.Sprintf(format, args...)

@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// need skips a test for want of something that CI must have.
+// need skips a test if something is missing that CI must have.
 func need(t testing.TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -32,7 +32,7 @@ type bench struct {
 	*Engine
 	t       testing.TB
 	objects *bpf.Objects
-	graph   profile.Graph // what was sampled
+	graph   profile.Graph // weighed
 	plain   profile.Graph // the same, each sample as one call
 	samples int           // in it
 	done    chan struct{} // closed when the stream has ended
@@ -145,7 +145,7 @@ func semaphoreOf(t *testing.T, g *php.Guest) uint16 {
 	return v
 }
 
-// eventually waits for something that must come, however busy the machine is.
+// eventually waits for a condition that must come true, however busy the machine is.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {

@@ -13,11 +13,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Count counts every call of a PHP process: the truth to hold samples against. It slows the guest down tenfold.
+// A Count counts every call of a PHP process: ground truth for samples. It slows the process down tenfold.
 type Count struct {
 	engine *Engine
 	guest  *guest
-	links  []link.Link // the window that stays open
+	links  []link.Link // of the window that stays open
 }
 
 var (
@@ -41,7 +41,7 @@ func (e *Engine) Exact(pid int) (*Count, error) {
 	return &Count{e, g, links}, nil
 }
 
-// mode tells the kernel side what to do with a guest's calls from now on. Its counters begin anew.
+// mode tells the kernel side how to handle a process's calls from now on. Its counters restart from 0.
 func (e *Engine) mode(g *guest, mode uint32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +56,8 @@ func (e *Engine) mode(g *guest, mode uint32) error {
 	return nil
 }
 
-// Stop ends the count and returns the graph; the guest's calls are sampled again. It may have ended meanwhile, but not
-// be forgotten for that: up to two seconds ago. An error says that calls are missing, if there is a graph with it.
+// Stop ends the count and returns the graph; the process's calls are sampled again. The process may have ended meanwhile, up to two seconds
+// ago, while it is not yet forgotten. An error together with a graph means that calls are missing.
 func (c *Count) Stop() (*profile.Graph, error) {
 	e, g := c.engine, c.guest
 	if err := attach.CloseLinks(c.links); err != nil {
@@ -87,7 +87,7 @@ func (c *Count) Stop() (*profile.Graph, error) {
 	return graph, nil
 }
 
-// takeEdges takes the edges of a process out of the kernel side.
+// takeEdges moves the edges of a process out of the kernel side.
 func (e *Engine) takeEdges(pid uint32) (*profile.Graph, error) {
 	var (
 		graph profile.Graph

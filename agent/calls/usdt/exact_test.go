@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// byCall is a graph in the words of the program's truth.
+// byCall converts a graph to the form of the program's ground truth.
 func byCall(g *profile.Graph) map[php.Call]float64 {
 	m := map[php.Call]float64{}
 	for e, n := range g.Edges() {

@@ -18,9 +18,9 @@ import (
 type guest struct {
 	id     proc.Identity
 	image  *image
-	kernel bpf.USDTGuest // what was passed to the kernel side
+	kernel bpf.USDTGuest // as passed to the kernel side
 	failed int           // windows in a row that could not be opened
-	silent bool          // that it makes no calls was noted
+	silent bool          // that it makes no calls has been noted
 }
 
 // starting is how long a process may take to map the library that has the probe.
@@ -28,16 +28,15 @@ const starting = 3 * time.Second
 
 var errFull = fmt.Errorf("%d such processes are sampled already", bpf.MaxUSDTGuests)
 
-// A sighting is what one look at a process found.
+// A sighting is the result of one look at a process.
 type sighting struct {
 	found bool // it runs an interpreter
 	code  proc.Mapping
 	openedBuild
 }
 
-// Look finds out whether a process runs an interpreter, and samples its calls if that can be. It is false without an
-// error for a process that does not; vmruntime.ErrStarting says to look again a little later. A process is to be looked at
-// again when it has executed another program.
+// Look finds out whether a process runs an interpreter, and if so samples its calls where possible. It returns false without an error for
+// other processes; vmruntime.ErrStarting says to look again a little later. A process must be looked at again after an exec.
 func (e *Engine) Look(ctx context.Context, pid int) (bool, error) {
 	id, err := e.opt.Proc.Identify(pid)
 	if err != nil {
@@ -67,10 +66,9 @@ func (e *Engine) Look(ctx context.Context, pid int) (bool, error) {
 	return false, fmt.Errorf("calls of process %d are not sampled: %w", pid, err)
 }
 
-// examine looks for the code of an interpreter that has the probe: its program, or a library. It runs on a worker of the
-// pool.
+// examine looks for an interpreter's code with the probe: its program, or a library. It runs on a worker of the pool.
 func (e *Engine) examine(pid int) (s sighting, err error) {
-	const enough = 8 // files that are named like interpreters: extensions are
+	const enough = 8 // files that are named like interpreters: extensions are, too
 	maps, err := e.opt.Proc.Maps(pid, isInterpreter)
 	if err != nil {
 		return s, err
@@ -106,7 +104,7 @@ func (e *Engine) refusal(id fileID) error {
 	return e.refused[id]
 }
 
-// refuse remembers that a file cannot be used.
+// refuse records that a file cannot be used.
 func (e *Engine) refuse(id fileID, why error) {
 	const enough = 64
 	e.mu.Lock()
@@ -117,7 +115,7 @@ func (e *Engine) refuse(id fileID, why error) {
 	e.refused[id] = why
 }
 
-// adopt makes a process a guest.
+// adopt starts to sample a process.
 func (e *Engine) adopt(ctx context.Context, id proc.Identity, s sighting) error {
 	e.looking.Lock()
 	defer e.looking.Unlock()
@@ -157,7 +155,7 @@ func (e *Engine) image(o openedBuild) (*image, error) {
 		}
 		return im, nil
 	case o.build == nil:
-		return nil, proc.ErrGone // forgotten between two looks: the next one reads it again
+		return nil, proc.ErrGone // forgotten between two looks: the next look reads it again
 	case int(e.cookies)+len(o.build.sites) > bpf.MaxUSDTProbes:
 		o.file.Close()
 		return nil, fmt.Errorf("more than %d builds of interpreters: restart the agent to forget the old ones", bpf.MaxUSDTProbes)
@@ -196,7 +194,7 @@ func (e *Engine) guest(pid int) *guest {
 	return e.guests[pid]
 }
 
-// all is a copy of the guests.
+// all returns a copy of the list of guests.
 func (e *Engine) all() []*guest {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,7 @@ type image struct {
 	sites []attach.Site
 }
 
-// A fileID names the content of a file: one that was replaced is another one.
+// A fileID identifies the content of a file: a replaced file has another one.
 type fileID struct {
 	device, inode uint64
 	size, changed int64 // bytes; ns
@@ -31,8 +31,7 @@ type openedBuild struct {
 	id   fileID
 }
 
-// openBuild opens the file behind a mapping and reads it. Call it through a pool. known says which files need not be
-// read again.
+// openBuild opens the file behind a mapping and reads it. It must run in a pool. known says which files need not be read again.
 func openBuild(root proc.Root, pid int, m *proc.Mapping, known func(fileID) bool) (o openedBuild, err error) {
 	f, err := root.OpenMapped(pid, m, maxBuild)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A language is an interpreter whose function-entry probe is understood.
+// A language is an interpreter whose function-entry probe is supported.
 type language struct {
 	title           string   // for people
-	files           []string // how the names of its files begin: the program and the library
+	files           []string // prefixes of its file names: the program and the library
 	provider, probe string   // the USDT probe
 	dialect         uint32   // how the kernel side reads a call
 
-	// Which arguments of the probe are what, from 0; none is -1.
+	// Indexes of the probe's arguments, from 0; none is -1.
 	name, file, class int
 	separator         string // between class and name
 
@@ -25,9 +25,9 @@ type language struct {
 
 const none = -1
 
-// languages are those that are known. Their order is bpf.NamedCall.Language.
+// languages are the supported ones. Their order defines bpf.NamedCall.Language.
 //
-// Ruby's cmethod__entry is not among them, and must not be: counting up its semaphore crashes Ruby 3.1.
+// Ruby's cmethod__entry must not be added: incrementing its semaphore crashes Ruby 3.1.
 var languages = [...]language{
 	{
 		title: "PHP", files: []string{"php", "libphp"}, provider: "php", probe: "function__entry", dialect: bpf.USDTPHP,
@@ -61,8 +61,8 @@ func languageOf(file string) int {
 	return none
 }
 
-// isInterpreter reports whether a mapping is the code of a file that is named as interpreters are: php8.2, php-fpm8.2,
-// libphp8.2.so. To look into the file is worth its cost then.
+// isInterpreter reports whether a mapping is the code of a file that is named like an interpreter: php8.2, php-fpm8.2, libphp8.2.so. Only
+// then is it worth reading the file.
 func isInterpreter(m *proc.Mapping) bool {
 	return m.Exec && m.IsFile() && languageOf(m.Path) != none
 }

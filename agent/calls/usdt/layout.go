@@ -6,8 +6,8 @@ import "fmt"
 // all versions below, on 64-bit machines and without ZTS.
 const currentExecuteData = 488
 
-// A layout is what versions of PHP moved in zend_op_array (Zend/zend_compile.h), bytes on 64-bit machines. The kernel
-// side compares what it finds there with the probe's arguments: a wrong offset costs all calls, and gives no wrong one.
+// A layout is the offsets in zend_op_array (Zend/zend_compile.h) that differ between versions of PHP, in bytes on 64-bit machines. The
+// kernel side compares what it finds there with the probe's arguments: a wrong offset loses all calls, but gives no wrong one.
 type layout struct {
 	filename uint32
 	opcodes  uint32

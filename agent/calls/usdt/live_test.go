@@ -18,10 +18,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// often has windows follow each other closely, and last for as long as they may.
+// often makes windows follow each other closely, and last as long as permitted.
 var often = profile.Rate{Hz: 997, Burst: profile.Burst{Stride: 7, Samples: 1 << 16}}
 
-// busy has a program do rounds until the test ends or the function that it returns is called.
+// busy makes a program do rounds until the test ends or the returned function is called.
 func busy(t *testing.T, g *php.Guest, rounds int) (stop func()) {
 	t.Helper()
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -50,7 +50,7 @@ func busy(t *testing.T, g *php.Guest, rounds int) (stop func()) {
 	return stop
 }
 
-// hits are how often a guest has passed its probe.
+// hits returns how often a process has passed its probe.
 func (b *bench) hits(g *php.Guest) uint64 {
 	if guest := b.guest(g.PID()); guest != nil {
 		return b.counters(guest).hits
@@ -58,7 +58,7 @@ func (b *bench) hits(g *php.Guest) uint64 {
 	return 0
 }
 
-// Whom the engine does not sample, and what it says then.
+// The engine refuses unsuitable processes, with a note.
 func TestLiveRefusals(t *testing.T) {
 	b := begin(t, profile.Rate{Hz: 1})
 	refused := func(pid int, want error) {
@@ -100,8 +100,8 @@ func TestLiveTwoEngines(t *testing.T) {
 	}
 }
 
-// A tracer that is attached with the semaphore keeps its count, and the engine samples all the same. One that left the
-// semaphore out makes the kernel refuse everybody who does not: that is noted, and the process left alone.
+// A tracer attached with the semaphore keeps its count, and the engine samples all the same. After one attached without the semaphore, the
+// kernel refuses attachments with it: that is noted, and the process is not sampled.
 func TestLiveOtherTracer(t *testing.T) {
 	for _, semaphore := range []bool{true, false} {
 		g := start(t, php.Known, php.Traced)
@@ -113,7 +113,7 @@ func TestLiveOtherTracer(t *testing.T) {
 			site.RefCtrOffset = 0
 		}
 		program := attach.Uprobe{Multi: b.usdt.UsdtEntryMulti, Single: b.usdt.UsdtEntrySingle}
-		// Of a process that is no guest: the site is the file's, and so is the rule.
+		// This process is not sampled: but the site belongs to the file, and the kernel's rule applies to it.
 		bystander, err := g.Beside(t.Context(), php.Known, php.Traced)
 		need(t, err)
 		defer bystander.Close()
@@ -142,8 +142,8 @@ func TestLiveOtherTracer(t *testing.T) {
 	}
 }
 
-// Children that a process forks in a window share its probe until the window ends. They compute what they do without it,
-// and their calls are not sampled.
+// Children that a process forks in a window share its probe until the window ends. Their results are unchanged, and their calls are not
+// sampled.
 func TestLiveForks(t *testing.T) {
 	g := start(t, php.Forks, php.Traced)
 	b := begin(t, often)
@@ -170,7 +170,7 @@ func TestLiveForks(t *testing.T) {
 	}
 }
 
-// A process that is stopped in a window, and one that ends in one, hold nothing up.
+// A process that is stopped in a window, and one that ends in a window, do not delay anything else.
 func TestLiveStoppedInWindow(t *testing.T) {
 	stopped, ending := start(t, php.Known, php.Traced), start(t, php.Known, php.Traced)
 	b := begin(t, often)
@@ -197,8 +197,8 @@ func TestLiveStoppedInWindow(t *testing.T) {
 	stopped.Kill()
 }
 
-// A program that only looks like PHP changes nothing for others: what it has the kernel side read is cut and cleaned, and
-// nothing of it is written but its semaphore.
+// A program that only looks like PHP does not affect others: what the kernel side reads from it is truncated and sanitised, and nothing in
+// it is written but its semaphore.
 func TestLiveHostile(t *testing.T) {
 	g := start(t, php.Fake)
 	b := begin(t, often)
@@ -223,7 +223,7 @@ func TestLiveHostile(t *testing.T) {
 	}
 }
 
-// A process whose semaphore cannot be reached is left alone, and costs nobody else a burst.
+// A process whose semaphore cannot be reached is not sampled, and does not cost others a burst.
 func TestLiveUnreadable(t *testing.T) {
 	bad, good := start(t, php.Fake), start(t, php.Known, php.Traced)
 	b := begin(t, often)
@@ -292,7 +292,7 @@ var otherPrograms = map[string]struct{ tool, file, text, callee string }{
 		"TracePoint.new(:call) {}.enable\ntree, n = Tree.new, 0\nloop { n = tree.leaf(n) & 0xffff }\n", "Tree#leaf"},
 }
 
-// Of Python and Ruby it is known which function is called, and not from where.
+// For Python and Ruby the called function is known, but not its caller.
 func TestLiveOtherLanguages(t *testing.T) {
 	for title, p := range otherPrograms {
 		t.Run(title, func(t *testing.T) {

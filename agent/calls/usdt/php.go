@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A phpBuild is what else one needs of a PHP: where the function is that it executes. Addresses are those of the file.
+// A phpBuild is the additional data of a PHP build: the location of its function table. Addresses are those of the file.
 type phpBuild struct {
 	version         Version
 	layout          layout
@@ -46,7 +46,7 @@ func readPHP(file *elffile.File, r io.ReaderAt, size int64) (b phpBuild, err err
 	return b, nil
 }
 
-// passes checks that a process executes functions by way of the probe, as far as its file has the symbols to see that.
+// passes checks that a process executes functions through the probe, as far as its file has the symbols for that.
 func (b *phpBuild) passes(ctx context.Context, root proc.Root, pool *proc.Pool, id proc.Identity, bias uint64) error {
 	if b.executeVariable == 0 {
 		return nil

@@ -50,7 +50,7 @@ func TestEdge(t *testing.T) {
 	}
 }
 
-// Other languages name methods in their own way, and say nothing of callers.
+// Other languages format method names in their own way, and report no callers.
 func TestEdgeOfOtherLanguages(t *testing.T) {
 	for _, test := range []struct {
 		path, class, name, want string

@@ -13,10 +13,10 @@ const (
 	refreshInterval = 10 * time.Second
 )
 
-// silentBursts is after how many bursts without a single call that is noted.
+// silentBursts is the number of bursts without a single call after which that is noted.
 const silentBursts = 20
 
-// keep follows guests that end and CPUs that come and go, until ctx ends. When there are guests, it measures what windows take.
+// keep follows processes that end and CPUs that come and go, until ctx ends. If processes are sampled, it measures the cost of windows.
 func (e *Engine) keep(ctx context.Context) {
 	defer close(e.kept)
 	upkeep, refresh := time.NewTicker(upkeepInterval), time.NewTicker(refreshInterval)
@@ -40,7 +40,7 @@ func (e *Engine) keep(ctx context.Context) {
 	}
 }
 
-// check forgets a guest that is gone, and notes one that makes no calls.
+// check forgets a process that has ended, and notes one that makes no calls.
 func (e *Engine) check(g *guest) {
 	gone := errors.Is(e.opt.Proc.Check(g.id), proc.ErrGone)
 	e.mu.Lock()

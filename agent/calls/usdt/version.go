@@ -36,7 +36,7 @@ func findVersion(r io.ReaderAt, size int64) (Version, error) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return Version{}, fmt.Errorf("search for the version of PHP: %w", err)
 		}
-		if !bytes.Contains(buf[:n], prefix) { // far quicker than the expression
+		if !bytes.Contains(buf[:n], prefix) { // far faster than the regular expression
 			continue
 		}
 		if m := versionText.FindSubmatch(buf[:n]); m != nil {

@@ -12,10 +12,9 @@ import (
 
 // A weigher turns samples into numbers of calls.
 //
-// Ticks are uniform in CPU time and every burst has the same number of samples, so a phase of few calls a second gets
-// as many samples as one of many that takes as long (Arnold & Grove's bursts have that bias, too). Therefore a burst
-// stands for the CPU time of its ticks, times the rate of calls in it: the gaps between its calls, less what passing
-// the probe takes. `make accuracy` shows what that is worth.
+// Ticks are uniform in CPU time and every burst has the same number of samples. So a phase of few calls a second gets as many samples as an
+// equally long one of many (Arnold & Grove's bursts have that bias, too). Therefore a burst stands for the CPU time of its ticks, times the
+// rate of calls in it: the gaps between its calls, less the time to pass the probe. `make accuracy` shows the effect.
 type weigher struct {
 	mu     sync.Mutex
 	period time.Duration // of CPU time, from tick to tick
@@ -23,38 +22,38 @@ type weigher struct {
 	held   map[uint32]*burst // by pid; of at most MaxUSDTGuests processes
 	ends   map[uint32]cut    // by pid, as many: the latest burst whose window was closed before it had its samples
 	least  [64]uint32        // shortest gaps of the latest bursts, ns
-	bursts int               // how many there were
+	bursts int               // number of bursts so far
 }
 
-// A burst is the samples of one that are not weighed yet, and how far it got.
+// A burst is the unweighed samples of one burst, and how far it got.
 type burst struct {
 	calls.Held
 	header             bpf.Header
 	number             uint64
-	samples            uint32 // that it is to have
-	left               uint32 // of these, still to come
+	samples            uint32 // planned
+	left               uint32 // still to come
 	ticks, gaps, least uint32
 	spent              time.Duration
 }
 
-// A cut says for how long a burst was looked for calls, in CPU time of the guest: its window was closed then.
+// A cut is how long a burst waited for calls, in CPU time of the process, until its window was closed.
 type cut struct {
 	number uint64
 	lasted time.Duration
 }
 
 const (
-	// minGaps is how many gaps a burst must have to be weighed: the rate of a few calls is mostly chance. Each sample
-	// of shorter ones counts as one call.
+	// minGaps is how many gaps a burst must have to be weighed: a rate over a few calls is mostly chance. Each sample of shorter bursts
+	// counts as one call.
 	minGaps = 64
-	// usualPassing is what passing a probe takes until it was measured: 480-510 ns on the machines seen.
+	// usualPassing is the assumed time to pass a probe until it has been measured: 480-510 ns on the machines seen.
 	usualPassing = 500 * time.Nanosecond
-	// resolution is how well that is known. Less work than this part of it cannot be measured, and could give a
-	// burst any weight.
+	// resolution is the relative precision of that time. Less work than this part of it cannot be measured, and could give a burst any
+	// weight.
 	resolution = 0.1
 )
 
-// tune says how often ticks come from now on, and how far samples are apart; 0 ticks pause it.
+// tune sets the interval of ticks from now on, and the distance of samples; 0 ticks pause it.
 func (w *weigher) tune(r profile.Rate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,7 +63,7 @@ func (w *weigher) tune(r profile.Rate) {
 	}
 }
 
-// cut says that the window of a burst was closed after so much CPU time, before the burst had its samples.
+// cut records that the window of a burst was closed after so much CPU time, before the burst had its samples.
 func (w *weigher) cut(pid uint32, number uint64, lasted time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +73,7 @@ func (w *weigher) cut(pid uint32, number uint64, lasted time.Duration) {
 	w.ends[pid] = cut{number, lasted}
 }
 
-// take takes a call with its edge, if it has one.
+// take adds a call with its edge, if it has one.
 func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,9 +97,9 @@ func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add calls.Add)
 	}
 }
 
-// begin begins the burst that c is the first known sample of; mu is held.
+// begin begins the burst whose first known sample is c; mu is held.
 func (w *weigher) begin(c *bpf.NamedCall, add calls.Add) *burst {
-	if len(w.held) >= bpf.MaxUSDTGuests { // most of these processes are gone
+	if len(w.held) >= bpf.MaxUSDTGuests { // most of these processes have ended
 		for _, b := range w.held {
 			w.weigh(b, true, add)
 		}
@@ -114,7 +113,7 @@ func (w *weigher) begin(c *bpf.NamedCall, add calls.Add) *burst {
 	return b
 }
 
-// flush hands out everything, of bursts that may go on.
+// flush hands out everything, of bursts that may continue.
 func (w *weigher) flush(add calls.Add) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +126,7 @@ func (w *weigher) flush(add calls.Add) {
 func (w *weigher) weigh(b *burst, over bool, add calls.Add) {
 	one := func(e profile.Edge, weight float64) { add(&b.header, e, weight) }
 	if end, ok := w.ends[b.header.Pid]; ok && end.number == b.number && b.samples*uint32(w.stride) > minGaps {
-		// What it stands for follows from the calls in the window: there was nothing more to see.
+		// The burst stands for all calls in the window: there were no others.
 		made := float64(b.samples-b.left) * float64(w.stride)
 		rate := made / float64(max(end.lasted, b.spent, time.Microsecond))
 		b.HandOut(max(made, rate*float64(w.period)*float64(b.ticks)), one)
@@ -149,15 +148,15 @@ func (w *weigher) weigh(b *burst, over bool, add calls.Add) {
 	b.HandOut(gaps/work*float64(w.period)*ticks, one)
 }
 
-// passing is what it takes a guest to pass the probe, without the program there.
+// passing is the time that a process takes to pass the probe, without the BPF program.
 func (w *weigher) passing() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.usual()
 }
 
-// usual is the shortest gap of an ordinary burst: between two calls with next to no work, in caches that are warm. The
-// shortest of all was luck. mu is held.
+// usual is the shortest gap of an ordinary burst: between two calls with next to no work, with warm caches. The shortest gap of all bursts
+// would be an outlier. mu is held.
 func (w *weigher) usual() time.Duration {
 	n := min(w.bursts, len(w.least))
 	if n == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A phase of a guest: how its bursts look.
+// A phase of a program: the form of its bursts.
 type phase struct {
 	callee  string
 	work    float64 // ns of the guest's own between two calls
@@ -19,7 +19,7 @@ type phase struct {
 	samples int
 }
 
-// TestWeigh holds two phases that take the same time, one of ten times as many calls, against what they really made.
+// TestWeigh compares the weights of two phases of the same duration, one with ten times as many calls, with the calls really made.
 func TestWeigh(t *testing.T) {
 	const passing, stride, hz = 500, 7, 100
 	for _, test := range []struct {
@@ -56,7 +56,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// A burst whose window was closed for want of calls stands for what was made in the window, in proportion to its ticks.
+// A burst whose window was closed for lack of calls stands for the calls made in the window, in proportion to its ticks.
 func TestWeighCut(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -88,7 +88,7 @@ func TestWeighCut(t *testing.T) {
 	}
 }
 
-// What a burst holds is handed out once: at its end, at the next one's begin, or when a window ends.
+// The samples of a burst are handed out once: at its end, at the beginning of the next one, or when a window ends.
 func TestWeighHandsOut(t *testing.T) {
 	var (
 		w      weigher
@@ -162,7 +162,7 @@ func TestWeighParts(t *testing.T) {
 	}
 }
 
-// Bursts whose process is gone take no room for ever, and their samples are not lost.
+// Bursts of ended processes do not use memory forever, and their samples are not lost.
 func TestWeighIsBounded(t *testing.T) {
 	var w weigher
 	seen := 0

@@ -16,8 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// BenchmarkWindow is what it takes to attach a probe to a process, and to take it away: wall-clock time, and the agent's
-// CPU time for both.
+// BenchmarkWindow measures attaching a probe to a process and removing it: wall-clock time, and the agent's CPU time for both.
 //
 //	go test -run ^$ -bench Window ./agent/calls/usdt
 func BenchmarkWindow(b *testing.B) {
@@ -46,9 +45,8 @@ func BenchmarkWindow(b *testing.B) {
 	b.ReportMetric((proc.OwnThreadTime()-before).Seconds()*1e3/n, "ms-cpu/window")
 }
 
-// BenchmarkInterruption is what windows take from a process that makes no calls, in us of its time for each: see interruptions.
-// The process spins with windows and without, by turns; the figure is the median of the differences. Run it on an idle machine
-// with two CPUs.
+// BenchmarkInterruption measures what windows take from a process that makes no calls, in us of its time for each: see interruptions. The
+// process spins with and without windows in turn; the figure is the median of the differences. Run it on an idle machine with two CPUs.
 //
 //	go test -run ^$ -bench Interruption -benchtime 200x ./agent/calls/usdt
 func BenchmarkInterruption(b *testing.B) {
@@ -83,8 +81,7 @@ func BenchmarkInterruption(b *testing.B) {
 	b.ReportMetric(float64(windows)/float64(b.N), "windows/op")
 }
 
-// open opens windows and closes them, until it is to stop; it returns how many there were, the last one of which may have ended
-// late.
+// open opens and closes windows until stop; it returns their number, the last of which may have ended late.
 func (b *bench) open(pid int, stop <-chan struct{}) (windows int) {
 	for {
 		links, err := b.attach(b.guest(pid))

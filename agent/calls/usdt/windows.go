@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// windowLimit is how long a window waits for the calls of its burst, as the clock on the wall goes. It is long enough
-	// for a guest that shares its CPU to have a turn.
+	// windowLimit is how long a window waits for the calls of its burst, in wall-clock time. It is long enough for a process that shares
+	// its CPU to be scheduled.
 	windowLimit = 50 * time.Millisecond
-	// maxWindows is how many there are at once, in different guests; maxClosing how many more are being taken away. Each
-	// holds a thread, which waits for the kernel.
+	// maxWindows is the maximum number of open windows, in different processes; maxClosing is how many more may be closing. Each holds a
+	// thread that waits for the kernel.
 	maxWindows, maxClosing = 4, 12
-	// ownShare is the part of one CPU that the agent itself may spend on attaching and detaching, and ownAhead how far
-	// it may be ahead of that. While it attaches, the kernel holds up every fork on the machine, so this bounds that as well.
+	// ownShare is the share of one CPU that the agent itself may spend on attaching and detaching, and ownAhead how far it may be ahead of
+	// that. While it attaches, the kernel delays every fork on the machine, so this bounds that as well.
 	ownShare = 0.02
 	ownAhead = 50 * time.Millisecond
-	// maxFailed is after how many windows in a row that could not be opened a guest is left alone.
+	// maxFailed is the number of failed windows in a row after which a process is no longer sampled.
 	maxFailed = 3
 )
 
-// A window is the time in which a guest's probe is attached.
+// A window is the time in which a process's probe is attached.
 type window struct {
 	guest *guest
 	burst uint64
 	full  chan struct{} // closed when the burst has its samples
 }
 
-// listen serves what the kernel side asks for until the engine closes.
+// listen serves the kernel side's requests until the engine closes.
 func (e *Engine) listen() {
 	defer close(e.listened)
 	for {
@@ -61,7 +61,7 @@ func (e *Engine) listen() {
 	}
 }
 
-// request opens a window, or has the kernel side go on without.
+// request opens a window, or tells the kernel side that there is none.
 func (e *Engine) request(n *bpf.USDTNotice) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,14 +96,14 @@ func (e *Engine) full(n *bpf.USDTNotice) {
 	}
 }
 
-// end tells the kernel side that a burst has no window any more; mu is held.
+// end tells the kernel side that a burst no longer has a window; mu is held.
 func (e *Engine) end(g *guest, burst uint64) {
 	if e.guests[g.id.PID] == g {
 		e.usdt.UsdtClosed.Put(uint32(g.id.PID), burst)
 	}
 }
 
-// serve has one window. The goroutine has a thread of its own, so that its CPU time can be measured.
+// serve handles one window. The goroutine has a thread of its own, so that its CPU time can be measured.
 func (e *Engine) serve(w *window) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -124,7 +124,7 @@ func (e *Engine) serve(w *window) {
 	delete(e.windows, g.id.PID)
 	e.closings++
 	e.opened++
-	e.end(g, w.burst) // the probe goes as soon as closing begins; the rest of it is waiting
+	e.end(g, w.burst) // closing removes the probe at once; the rest of it is waiting
 	e.mu.Unlock()
 	err = errors.Join(err, attach.CloseLinks(links))
 	e.mu.Lock()
@@ -134,7 +134,7 @@ func (e *Engine) serve(w *window) {
 	e.judge(g, err)
 }
 
-// judge leaves a guest alone whose probe cannot be attached; mu is held.
+// judge stops sampling a process whose probe cannot be attached; mu is held.
 func (e *Engine) judge(g *guest, err error) {
 	if err == nil || errors.Is(err, proc.ErrGone) {
 		g.failed = 0
@@ -150,7 +150,7 @@ func (e *Engine) judge(g *guest, err error) {
 func (e *Engine) attach(g *guest) ([]link.Link, error) {
 	program := attach.Uprobe{Multi: e.usdt.UsdtEntryMulti, Single: e.usdt.UsdtEntrySingle}
 	links, err := e.uprobes.AttachProcess(g.image.file, g.id.PID, program, g.image.sites)
-	gone := e.opt.Proc.Check(g.id) // the pid may have become another process's before it was used
+	gone := e.opt.Proc.Check(g.id) // the pid may have been reused before it was passed to the kernel
 	if gone != nil {
 		return nil, errors.Join(gone, attach.CloseLinks(links))
 	}

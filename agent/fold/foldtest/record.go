@@ -14,12 +14,12 @@ type Identity struct {
 	Exec  uint32
 }
 
-// Header is that of a record of the process, at 1 ns.
+// Header returns the header of a record of the process, at 1 ns.
 func (id Identity) Header(kind uint8) bpf.Header {
 	return bpf.Header{Time: 1, Pid: id.PID, Tid: id.PID, Start: id.Start, Exec: id.Exec, Kind: kind}
 }
 
-// Sample is what the kernel side writes for a sample with these user frames.
+// Sample returns the kernel side's record of a sample with these user frames.
 func Sample(id Identity, frames ...bpf.Frame) []byte {
 	s := bpf.ProfileSample{Header: id.Header(bpf.EventSample), UserFrames: uint16(len(frames)), End: uint8(bpf.EndRoot)}
 	for i, f := range frames {
@@ -28,19 +28,19 @@ func Sample(id Identity, frames ...bpf.Frame) []byte {
 	return bytesOf(&s, unsafe.Offsetof(s.Frames)+8*uintptr(len(frames)))
 }
 
-// Process is what the kernel side writes when a process begins or ends.
+// Process returns the kernel side's record when a process begins or ends.
 func Process(kind uint8, id Identity) []byte {
 	e := bpf.ProcessEvent{Header: id.Header(kind)}
 	return bytesOf(&e, unsafe.Sizeof(e))
 }
 
-// Call is what the kernel side writes for a call between two code versions.
+// Call returns the kernel side's record of a call between two code versions.
 func Call(id Identity, engine uint8, attachment uint32, caller, callee bpf.Frame) []byte {
 	c := bpf.Call{Header: id.Header(bpf.EventCall), Engine: engine, Attachment: attachment, Caller: uint64(caller), Callee: uint64(callee)}
 	return bytesOf(&c, unsafe.Sizeof(c))
 }
 
-// Observation is what the kernel side writes for what a probe saw, in the context of a record.
+// Observation returns the kernel side's record of a probe's hit, in the context of a record.
 func Observation(r Record, seen bpf.ProbeObservation, text string) []byte {
 	raw := r.Encode()
 	raw[unsafe.Offsetof(bpf.Header{}.Kind)] = bpf.EventObserved
@@ -50,12 +50,12 @@ func Observation(r Record, seen bpf.ProbeObservation, text string) []byte {
 	return append(raw, make([]byte, -len(text)&7)...)
 }
 
-// bytesOf are the first size bytes of a value.
+// bytesOf returns the first size bytes of a value.
 func bytesOf[T any](v *T, size uintptr) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(v)), size)...)
 }
 
-// A Record is a sample as the kernel side writes it. Its user's stack is written as Frames reads it.
+// A Record is a sample as the kernel side writes it. Its user stack has the format of Frames.
 type Record struct {
 	Identity
 	TID        uint32 // 0: PID

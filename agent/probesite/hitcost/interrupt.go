@@ -16,10 +16,10 @@ import (
 // ErrInterrupt says that the time of an interrupt cannot be measured here.
 var ErrInterrupt = errors.New("the cost of an interrupt cannot be measured with one CPU, or on a busy CPU")
 
-// Interrupt returns what a thread loses when another CPU interrupts its own, as the kernel does when it changes code or forgets
-// mappings of pages. In virtual machines that takes longer than on metal. It is the median of some tens of
-// interrupts of a thread of this process, at most 100 us. That takes 50 to 200 ms, during which two CPUs are busy. The error is
-// [ErrInterrupt] if threads of this process cannot run at the same time for long enough.
+// Interrupt returns the time that a thread loses when another CPU interrupts its own, as the kernel does when it changes code or drops
+// mappings of pages. It is longer in virtual machines than on bare metal. It is the median of some tens of interrupts of a thread of this
+// process, at most 100 us. The measurement takes 50 to 200 ms, during which two CPUs are busy. The error is [ErrInterrupt] if threads of
+// this process cannot run at the same time for long enough.
 //
 // The interrupts are those of membarrier(2): MEMBARRIER_CMD_PRIVATE_EXPEDITED interrupts the CPUs that run threads of the process.
 func Interrupt() (time.Duration, error) {
@@ -33,13 +33,13 @@ func Interrupt() (time.Duration, error) {
 	return lostTo(func() error { return membarrier(interrupt) })
 }
 
-// lostTo returns what a thread of this process loses that is interrupted in that way.
+// lostTo returns the time that a thread of this process loses to such an interrupt.
 func lostTo(interrupt func() error) (time.Duration, error) {
 	const (
 		rounds = 21
 		pause  = 2 * time.Millisecond
 		limit  = 200 * time.Millisecond
-		most   = 100 * time.Microsecond // what takes longer is another guest of the host
+		most   = 100 * time.Microsecond // longer delays come from another guest of the host
 	)
 	begin := time.Now()
 	s := spinner{stop: make(chan struct{})}
@@ -90,7 +90,7 @@ func lostTo(interrupt func() error) (time.Duration, error) {
 	return min(lost[len(lost)/2], most), nil
 }
 
-// A spinner is the thread that is interrupted: it reads the clock again and again.
+// A spinner is the interrupted thread: it reads the clock continuously.
 type spinner struct {
 	turns, longest atomic.Int64 // the longest one of the round, in ns
 	round          atomic.Int64
@@ -121,7 +121,7 @@ func (s *spinner) spin(started chan<- int) {
 	}
 }
 
-// switches is how often a thread of this process has lost its CPU.
+// switches is the number of context switches of a thread of this process.
 func switches(tid int) (string, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", tid))
 	if err != nil {

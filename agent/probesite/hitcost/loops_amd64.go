@@ -7,7 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 )
 
-// Loops run n times over one instruction of a kind; n is at least 1. They cannot be interrupted by the scheduler of Go.
+// Loops that run n times over one instruction of a kind; n is at least 1. The Go scheduler cannot preempt them.
 func loopStepped(n uint64)
 func loopNop(n uint64)
 func loopNop5(n uint64)
@@ -17,7 +17,7 @@ func loopJump(n uint64)
 func loopCondJump(n uint64)
 func loopCall(n uint64)
 
-// addresses writes where the code of the loops is, in the order of loops.
+// addresses stores the code addresses of the loops, in the order of loops.
 func addresses(to *[8]unsafe.Pointer)
 
 //lint:ignore U1000 loopCall calls it, in assembly

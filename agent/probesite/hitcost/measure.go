@@ -17,12 +17,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// ErrKind says that a kind cannot be measured: no kernel puts a probe there.
+// ErrKind says that a kind cannot be measured: no kernel allows a probe there.
 var ErrKind = errors.New("a hit of this kind cannot be measured")
 
-// Options say how much is measured. The zero value takes about 50 ms, of which one CPU is busy 30.
+// Options are the amount of measurements. The zero value takes about 50 ms, for 30 of which one CPU is busy.
 type Options struct {
-	Hits   int // a round; 0 means 2,000
+	Hits   int // per round; 0 means 2,000
 	Rounds int // 0 means 5
 }
 
@@ -31,12 +31,11 @@ const (
 	defaultRounds = 5
 )
 
-// Measure returns what a hit of a probe on an instruction of that kind takes: into the kernel, the program, and back. It
-// is the median of several rounds of a loop of this process with the probe, less that of the same loop without. What
-// the loop itself takes is 1 ns.
+// Measure returns the time of a probe's hit on an instruction of that kind: into the kernel, the program, and back. It is the median of
+// several rounds of a loop of this process with the probe, minus that of the same loop without. The loop itself takes 1 ns.
 //
-// The program is p; nil programs mean one that returns at once. Root is needed, or the capabilities for uprobes. In a
-// guest a hit costs more by the lines of cache that the guest loses: tens of nanoseconds.
+// The program is p; nil programs mean one that returns at once. Root is needed, or the capabilities for uprobes. In a profiled process a
+// hit also evicts cache lines, which costs tens of nanoseconds more.
 func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err error) {
 	if o.Hits <= 0 {
 		o.Hits = defaultHits
@@ -61,7 +60,7 @@ func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err
 	if err != nil {
 		return 0, fmt.Errorf("measure a hit on a %v: %w", k, err)
 	}
-	run(1) // the first hit has the kernel prepare the place
+	run(1) // at the first hit the kernel prepares the place
 	with := median(run, o)
 	if err := detach(); err != nil {
 		return 0, fmt.Errorf("measure a hit on a %v: %w", k, err)
@@ -81,7 +80,7 @@ func median(run func(uint64), o Options) time.Duration {
 	return rounds[len(rounds)/2] / time.Duration(o.Hits)
 }
 
-// threadTime is the CPU time of this thread: on a busy machine a round takes longer by the time slices of others.
+// threadTime is the CPU time of this thread: on a busy machine, the wall time of a round includes time slices of others.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -119,8 +118,8 @@ func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
 	}, nil
 }
 
-// empty loads a program that does nothing, in both forms. A kernel without uprobe.multi links takes the first as well, as
-// the form only counts when it is attached.
+// empty loads a program that does nothing, in both forms. A kernel without uprobe.multi links accepts the first form as well, as it only
+// matters when the program is attached.
 func empty() (attach.Uprobe, error) {
 	load := func(a ebpf.AttachType) (*ebpf.Program, error) {
 		return ebpf.NewProgram(&ebpf.ProgramSpec{

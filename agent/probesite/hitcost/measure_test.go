@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 )
 
-// Each loop runs as often as it is told, and has the instruction that it is for.
+// Each loop runs the given number of times, and has the instruction of its kind.
 func TestLoops(t *testing.T) {
 	for _, l := range loops {
 		run, addr, err := loopOf(l.kind)
@@ -35,7 +35,7 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// What the kernel emulates costs a fraction of what it steps. That is the whole point of choosing.
+// An emulated instruction costs a fraction of a stepped one, which is why sites are chosen by kind.
 func TestLiveMeasure(t *testing.T) {
 	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
 		t.Skip("needs root")
@@ -52,7 +52,7 @@ func TestLiveMeasure(t *testing.T) {
 			continue
 		}
 		t.Logf("%v: %v", l.kind, cost)
-		// A step is two traps at least, and other programs may disturb the one or the other measurement.
+		// A step is at least two traps, and other programs may disturb either measurement.
 		if l.kind.Emulated() && (cost <= 0 || cost > stepped*3/4) {
 			t.Errorf("a hit on a %v takes %v, a step %v: it is not emulated", l.kind, cost, stepped)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
 )
 
-// The running kernel refuses what is said to be refused, and puts probes on everything else.
+// The running kernel refuses exactly the instructions of kind Refused.
 func TestLiveRefused(t *testing.T) {
 	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
 		t.Skip("needs root")
@@ -54,7 +54,7 @@ func TestLiveRefused(t *testing.T) {
 	}
 }
 
-// attachToCode attaches to code in a file that this process maps: the kernel looks at an instruction then.
+// attachToCode attaches to code in a file that this process maps: the kernel then checks the instruction.
 func attachToCode(t *testing.T, code []byte, p attach.Uprobe) error {
 	t.Helper()
 	const at = 64 // 0 would be taken for the address of a symbol

@@ -1,6 +1,6 @@
 /*
- * A guest for audits: methods with two versions each, of which one is chosen at random for each invocation. The work of
- * the slowerX is a chain of multiplications, of which version 1 has X % more. It runs until its input ends, then prints
+ * A guest for audits: methods with two versions each, one of which is chosen at random for each invocation. The work of
+ * the slowerX is a chain of multiplications; version 1 has X % more. The guest runs until its input ends, then prints
  * "METHOD VERSION CALLS STEPS" for each version.
  */
 #define VMPROF_IMPLEMENTATION
@@ -15,12 +15,12 @@ static const char *const names[METHODS] = {"",	       "slower0", "slower1",  "sl
 static const char code[METHODS][8];
 static const uint32_t percent[METHODS] = {[SLOWER1] = 1, [SLOWER2] = 2, [SLOWER5] = 5, [SLOWER10] = 10};
 static uint64_t calls[METHODS][2], steps[METHODS][2];
-static volatile uint64_t total; /* so that the work is done */
+static volatile uint64_t total; /* so that the compiler keeps the work */
 
 #define STEPS 4000
 #define ROUNDS 32 /* of a loop */
 
-/* Each step needs the one before: the time is proportional to n. */
+/* Each step depends on the one before: the time is proportional to n. */
 __attribute__((noinline)) static uint64_t work(uint64_t x, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -42,7 +42,7 @@ __attribute__((noinline)) static void slower(uint32_t method)
 	steps[method][version] += n;
 }
 
-/* Version 0 computes in each iteration what version 1 computes once. */
+/* Version 0 computes in each iteration a value that version 1 computes once. */
 __attribute__((noinline)) static void hoisted(void)
 {
 	uint32_t version = vmprof_choose(HOISTED, 2);

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* What compiled code knows of the thread that runs it. The compilers know the layout. */
+/* The data of a thread that its compiled code uses. The compilers know the layout. */
 struct context {
 	struct vmprof_slot *slot; /* checked in prologues */
 	uint64_t *fields;	  /* [MAX_FIELDS] */
@@ -26,7 +26,7 @@ struct compiled {
 /* How methods begin. */
 enum prologue {
 	CHECKED, /* with the check whether their thread is sampled */
-	PADDED,	 /* with a NOP as long as the check, to tell its cost from that of its bytes */
+	PADDED,	 /* with a NOP as long as the check, to separate its cost from that of its bytes */
 	BARE,
 };
 
@@ -51,8 +51,8 @@ struct code *compile(const struct program *p, enum prologue prologue, int count)
 /* Calls a method of compiled code, from its method ENTER. */
 uint64_t enter(const struct code *c, uint32_t method, uint64_t argument, struct context *context);
 
-/* Tells the agent about all methods of the code. Method m has the id m + 1. */
+/* Registers all methods of the code with the agent. Method m has the id m + 1. */
 void announce(const struct code *c);
 
-/* Tells the agent that the code is gone, and frees it. No thread may be in it. */
+/* Unregisters the code with the agent, and frees it. No thread may be in it. */
 void discard(struct code *c);

@@ -83,7 +83,7 @@ static void compile_enter(struct writer *w)
 	c->size = (uint32_t)(w->at - c->begin);
 }
 
-/* What registers have to hold for a call of this instruction, and the counting of it. */
+/* Loads the registers for a call of this instruction, and emits its counting. */
 static void compile_call(struct writer *w, const struct instruction *in)
 {
 	if (in->op == OP_CALL) {
@@ -185,7 +185,7 @@ static uint8_t *compile_instruction(struct writer *w, const struct instruction *
 	die("instruction %d", in->op);
 }
 
-/* The check whether this thread is being sampled. Returns where the distance to compile_cold's code is. */
+/* The check whether this thread is sampled. Returns the place of the distance to compile_cold's code. */
 static uint8_t *compile_check(struct writer *w)
 {
 	EMIT(w, 0x41, 0x83, 0x3e, 0x00); /* cmp dword [r14], 0: vmprof_slot.armed */
@@ -193,7 +193,7 @@ static uint8_t *compile_check(struct writer *w)
 	return distance(w);
 }
 
-/* What the check jumps to, out of the way of all other code. */
+/* The target of the check's jump, away from all other code. */
 static void compile_cold(struct writer *w, uint32_t id, uint8_t *check)
 {
 	void (*stub)(void) = vmprof_stub;
@@ -244,7 +244,7 @@ static void compile_method(struct writer *w, uint32_t m)
 	free(jumps);
 }
 
-/* Lets all calls go to where the methods are now. */
+/* Directs all calls to the present addresses of the methods. */
 static void link_calls(struct code *c)
 {
 	for (uint32_t m = ENTER + 1; m < c->program->method_count; m++) {

@@ -16,7 +16,7 @@ struct crew {
 	struct worker *workers;	       /* [thread_count]; the first one works on the thread that calls run() */
 };
 
-/* What a segment of a run did. */
+/* The result of a segment of a run. */
 struct segment {
 	uint64_t iterations;   /* of all threads */
 	uint64_t cpu, wall;    /* ns; cpu is of the whole process */
@@ -26,11 +26,11 @@ struct segment {
 /* code is the crew's own from then on. */
 void hire(struct crew *crew, struct code *code, const struct code *counting, uint32_t threads);
 
-/* Lets every thread do so many iterations, or, if that is 0, as many as it can in so many seconds. */
+/* Lets every thread do that many iterations or, if that is 0, as many as it can in that many seconds. */
 struct segment run(struct crew *crew, uint64_t iterations, double seconds);
 
-/* Compiles the program anew, at another place. */
+/* Compiles the program again, at another place. */
 void recompile(struct crew *crew);
 
-/* The calls since the crew was hired or this was asked before. */
+/* The calls since the crew was made or this was last called. */
 struct graph *graph_since(struct crew *crew);

@@ -2,7 +2,7 @@
 #include "memory.h"
 #include "programs.h"
 
-/* Fills a table with so many entries of each class, in an order that looks random. */
+/* Fills a table with that many entries of each class, in an order that looks random. */
 static void shuffle(uint8_t table[TABLE_SIZE], const uint8_t count[MAX_CLASSES])
 {
 	uint32_t n = 0, random = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The exact call graph. Nothing is counted while a program runs: every iteration makes the same calls, so they are
- * counted once, in a copy of the code that counts, and multiplied. Code that counts all the time shows the same.
+ * counted once, in a copy of the code that counts, and multiplied. Code that always counts gives the same result.
  */
 #pragma once
 

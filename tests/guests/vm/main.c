@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small VM whose calls are known exactly, to hold profilers against; and an example of a VM that uses vmprof.h. */
+/* A small VM whose calls are known exactly, to test profilers; and an example of a VM that uses vmprof.h. */
 #include "crew.h"
 #include "memory.h"
 #include "orders.h"

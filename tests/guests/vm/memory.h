@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that cannot be had, and other errors, end this VM. */
+/* Failed allocations, and other errors, end this VM. */
 #pragma once
 
 #include <stddef.h>

@@ -30,7 +30,7 @@ void write_graph(struct crew *crew, FILE *to)
 	free_graph(g);
 }
 
-/* Runs an iteration in a child, and says whether the child was armed before and after it. */
+/* Runs an iteration in a child, and prints whether the child was armed before and after it. */
 static void try_fork(struct crew *crew)
 {
 	int status;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be told to a running VM, and how it answers. */
+/* The orders that a running VM accepts, and its answers. */
 #pragma once
 
 #include "crew.h"
 
 #include <stdio.h>
 
-/* Obeys the orders on standard input, one a line, until its end. */
+/* Executes the orders on standard input, one per line, until its end. */
 void obey(struct crew *crew);
 
-/* Prints what a segment did. */
+/* Prints the result of a segment. */
 void report(const char *order, struct segment s);
 
-/* Prints the graph since this was done before. */
+/* Prints the graph since it was last printed. */
 void write_graph(struct crew *crew, FILE *to);
 
-/* Returns whether an agent is there, after 10 s at most. */
+/* Returns whether an agent is connected, after at most 10 s. */
 int wait_for_agent(void);

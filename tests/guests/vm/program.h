@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How programs are put together, and the programs that there are. Errors in a program end the process. */
+/* Building blocks of programs, and the list of programs. Errors in a program end the process. */
 #pragma once
 
 #include "bytecode.h"
@@ -21,7 +21,7 @@ uint32_t here(struct program *p);
 /* Appends OP_LOOP to an instruction before. */
 void loop(struct program *p, uint32_t local, uint32_t top);
 
-/* Lets a jump that was put before go to the next instruction. */
+/* Sets the target of an earlier jump to the next instruction. */
 void land(struct program *p, uint32_t jump);
 
 /* Appends OP_CALL. */
@@ -30,7 +30,7 @@ void call(struct program *p, uint32_t method);
 /* Appends n steps of arithmetic without calls. */
 void work(struct program *p, uint32_t n);
 
-/* Declares and writes a method that calls nobody. */
+/* Declares and writes a method without calls. */
 uint32_t leaf(struct program *p, const char *name, uint32_t steps);
 
 /* Adds a phase to an iteration. */

@@ -71,7 +71,7 @@ static uint32_t computing(struct program *p)
 	return root;
 }
 
-/* Hardly anything but calls. */
+/* Almost only calls. */
 static uint32_t calling(struct program *p)
 {
 	uint32_t get = leaf(p, "get", 0), set = leaf(p, "set", 1), root = declare(p, "access"), top;

@@ -1,6 +1,6 @@
-// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests need, loads every
-// BPF object of the initramfs, runs every test binary, and powers off. It talks to the host over the second serial port, so that
-// messages of the kernel on the first one never cut a line of results in two.
+// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests need, loads every BPF object of the
+// initramfs, runs every test binary, and powers off. It reports to the host over the second serial port, so that kernel messages on the
+// first one never split a line of results.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/kernels/wire"
 )
 
-// testArgs select what needs a kernel and nothing else. The limit ends one hanging test with a goroutine dump,
-// well before the rig gives up on the whole machine.
+// testArgs select the tests that need only a kernel. The limit ends a hanging test with a goroutine dump, well before the rig's limit for
+// the whole machine.
 var testArgs = []string{"-test.v", "-test.run=^TestKernel", "-test.timeout=12m"}
 
 func main() {
@@ -92,8 +92,8 @@ func mountAll() error {
 	return nil
 }
 
-// announce tells the host which kernel came up and how long that took on the guest's clock, which under
-// emulation need not agree with the host's.
+// announce reports to the host which kernel booted and how long that took on the guest's clock, which under emulation may differ from the
+// host's.
 func announce(out io.Writer) error {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// loadObject loads all programs and maps of one object, as it was compiled, and gives them back. What the verifier
-// had to look at is printed for every program: that number is the first to move when a kernel grows stricter.
+// loadObject loads all programs and maps of one object, as compiled, and releases them. It prints the number of instructions that the
+// verifier examined for every program: that number changes first when a kernel becomes stricter.
 func loadObject(out io.Writer, path string) error {
 	spec, err := ebpf.LoadCollectionSpec(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func loadObject(out io.Writer, path string) error {
 		if err != nil {
 			return fmt.Errorf("ask about program %s: %w", name, err)
 		}
-		count, _ := info.VerifiedInstructions() // 0 where the kernel does not tell
+		count, _ := info.VerifiedInstructions() // 0 if the kernel does not report it
 		fmt.Fprintf(out, "%s: %d instructions verified\n", name, count)
 	}
 	return nil

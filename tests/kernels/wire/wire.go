@@ -24,7 +24,7 @@ const (
 	TestBin   = "test"     // its test binary; the package's testdata lies beside it
 )
 
-// Kind says what a marker line tells.
+// Kind is the meaning of a marker line.
 type Kind uint8
 
 const (

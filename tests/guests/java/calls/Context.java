@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A node of the calling context tree that the program keeps of itself. Every method gets its caller's node as an
- * argument and enters its own, so that nothing has to be undone when it returns or throws.
+ * A node of the calling context tree that the program keeps of its own calls. Every method gets its caller's node as an
+ * argument and enters its own, so that nothing must be undone when it returns or throws.
  */
 final class Context {
     private final String method;

@@ -21,7 +21,7 @@ public final class Exact {
     private static final Object LOCK = new Object();
     private static final Context ROOT = new Context("");
     private static Method reflected;
-    private static long sink; // what is computed is used
+    private static long sink; // so that results are used
 
     private Exact() {}
 
@@ -254,12 +254,12 @@ public final class Exact {
         }
     }
 
-    /** Without a context, which is too long to be printed. */
+    /** Without a context, whose output would be too long. */
     private static int deep(int frames) {
         return frames <= 1 ? 1 : 1 + deep(frames - 1);
     }
 
-    /** How deep this gets is not known; what is called afterwards, and how often, is. */
+    /** Its depth is unknown; the calls after it, and their number, are known. */
     static void overflow(Context caller, int times) {
         Context c = caller.enter("calls.Exact.overflow");
         for (int i = 0; i < times; i++) {

@@ -8,8 +8,8 @@ import java.util.SplittableRandom;
  * Allocates objects and arrays of known sizes, each kind in a method of its own. The amount is how many each thread
  * allocates.
  *
- * <p>Which kind is next is drawn by lot, as whatever repeats itself could be in step with the ends of allocation buffers.
- * No method is inlined and all return what they have allocated, so that no compiler can do without it.
+ * <p>The next kind is drawn at random, as anything periodic could be in step with the ends of allocation buffers. No
+ * method is inlined and all return their objects, so that no compiler can eliminate them.
  */
 final class Allocating implements Events {
     /** The largest object, which fits into no buffer of the size that the program is run with. */
@@ -31,7 +31,7 @@ final class Allocating implements Events {
         long f;
     }
 
-    /** A method that allocates, what it allocates, and how many of 10,000 objects are of it. */
+    /** A method that allocates, its object, and how many of 10,000 objects are of it. */
     private enum Site {
         BARE("bare", Bare.class, 4000),
         PAIR("pair", Pair.class, 2500),
@@ -83,9 +83,9 @@ final class Allocating implements Events {
         long[] bytes = new long[SITES.length];
         Object[] kept = new Object[2 * few];
         for (int site = 0; site < bytes.length; site++) {
-            allocated(site, few, kept); // what is only allocated at first
+            allocated(site, few, kept); // objects that are only allocated the first time
             long once = allocated(site, few, kept);
-            bytes[site] = (allocated(site, 2 * few, kept) - once) / few; // without what the question itself allocates
+            bytes[site] = (allocated(site, 2 * few, kept) - once) / few; // without the allocations of the question itself
         }
         return bytes;
     }

@@ -3,7 +3,7 @@ package guest;
 import java.util.function.LongSupplier;
 
 /**
- * The template of the class whose compiled {@code caller} rests on {@link Leaf000000} not being loaded: as long as
+ * The template of the class whose compiled {@code caller} depends on {@link Leaf000000} not being loaded: as long as
  * there is one {@code value}, the compilers inline it.
  */
 public class Base000000 implements Deopt.Caller {

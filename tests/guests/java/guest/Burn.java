@@ -1,6 +1,6 @@
 package guest;
 
-/** How much work a step does. */
+/** The amount of work in a step. */
 final class Burn {
     /** Rounds of an xorshift generator that take some 50 microseconds when compiled, 1 or 2 ms when interpreted. */
     static final int ROUNDS = 20_000;

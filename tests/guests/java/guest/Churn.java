@@ -4,11 +4,11 @@ import java.util.List;
 import java.util.function.IntToLongFunction;
 
 /**
- * Two threads that load a class, work in it until it is compiled, drop it and load the next: code memory is reused all
- * the time, by code with other names.
+ * Two threads that load a class, work in it until it is compiled, drop it and load the next: code memory is constantly
+ * reused, by code with other names.
  *
- * <p>Thread {@code worker-P} runs the generations with number % 2 == P, each once and for some 30 ms. The truth of
- * a recording names the generations that ran while it went on: others in the profile are wrong names.
+ * <p>Thread {@code worker-P} runs the generations with number % 2 == P, each once and for some 30 ms. The truth of a
+ * recording lists the generations that ran during it: others in the profile are wrong names.
  */
 final class Churn implements Program {
     private static final int THREADS = 2;
@@ -43,7 +43,7 @@ final class Churn implements Program {
         }
     }
 
-    /** The entry begins before the class is there: its methods are on the stack as soon as it is. */
+    /** The entry begins before the class is loaded: its methods are on the stack as soon as it is. */
     private void generation(int number, CpuClock clock, Ledger ledger) {
         List<Claim> claims = List.of(Claim.total(template.name(number) + ".applyAsLong"));
         Entry entry = ledger.open(claims, clock);

@@ -3,7 +3,7 @@ package guest;
 import java.util.Locale;
 
 /**
- * One thing that a profile must say about a kind of work: which share of all samples it got.
+ * A property that a profile must have for a kind of work: its share of all samples.
  *
  * @param measure how samples are counted for it
  * @param name the method or thread that they are counted for, as the profile spells it

@@ -4,10 +4,10 @@ import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 
 /**
- * The CPU time of one platform thread, in nanoseconds: the clock that every truth is measured with.
+ * The CPU time of one platform thread, in nanoseconds: the clock of all ground truth.
  *
- * <p>It stands still while the thread waits or is preempted, as samples of on-CPU time do. Interrupts that are served
- * on top of the thread are charged to it, also as in samples.
+ * <p>It stands still while the thread waits or is preempted, like samples of on-CPU time. Interrupts handled on top of
+ * the thread are charged to it, also as in samples.
  */
 record CpuClock(long threadId) {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();

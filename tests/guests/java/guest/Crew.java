@@ -4,11 +4,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.FutureTask;
 
-/** Threads named worker-0, worker-1 and so on that do the same work side by side, and end. */
+/** A group of threads named worker-0, worker-1 and so on that do the same work in parallel, and end. */
 final class Crew {
     private Crew() {}
 
-    /** What one thread does. */
+    /** The work of one thread. */
     interface Work {
         /** Does it on the thread of that number, and returns a checksum. */
         long run(int number) throws Exception;

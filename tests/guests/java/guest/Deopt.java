@@ -52,7 +52,7 @@ final class Deopt implements Program {
         }
     }
 
-    /** What the caller calls. It is not inlined, so that nothing but the loaded class invalidates the caller. */
+    /** The callee of the caller. It is not inlined, so that nothing but the loaded class invalidates the caller. */
     private final class Middle implements LongSupplier {
         private final Copies copies;
         private final Ledger ledger;

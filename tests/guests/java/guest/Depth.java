@@ -10,24 +10,24 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Threads, one for each CPU, that work at the bottom of so many recursive calls: what a stack costs to look at, without
- * anything else that changes.
+ * Threads, one for each CPU, that work at the bottom of a given number of recursive calls: to measure the cost of
+ * walking a stack, with nothing else that changes.
  *
- * <p>The line {@code depth CALLS} sends all of them there; {@code done} follows once they are. 0 lets them rest, as they
- * do at the start. The end of the input ends the program.
+ * <p>The line {@code depth CALLS} sends all of them there; {@code done} follows once they are. 0 makes them idle, as
+ * they are at the start. The end of the input ends the program.
  */
 public final class Depth {
     /** Pieces of work at the bottom, some 50 ms: the way there and back is less than a thousandth of that. */
     private static final int PIECES = 1_000;
 
-    /** Enough for every method to be compiled before it matters: the frames of the interpreter are others. */
+    /** Enough for every method to be compiled before it matters: the interpreter's frames are different. */
     private static final int WARM_UP_DESCENTS = 3_000;
 
     private static final int WARM_UP_CALLS = 100;
     private static final long REST_NANOS = 5_000_000;
 
     private static volatile int wanted; // calls
-    private static volatile long sink; // what is computed is used
+    private static volatile long sink; // so that results are used
 
     private final CountDownLatch warm;
     private volatile int at; // calls

@@ -2,7 +2,7 @@ package guest;
 
 import java.util.List;
 
-/** A stretch of one kind of work: when it was, and what CPU time its thread took. */
+/** A stretch of one kind of work: when it was done, and the CPU time that its thread took. */
 final class Entry {
     private final List<Claim> claims;
     private final CpuClock clock;
@@ -31,7 +31,7 @@ final class Entry {
         return clock;
     }
 
-    /** Whether any of it was in the window, by the wall clock. */
+    /** Whether any part of it was in the window, by the wall clock. */
     boolean overlaps(long fromMillis, long toMillis) {
         return beginMillis <= toMillis && endMillis >= fromMillis;
     }
@@ -46,7 +46,7 @@ final class Entry {
         return endNanos - beginNanos;
     }
 
-    /** What the thread's clock said at its end. */
+    /** The thread's clock at its end. */
     long endNanos() {
         return endNanos;
     }

@@ -2,7 +2,7 @@ package guest;
 
 import java.io.PrintStream;
 
-/** A program whose events are known, because it counts them itself. It does nothing that it is not told to. */
+/** A program whose events are known, because it counts them itself. It does nothing without an order. */
 interface Events {
     /**
      * Has new threads do some work each, waits for them, and prints what happened: lines that begin with the kind of the

@@ -5,7 +5,7 @@ final class Exceptions implements Program {
     private static final int THROWS = 20;
     private static final int CALLS = 40;
 
-    /** An exception that costs nothing but its way up. */
+    /** An exception whose only cost is its unwinding. */
     private static final class Light extends RuntimeException {
         private static final long serialVersionUID = 1;
 

@@ -4,12 +4,12 @@ import java.io.PrintStream;
 import java.util.SplittableRandom;
 
 /**
- * Allocates, where nobody has been, objects that it knows: the amount is how many megabytes each thread allocates. As long
- * as the heap's first collection has not come, every page that is touched in a method is touched for the first time, and
- * by an object of the method's class.
+ * Allocates known objects in memory that was never used before: the amount is how many megabytes each thread allocates.
+ * Until the heap's first collection, every page that is touched in a method is touched for the first time, and by an
+ * object of the method's class.
  *
- * <p>A line {@code fault METHOD CLASS BYTES} says what a method has allocated. Which is next is drawn by lot, so that what
- * lies before an object is mostly of another class.
+ * <p>A line {@code fault METHOD CLASS BYTES} reports what a method has allocated. The next method is drawn at random,
+ * so that the memory before an object is mostly of another class.
  */
 final class Faulting implements Events {
     /** Two longs, a reference and the header: 32 bytes. */

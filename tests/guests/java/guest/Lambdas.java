@@ -10,7 +10,7 @@ import java.util.stream.LongStream;
 final class Lambdas implements Program {
     private static final MethodHandle HANDLE;
 
-    /** The name that the compiler gave to the lambda below, told by the lambda itself. */
+    /** The compiler's name of the lambda below, reported by the lambda itself. */
     private static String bodyName;
 
     static {

@@ -11,10 +11,10 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * What the workers' CPU time went into, piece by piece.
+ * The CPU time of the workers, piece by piece.
  *
- * <p>Nothing here waits: a virtual thread that waits for a monitor goes on on another carrier (JDK 24 and later), whose
- * clock is not the one that its entry began with.
+ * <p>Nothing here waits: a virtual thread that waits for a monitor continues on another carrier (JDK 24 and later),
+ * whose clock is not the one with which its entry began.
  */
 final class Ledger {
     /** Some minutes' entries; older ones are forgotten. */
@@ -41,11 +41,11 @@ final class Ledger {
     }
 
     /**
-     * Prints what the time between two moments of the wall clock went into: a line {@code truth MEASURE NAME NANOS} for
-     * each claim, the facts, and a line {@code cpu NANOS} for the CPU time of all workers, of which shares are taken.
+     * Prints how the time between two moments of the wall clock was used: a line {@code truth MEASURE NAME NANOS} for
+     * each claim, the facts, and a line {@code cpu NANOS} for the CPU time of all workers, the base of the shares.
      *
-     * <p>An entry counts if it ended in the window. Claims of others that were going on in it are named, with what is
-     * known.
+     * <p>An entry counts if it ended in the window. Claims of other entries that were active in it are listed, with the
+     * part that is known.
      */
     void print(PrintStream out, long fromMillis, long toMillis) {
         Map<String, Long> nanosByClaim = new TreeMap<>();

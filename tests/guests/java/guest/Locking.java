@@ -4,15 +4,15 @@ import java.io.PrintStream;
 import java.util.SplittableRandom;
 
 /**
- * Takes four monitors, which nobody holds for long, 50, 30, 15 and 5 times in a hundred. The amount is how often each
- * thread takes one of them.
+ * Acquires four monitors, which no thread holds for long, 50, 30, 15 and 5 times in a hundred. The amount is how often
+ * each thread acquires one of them.
  */
 final class Locking implements Events {
     /** A monitor, and what it guards. */
     static class Guarded {
         long value;
 
-        /** A synchronised method takes the monitor before its own code, not in it. */
+        /** A synchronised method acquires the monitor before its own code, not in it. */
         synchronized void add(long what) {
             value += what;
         }
@@ -63,7 +63,7 @@ final class Locking implements Events {
         truth.println("enter " + method + " " + type.getTypeName() + " " + acquisitions);
     }
 
-    /** How often all monitors were taken so far. */
+    /** How often all monitors have been acquired. */
     private long guarded() {
         return often.value + usual.value + sometimes.value + seldom.value;
     }

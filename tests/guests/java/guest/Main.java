@@ -6,10 +6,10 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Runs one program, and answers what its work has cost.
+ * Runs one program, and reports the cost of its work.
  *
  * <p>The program named by the first argument works until standard input ends. A line {@code truth FROM TO} there, in
- * milliseconds since 1970, asks what it did in between; the answer ends with the line {@code done}.
+ * milliseconds since 1970, requests its work in between; the answer ends with the line {@code done}.
  */
 public final class Main {
     private Main() {}

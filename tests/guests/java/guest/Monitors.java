@@ -1,6 +1,6 @@
 package guest;
 
-/** Synchronised methods: one that nobody else wants, and one that two threads fight for. */
+/** Synchronised methods: one without contention, and one for which two threads compete. */
 final class Monitors implements Program {
     private long guarded;
     private static final Object LOCK = new Object();

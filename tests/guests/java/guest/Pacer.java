@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.locks.LockSupport;
 
-/** Serves a request every five milliseconds, whatever that costs, so that two runs differ only in how expensive a request is. */
+/** Serves a request every five milliseconds, whatever that costs, so that two runs differ only in the cost of a request. */
 final class Pacer {
     private static final long PERIOD_NANOS = 5_000_000;
 
@@ -17,7 +17,7 @@ final class Pacer {
         this.ledger = ledger;
     }
 
-    /** Serves requests, which are so many steps of each kind, for ever. */
+    /** Serves requests of that many steps of each kind, forever. */
     void serve(int steps, List<Kind> kinds) {
         CpuClock clock = CpuClock.of(Thread.currentThread());
         Random random = new Random(1);

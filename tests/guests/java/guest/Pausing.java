@@ -5,10 +5,10 @@ import java.lang.management.GarbageCollectorMXBean;
 import java.lang.management.ManagementFactory;
 
 /**
- * Makes the JVM stop its threads: by garbage, by asking for collections, and by asking for the stacks of all threads. The
- * amount is how many rounds of 64 MB of garbage each thread goes.
+ * Causes safepoint pauses: by garbage, by requests for collections, and by requests for the stacks of all threads. The
+ * amount is the number of rounds of each thread, with 64 MB of garbage each.
  *
- * <p>The JVM's own log (-Xlog:safepoint*) says what came of it; a line {@code collections NAME COUNT MILLIS} of each
+ * <p>The JVM's own log (-Xlog:safepoint*) has the results; a line {@code collections NAME COUNT MILLIS} of each
  * collector is for comparison.
  */
 final class Pausing implements Events {

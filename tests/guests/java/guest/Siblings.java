@@ -3,13 +3,13 @@ package guest;
 import java.util.Arrays;
 
 /**
- * Four small methods that the compilers are told to inline side by side into one that is not.
+ * Four small methods that the compilers are told to inline next to each other into one that is not.
  *
- * <p>All kinds of work go through the same code of {@code pass}. Each has a plan that leads to one of the four methods only,
- * and an outermost method of its own, which is never inlined. So the rest of the stack says which of the four was running, and
- * no share has to be assumed: below {@code shifting} there is {@code shift}, never {@code scale}.
+ * <p>All kinds of work go through the same code of {@code pass}. Each has a plan that leads to one of the four methods only, and an
+ * outermost method of its own, which is never inlined. So the rest of the stack shows which of the four was running, and no share must be
+ * assumed: below {@code shifting} there is {@code shift}, never {@code scale}.
  *
- * <p>Each of the four calls a method that is not inlined, in the middle of its work. Calls are what a JVM records by default.
+ * <p>Each of the four calls a method that is not inlined, in the middle of its work. JVMs record debug information at calls by default.
  */
 final class Siblings implements Program {
     /** How often a step runs one of the four: some 50 microseconds in all. */

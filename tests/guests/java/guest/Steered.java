@@ -7,10 +7,10 @@ import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Runs a program whose events are known, when it is told to.
+ * Runs a program whose events are known, on orders.
  *
- * <p>The first argument names the program. The line {@code run THREADS AMOUNT} has it work; the answer is what happened, a
- * line {@code checksum HEX}, and {@code done}. The end of the input ends the program.
+ * <p>The first argument names the program. The line {@code run THREADS AMOUNT} makes it work; the answer is its events,
+ * a line {@code checksum HEX}, and {@code done}. The end of the input ends the program.
  */
 public final class Steered {
     private Steered() {}

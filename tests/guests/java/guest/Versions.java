@@ -1,9 +1,9 @@
 package guest;
 
 /**
- * Methods of which it is known what becomes of their code: one that sees other classes of receivers after a while, one that is called once
- * and loops, and one that a directive may keep from C2. Arguments: seconds until the classes change, and until the end; how many receivers there
- * are, 1,000 by default.
+ * Methods whose code has a known fate: one whose receivers' classes change after a while, one that is called once and
+ * loops, and one that a directive may keep from C2. Arguments: seconds until the classes change, and until the end; the
+ * number of receivers, 1,000 by default.
  */
 public final class Versions {
     interface Shape {

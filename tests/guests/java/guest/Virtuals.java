@@ -80,7 +80,7 @@ final class Virtuals implements Program {
         return calls == 0 ? work.getAsLong() : enterScale(calls - 1, work) + 1;
     }
 
-    /** Gives up the carrier, then works on whatever carrier it gets: that one's clock counts. */
+    /** Yields the carrier, then works on whatever carrier it gets: the clock of that one counts. */
     private long segment(Kind kind, Ledger ledger) {
         Thread.yield();
         CpuClock clock;

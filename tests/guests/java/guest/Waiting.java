@@ -8,12 +8,12 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Threads that hold each other up, and measure for how long. The amount is how many rounds each thread goes, some 0.4 ms
- * if nothing is in its way.
+ * Threads that block each other, and measure for how long. The amount is the number of rounds of each thread, some 0.4
+ * ms each without waits.
  *
- * <p>A line {@code wait METHOD CLASS TIMES LONG NANOS LONGNANOS} says how often a method took what belongs to the class,
- * and in what time altogether; those that took longer than 10 microseconds are also counted apart. Waits for a
- * notification are no contention: their lines begin with {@code idle}.
+ * <p>A line {@code wait METHOD CLASS TIMES LONG NANOS LONGNANOS} reports how often a method acquired what belongs to
+ * the class, and the total time; those that took longer than 10 microseconds are also counted separately. Waits for a
+ * notification are not contention: their lines begin with {@code idle}.
  */
 final class Waiting implements Events {
     static final class Hot {}
@@ -24,7 +24,7 @@ final class Waiting implements Events {
 
     /** What is counted for one thread at one place. */
     private static final class Tally {
-        /** No thread gets through the kernel in less. */
+        /** No thread passes through the kernel in less time. */
         private static final long LONG = 10_000;
 
         long times;
@@ -56,7 +56,7 @@ final class Waiting implements Events {
     private enum Place {
         HOT("wait guest.Waiting.hot guest.Waiting$Hot"),
         WARM("wait guest.Waiting.warm guest.Waiting$Warm"),
-        // What a thread is parked on is the lock's inner part.
+        // A thread is parked on the lock's inner object.
         LOCK("wait guest.Waiting.lock java.util.concurrent.locks.ReentrantLock$NonfairSync"),
         PERMIT("wait guest.Waiting.permit java.util.concurrent.Semaphore$FairSync"),
         CONDITION("idle guest.Waiting.condition"
@@ -78,7 +78,7 @@ final class Waiting implements Events {
     /** How long a thread does something else, at most. */
     private static final long THINK = 100_000;
 
-    /** How many rounds there are to one with a wait for a notification, which takes a millisecond. */
+    /** The number of rounds per wait for a notification, which takes a millisecond. */
     private static final int SIGNAL_ROUNDS = 16;
 
     private final Hot hot = new Hot();

@@ -6,10 +6,10 @@ import java.util.Random;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * A thread that does kinds of work for as long as the JVM lives, and reports what each has cost.
+ * A thread that does kinds of work for as long as the JVM lives, and reports the cost of each.
  *
- * <p>It goes round: in every round of some ten milliseconds each kind gets its share of the time. The order is random,
- * and the lengths vary a little, so that the sampling period cannot beat with them.
+ * <p>In every round of some ten milliseconds each kind gets its share of the time. The order is random, and the lengths
+ * vary a little, so that the sampling period cannot beat with them.
  */
 final class Worker implements Runnable {
     /** The length of a segment of weight 1. */
@@ -38,7 +38,7 @@ final class Worker implements Runnable {
         start(name, new Worker(ledger, busyPercent, kinds));
     }
 
-    /** Starts a worker that does something else than kinds in turn. */
+    /** Starts a worker that does something else than kinds of work in turn. */
     static void start(String name, Runnable work) {
         Thread thread = new Thread(work, name);
         thread.setDaemon(true);

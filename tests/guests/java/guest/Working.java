@@ -9,15 +9,15 @@ import java.util.SplittableRandom;
  * Uses CPU in three methods, each called through the same recursion. The amount is the CPU time of each thread, in
  * milliseconds.
  *
- * <p>A line {@code cpu METHOD NANOS} says what a method and its share of the recursion took by the threads' own clocks, a line
- * {@code depth METHOD TIMES} how many times a method is on each of their stacks.
+ * <p>A line {@code cpu METHOD NANOS} reports the CPU time of a method and its share of the recursion by the threads'
+ * own clocks, a line {@code depth METHOD TIMES} how many times a method is on each of their stacks.
  */
 final class Working implements Events {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
 
     private static final String[] METHODS = {"heavy", "medium", "light"};
 
-    /** How long segments of each method are beside those of the others. */
+    /** The lengths of the methods' segments in relation to each other. */
     private static final int[] WEIGHTS = {5, 3, 2};
 
     /** The length of a segment of weight 1, on average. */

@@ -70,7 +70,7 @@ public final class ObjectsGuest {
         for (Class<?> c : new Class<?>[] {Base.class, Known.class, Thread.class}) {
             offsets(c, said);
         }
-        LockSupport.parkNanos(locked, 1); // all that is to be loaded is
+        LockSupport.parkNanos(locked, 1); // everything needed is loaded
         Thread parks = new Thread(() -> {
             alive[7] = known(LOCAL);
             while (true) {
