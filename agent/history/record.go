@@ -167,8 +167,9 @@ func newEncoder(t *tables) *encoder {
 	return &encoder{tables: t, z: z}
 }
 
-// compression is the level: 1 halves the CPU time of 6, for files that are a tenth larger.
-const compression = flate.BestSpeed
+// compression is the level of flate. On windows of real programs, 5 makes files 8 % smaller than 1 and takes a quarter more CPU time, merging
+// included; 6 takes another tenth for less than 1 %.
+const compression = 5
 
 // errTooLarge is the error for a window that does not fit into a record, although it is bounded.
 var errTooLarge = errors.New("the window is too large")

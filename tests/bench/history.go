@@ -78,30 +78,39 @@ func (b bench) history(ctx context.Context) ([]harness.Table, error) {
 	}
 	host := newHost(recorded, how)
 	fmt.Fprintf(b.out, "history: recorded %d windows of a host\n", len(host.windows))
-	dir, err := os.MkdirTemp("", "history")
+	table, err := host.store(ctx, how)
 	if err != nil {
 		return nil, err
+	}
+	return []harness.Table{{Marker: "history", Table: table}}, nil
+}
+
+// store stores windows, and returns what a day of them costs.
+func (h *host) store(ctx context.Context, how historyManner) (table report.Table, err error) {
+	dir, err := os.MkdirTemp("", "history")
+	if err != nil {
+		return table, err
 	}
 	defer os.RemoveAll(dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store, err := history.Open(dir, &history.Options{MaxSize: 10e9, Fine: historyWindow, Medium: time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
-		return nil, err
+		return table, err
 	}
 	defer store.Close()
 	s := storing{dir: dir}
 	for range how.hours*hourWindows + hourWindows/2 {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return table, err
 		}
-		if err := s.add(store, host.window(now)); err != nil {
-			return nil, err
+		if err := s.add(store, h.window(now)); err != nil {
+			return table, err
 		}
 		now = now.Add(historyWindow)
 	}
 	sizes, files, err := segments(dir)
 	if err != nil {
-		return nil, err
+		return table, err
 	}
 	day, written := int64(0), int64(0)
 	for level := range sizes {
@@ -113,20 +122,20 @@ func (b bench) history(ctx context.Context) ([]harness.Table, error) {
 	}
 	began := time.Now()
 	if _, err := history.Read(dir).Query(ctx, history.Selection{From: now.Add(-20 * time.Minute), To: now.Add(-15 * time.Minute), Service: "service-01", Content: sink.Time}); err != nil {
-		return nil, err
+		return table, err
 	}
 	query := time.Since(began)
 	began = time.Now()
 	timelines, err := history.Read(dir).Timeline(ctx, now.AddDate(0, 0, -1), now, "")
 	if err != nil {
-		return nil, err
+		return table, err
 	}
 	timeline := time.Since(began) * time.Duration(dayHours[0]*360+dayHours[1]*60+dayHours[2]*6) / time.Duration(len(timelines))
 
 	add := s.mean(0)
 	merge := (s.mean(1) + s.mean(2) - 2*add) / time.Duration(hourWindows)
 	core := (add + merge).Seconds() / historyWindow.Seconds()
-	table := report.Table{Header: []string{fmt.Sprintf("a day of %d services", how.services), "measured", "aim", ""}}
+	table = report.Table{Header: []string{fmt.Sprintf("a day of %d services", how.services), "measured", "aim", ""}}
 	table.Add("samples of CPU time in a window of 10 s", fmt.Sprintf("%.0f", float64(s.samples)/float64(s.windows)), "", "")
 	table.Add("an hour in windows of 10 s, 1 min, 10 min, MB", fmt.Sprintf("%.1f, %.1f, %.1f", float64(sizes[0])/1e6, float64(sizes[1])/1e6, float64(sizes[2])/1e6), "", "")
 	table.Add("largest size, MB", fmt.Sprintf("%.0f", float64(day)/1e6), fmt.Sprintf("≤ %.0f", historySizeAim/1e6), report.Verdict(day <= historySizeAim))
@@ -137,7 +146,7 @@ func (b bench) history(ctx context.Context) ([]harness.Table, error) {
 	table.Add("written, MB a day", fmt.Sprintf("%.0f", float64(written)/1e6), "", "")
 	table.Add("reading five minutes of a service, ms", fmt.Sprintf("%.0f", 1e3*query.Seconds()), "", "")
 	table.Add("reading the timeline of the day, ms", fmt.Sprintf("%.0f", 1e3*timeline.Seconds()), "", "")
-	return []harness.Table{{Marker: "history", Table: table}}, nil
+	return table, nil
 }
 
 // add stores a window.
