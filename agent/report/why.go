@@ -189,7 +189,7 @@ func (t *whyTree) read(f *Flame, service string, pid int64) whyWindow {
 				parent = -1
 			}
 			place[at] = parent
-		case parent < 0, frame.kind == kindThread, frame.name == RareFrames, frame.name == deepFrames:
+		case parent < 0, frame.kind == kindThread, frame.name == deepFrames:
 			place[at] = parent
 		default:
 			place[at] = t.child(parent, frame.name)
@@ -243,8 +243,8 @@ func (t *whyTree) child(parent int32, name string) int32 {
 // edge is the key of a context's two innermost methods.
 func (t *whyTree) edge(node int32) whyKey {
 	n := t.nodes[node]
-	caller := int32(-2) // nobody
-	if n.caller > 0 {
+	caller := int32(-2)                                                  // nobody
+	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != RareFrames { // which stands for callers that are not known
 		caller = t.nodes[n.caller].callee
 	}
 	return whyKey{caller, n.callee}
@@ -296,6 +296,7 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 			}
 		}
 	}
+	order = slices.DeleteFunc(order, func(k whyKey) bool { return t.names[k.callee] == RareFrames })
 	return byShare(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
 }
 

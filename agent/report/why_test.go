@@ -135,6 +135,17 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// What stands for rare stacks is neither a finding nor a caller; the methods below it are findings.
+func TestExplainRare(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 1))
+	before := quietLoad()
+	now := before.with(whyLoad{"run handle [rare] parse": 120})
+	w := explain(t, whyKind{KindCPU, [2][]*Flame{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
+	if len(w.Findings) != 1 || w.Findings[0].Method != "parse" || w.Findings[0].Caller != "" {
+		t.Errorf("%+v", w.Findings)
+	}
+}
+
 // Twice the load is no finding of any method.
 func TestExplainLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
