@@ -29,8 +29,10 @@ type SummaryOptions struct {
 	Next  []string // lines at the end: where the recording is, and what to do next
 }
 
-// summaryRows are the methods in a summary of one file.
-const summaryRows = 10
+const (
+	summaryRows = 10 // methods in a summary of one file
+	summaryApp  = 3  // methods of the application in it, by their time with callees
+)
 
 // spacious is how many lines the part of a file must have for empty ones among them.
 const spacious = 8
@@ -157,7 +159,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	if err != nil {
 		return err
 	}
-	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2) // below the heading
+	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 || rows < 1 {
 		return flush(out, "summary")
 	}
@@ -165,20 +167,20 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		out.WriteByte('\n')
 		rows--
 	}
-	entries := cct.Hot(&v.tree, func(name string) string { return name })
-	cct.SortEntries(entries, strings.Compare)
-	entries = slices.DeleteFunc(entries, func(e cct.Entry[string]) bool { return e.Self == 0 })
-	if rows < len(entries) && rows > 1 {
-		rows-- // for the line of the others
+	all := cct.Hot(&v.tree, func(name string) string { return name })
+	cct.SortEntries(all, strings.Compare)
+	entries := slices.DeleteFunc(slices.Clone(all), func(e cct.Entry[string]) bool { return e.Self == 0 })
+	shown, rest := first(summaryLines(rows, len(entries)), entries)
+	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
+	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
+	if !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
+		app = nil
+	} else {
+		rows -= len(app) + 1
+		shown, rest = first(summaryLines(rows, len(entries)), entries)
 	}
-	entries, rest := first(min(rows, summaryRows), entries)
 	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
-	for _, e := range entries {
-		kind := v.kinds[e.Key]
-		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
-		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
-		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
-	}
+	o.writeRows(out, v, shown)
 	if len(rest) > 0 && rows > 1 {
 		var self uint64
 		for _, e := range rest {
@@ -186,7 +188,29 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		}
 		fmt.Fprintf(out, "%5.1f%% %s %s\n", v.share(self), strings.Repeat(" ", 8+kindWidth), stored.Plural(len(rest), "more method"))
 	}
+	if len(app) > 0 {
+		fmt.Fprintf(out, "%s\n", o.paint(dim, "the application's methods with the most time in total (with callees):"))
+		o.writeRows(out, v, app)
+	}
 	return flush(out, "summary")
+}
+
+// summaryLines is how many of so many methods have a line of their own, if there are so many rows. The others share one.
+func summaryLines(rows, methods int) int {
+	if rows < methods && rows > 1 {
+		rows--
+	}
+	return min(rows, summaryRows)
+}
+
+// writeRows writes methods, a line each.
+func (o *SummaryOptions) writeRows(out *bufio.Writer, v *view, entries []cct.Entry[string]) {
+	for _, e := range entries {
+		kind := v.kinds[e.Key]
+		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
+		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
+		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
+	}
 }
 
 // kindWidth is that of the longest kind of work.

@@ -30,6 +30,24 @@ func TestSummaryGolden(t *testing.T) {
 	}
 }
 
+// The method that has most of the time with its callees is shown, although its own code takes none. Methods above it that only
+// pass on are not, nor is the class library.
+func TestSummaryWithCallees(t *testing.T) {
+	p := sinktest.OfPaths(
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote java.util.Map.get", Times: 1, Weight: 70},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote com.shop.Main.quote [inlined]", Times: 1, Weight: 10},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page java.lang.String.concat", Times: 1, Weight: 20},
+	)
+	text := summaryOf(t, nil, storedOf(p))
+	_, rows, found := strings.Cut(text, "with callees):\n")
+	want := "  0.0% 100.0%  compiled  com.shop.Main.main\n" +
+		"  0.0%  80.0%  compiled  com.shop.Main.quote\n" +
+		"  0.0%  20.0%  compiled  com.shop.Web.page\n\n"
+	if !found || !strings.HasPrefix(rows, want) {
+		t.Errorf("want\n%s in\n%s", want, text)
+	}
+}
+
 // A summary fits on a terminal, however many files there are; the marks of colors take no room.
 func TestSummaryFits(t *testing.T) {
 	escape := regexp.MustCompile("\x1b\\[[0-9]+m")
