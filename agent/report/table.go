@@ -281,8 +281,8 @@ func room(width, taken int) int {
 	return max(width-taken, least)
 }
 
-// shorten makes name at most width runes long, 0 for any length: first without its arguments, then without its
-// beginning, since the method is at the end and the package is not missed.
+// shorten makes name at most width runes long, 0 for any length: first without its arguments, then with short packages, then
+// without its beginning, since the method is at the end. A leaf [inlined in M] keeps the words, and its M is shortened.
 func shorten(name string, width int) string {
 	if width <= 0 || len(name) <= width {
 		return name
@@ -291,8 +291,19 @@ func shorten(name string, width int) string {
 	if open := arguments(name); open > 0 && len(runes) > width {
 		runes = []rune(name[:open] + "(…)")
 	}
-	return keepEnd(string(runes), width)
+	full := string(runes)
+	if short := stored.Abbreviate(full, len(runes)-width, 2); utf8.RuneCountInString(short) <= width {
+		return short
+	}
+	before, method, after := stored.SplitInlined(full)
+	if left := width - len(before); left >= leastInlined {
+		return before + keepEnd(method+after, left)
+	}
+	return keepEnd(full, width)
 }
+
+// leastInlined is how many columns of M in [inlined in M] are shown at least, with the bracket.
+const leastInlined = 8
 
 // keepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
 func keepEnd(text string, width int) string {

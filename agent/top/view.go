@@ -9,6 +9,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // A Style is how a piece of a line looks.
@@ -499,21 +500,7 @@ func cut(s string, width int) (string, int) {
 	return s[:at], columns
 }
 
-// shorten shortens the name of a Java method or class to so many columns if it can: first packages, to their first letters, from the left.
-// The last parts stay: two of a method, one of a class.
+// shorten shortens the name of a Java method or class to so many columns if it can, as stored.Abbreviate does.
 func shorten(name string, width, last int) string {
-	excess := uniseg.StringWidth(name) - width
-	if excess <= 0 || strings.ContainsAny(name, "( [") {
-		return name
-	}
-	parts := strings.Split(name, ".")
-	for i := 0; i < len(parts)-last && excess > 0; i++ {
-		part := parts[i]
-		if len(part) < 2 || part[0] < 'a' || part[0] > 'z' {
-			break // a class
-		}
-		parts[i] = part[:1]
-		excess -= len(part) - 1
-	}
-	return strings.Join(parts, ".")
+	return stored.Abbreviate(name, uniseg.StringWidth(name)-width, last)
 }
