@@ -100,26 +100,45 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 // empty reports whether nothing was recorded.
 func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
-// fit writes a view with as many rows as fit into so many lines.
+// fit writes a view with as many rows as fit into so many lines. Where that would leave few rows, they have no parts: the largest
+// rows say more than the parts of fewer ones.
 func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int) error {
 	opts := DefaultViewOptions()
 	opts.Width = o.Width
-	for opts.N = summaryRows; ; opts.N-- {
+	var all []string
+	for _, shape := range summaryShapes() {
+		opts.N, opts.parts = shape.rows, shape.parts
 		var text bytes.Buffer
 		if err := view(&text, p, opts); err != nil {
 			return err
 		}
-		all := slices.Collect(strings.Lines(text.String()))
-		if len(all) > lines && opts.N > 1 {
-			continue
+		if all = slices.Collect(strings.Lines(text.String())); len(all) <= lines {
+			break
 		}
-		for _, line := range wholeTables(all, lines) {
-			if _, err := io.WriteString(w, line); err != nil {
-				return fmt.Errorf("write summary: %w", err)
-			}
-		}
-		return nil
 	}
+	for _, line := range wholeTables(all, lines) {
+		if _, err := io.WriteString(w, line); err != nil {
+			return fmt.Errorf("write summary: %w", err)
+		}
+	}
+	return nil
+}
+
+// A summaryShape is how many rows tables have, and how many parts these have, as in ViewOptions.
+type summaryShape struct{ rows, parts int }
+
+// summaryShapes are those to try, the best first.
+func summaryShapes() (shapes []summaryShape) {
+	const few = 5
+	for rows := summaryRows; rows >= few; rows-- {
+		for _, parts := range []int{maxParts, 2, 1} {
+			shapes = append(shapes, summaryShape{rows, parts})
+		}
+	}
+	for rows := summaryRows; rows >= 1; rows-- {
+		shapes = append(shapes, summaryShape{rows, -1})
+	}
+	return shapes
 }
 
 // wholeTables cuts lines, but leaves no heading of a table without a row.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -117,14 +118,15 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	for _, c := range t.columns {
 		head.cells = append(head.cells, c.head)
 	}
+	if t.opts.parts < 0 {
+		thing, _, _ = strings.Cut(thing, " / ")
+		head.name = heading(thing)
+	}
 	g := grid{head: []gridRow{head}}
-	layout := newPartLayout(shown)
+	layout, all := newPartLayout(shown), groups.total()
 	for _, group := range shown {
 		g.rows = append(g.rows, row(group.tally, func(width int) string { return shorten(group.key, width) }))
-		parts, more := group.parts.sorted(t.order...), []*eventGroup[eventPart](nil)
-		if t.opts.N > 0 {
-			parts, more = first(maxParts, parts)
-		}
+		parts, more := t.split(group.parts.sorted(t.order...), all)
 		for _, p := range parts {
 			g.rows = append(g.rows, row(p.tally, func(width int) string { return layout.name(p.key, width) }))
 		}
@@ -136,6 +138,27 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 		g.rows = append(g.rows, row(sumOf(rest), heading(fmt.Sprintf("%d more", len(rest)))))
 	}
 	g.write(t.out, t.opts.Width)
+}
+
+// split returns which parts of a method have a line each, and those that share one: what is too many, and at the end what
+// would be shown as 0.0 % of all.
+func (t *eventTable) split(parts []*eventGroup[eventPart], all tally) (shown, more []*eventGroup[eventPart]) {
+	const visible = 0.0005
+	if t.opts.N <= 0 {
+		return parts, nil
+	}
+	if t.opts.parts < 0 {
+		return nil, nil
+	}
+	n := min(cmp.Or(t.opts.parts, maxParts), len(parts))
+	main := t.order[0]
+	for n > 1 && parts[n-1].values[main] < visible*all.values[main] {
+		n--
+	}
+	if n == len(parts)-1 { // the line of the others takes as much room
+		n++
+	}
+	return parts[:n], parts[n:]
 }
 
 func sumOf[K comparable](groups []*eventGroup[K]) (sum tally) {
