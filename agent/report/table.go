@@ -21,8 +21,8 @@ type scale struct {
 }
 
 var (
-	// bytesScale counts as VMs do in their logs and options: 1 KB is 1024 bytes.
-	bytesScale = scale{[]string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}, 1024, 1}
+	// bytesScale is decimal, as in top and on the pages: 1 kB is 1000 bytes.
+	bytesScale = scale{[]string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}, 1000, 1}
 	timeScale  = scale{[]string{"ns", "us", "ms", "s"}, 1000, 2}
 	countScale = scale{[]string{"", "k", "M", "G", "T", "P", "E"}, 1000, 2}
 )

@@ -63,8 +63,8 @@ func TestAmounts(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{bytesScale, 0, "0B"}, {bytesScale, 1023, "1023B"}, {bytesScale, 1024, "1.0KB"}, {bytesScale, 1.5 * (1 << 30), "1.5GB"},
-		{bytesScale, 1 << 62, "4.0EB"}, {bytesScale, 1e30, "867361737988.4EB"},
+		{bytesScale, 0, "0B"}, {bytesScale, 999, "999B"}, {bytesScale, 1000, "1.0kB"}, {bytesScale, 34_275_951_772, "34.3GB"},
+		{bytesScale, 1 << 62, "4.6EB"}, {bytesScale, 1e30, "1000000000000.0EB"},
 		{timeScale, 999, "999ns"}, {timeScale, 1500, "1.50us"}, {timeScale, 2e6, "2.00ms"}, {timeScale, 90e9, "90.00s"},
 	} {
 		if got := test.scale.of(test.value); got != test.want {
