@@ -133,6 +133,9 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 			o.output = []string{defaultDirectory}
 		}
 	}
+	if err := o.checkStdout(); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(o.count.check(&o), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
@@ -242,27 +245,26 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return chosen.endedBefore()
 	}
 	o.count.fill(p, counts, true)
-	accounts, err := o.store(stdout, p, windows, outputs)
+	accounts, failed, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
 	}
-	if err := writeTogether(stdout, outputs, together); err != nil {
-		return err
-	}
+	together, err = writeTogether(stdout, outputs, together)
+	failed = errors.Join(failed, err) // a full disk takes files, but not the summary
 	if child != nil && ctx.Err() == nil && child.running() {
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
 		if err := writeStats(o.stats, a, accounts); err != nil {
-			return err
+			failed = errors.Join(failed, err)
 		}
 	}
 	summary := stdout
 	if slices.Contains(o.output, sink.Stdout) || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
-	if err := o.summarize(summary, outputs, together); err != nil {
-		return err
+	if err := o.summarize(summary, outputs, together); err != nil || failed != nil {
+		return errors.Join(failed, err)
 	}
 	for _, note := range idle {
 		fmt.Fprintln(summary, note)
@@ -367,12 +369,12 @@ func next(outputs []output, together []string) (lines []string) {
 		if !out.again {
 			parts++
 		}
-		if first == nil && out.path != "" && out.path != sink.Stdout {
+		if first == nil && out.path != "" && out.path != sink.Stdout && !out.failed {
 			first = out
 		}
 	}
 	for _, out := range outputs {
-		if out.path == "" || out.path == sink.Stdout {
+		if out.path == "" || out.path == sink.Stdout || out.failed {
 			continue
 		}
 		line := "written to " + out.path
