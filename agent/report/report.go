@@ -81,8 +81,8 @@ func approximations(p *pprof.Profile) []string {
 	if share == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("attribution: %.1f%% of the samples have a frame [inlined in M]: M, or a method that was "+
-		"inlined in it", share)}
+	return []string{fmt.Sprintf("inlining: in %.1f%% of the samples the JVM did not record which method ran; "+
+		"[inlined in M] is M or a method inlined in M", share)}
 }
 
 // doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were

@@ -147,7 +147,11 @@ func (s *Screen) header(width, height int) []Line {
 	name := width - len(s.serviceColumns(nil, width)) - cells - 1
 	var heading Line
 	if height >= 12 {
-		heading = Line{{fit("  "+fit("SERVICE", name-2)+s.serviceColumns(nil, width)+" 60 s", width), Dim}}
+		over := "CPU, 60 s"
+		if len(over) > cells {
+			over = "60 s"
+		}
+		heading = Line{{fit("  "+fit("SERVICE", name-2)+s.serviceColumns(nil, width)+" "+over, width), Dim}}
 	}
 	most := min(max((height-8)/3, 1), len(rows))
 	shown := rows[:most]
@@ -205,7 +209,7 @@ func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 		{"nat", 3, narrow, func() string { return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples) }},
 		{"alloc/s", 7, narrow, func() string { return known(row.alloc, bytesText) }},
 		{"lock/s", 7, narrow, func() string { return known(row.delay, delayText) }},
-		{"stop", 5, narrow, func() string { return known(row.stopped, percent) }},
+		{"pause", 5, narrow, func() string { return known(row.stopped, percent) }},
 	}
 	var b strings.Builder
 	for _, c := range columns {
@@ -451,7 +455,7 @@ func (s *Screen) help(width int) []Line {
 		"  q, Ctrl-C  quit",
 		"",
 		"  The interval contains the true share with 95 % confidence.",
-		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. stop: % of the time",
+		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. pause: % of the time",
 		"  in safepoint pauses. alloc and lock are known while their view is open,",
 		"  as recording them costs up to 1 % of the CPU time.",
 		"  diff: CPU time in % of one CPU; dim rows differ by less than the interval.",
