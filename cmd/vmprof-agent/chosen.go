@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // chosen are the processes that -p selected, from before the agent attached: a pid may mean another process later. Of the
@@ -99,4 +101,20 @@ func recorded(p *profile.Profile) bool {
 	return p.Counts.Folded > 0 || slices.ContainsFunc(p.Processes, func(p *profile.Process) bool {
 		return len(p.Threads) > 0 || len(p.Calls) > 0 || slices.ContainsFunc(p.Events, func(e *profile.Events) bool { return len(e.Rows) > 0 })
 	})
+}
+
+// nameCommand names the process of COMMAND by its arguments if it ended before anybody could ask it.
+func nameCommand(p *profile.Profile, pid int, command []string) {
+	for _, process := range p.Processes {
+		if process.PID != pid {
+			continue
+		}
+		if process.Comm == "" {
+			process.Comm = stored.Printable(filepath.Base(command[0]))
+		}
+		if process.Service == "" || stored.IsUnnamed(process.Service) {
+			names := proc.ApplicationNames(&proc.Launch{Executable: command[0], Arguments: command})
+			process.Service = append(names, process.Comm)[0]
+		}
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // A recording of processes that have all ended is refused; of some, it warns. A zombie has ended.
@@ -46,6 +48,25 @@ func TestChosenEnded(t *testing.T) {
 		}
 		if got := log.String(); !strings.Contains(got, test.warns) || test.warns == "" && got != "" {
 			t.Errorf("%v: logs %q, want %q", test.pids, got, test.warns)
+		}
+	}
+}
+
+// COMMAND has a name even if it ended before it could be asked.
+func TestNameCommand(t *testing.T) {
+	for _, test := range []struct {
+		process       profile.Process
+		command       string
+		service, comm string
+	}{
+		{profile.Process{PID: 7}, "/usr/bin/java -Xmx1g Nope", "Nope", "java"},
+		{profile.Process{PID: 7, Service: "[unknown]"}, "/bin/true", "true", "true"},
+		{profile.Process{PID: 7, Service: "shop", Comm: "java"}, "/usr/bin/java Nope", "shop", "java"},
+		{profile.Process{PID: 8}, "/bin/true", "", ""},
+	} {
+		nameCommand(&profile.Profile{Processes: []*profile.Process{&test.process}}, 7, strings.Fields(test.command))
+		if p := test.process; p.Service != test.service || p.Comm != test.comm {
+			t.Errorf("%s: service %q, comm %q, want %q and %q", test.command, p.Service, p.Comm, test.service, test.comm)
 		}
 	}
 }

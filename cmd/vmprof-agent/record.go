@@ -106,6 +106,9 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		return nil, err
 	}
 	if at := fs.ArgsLenAtDash(); at > 0 || (at < 0 && fs.NArg() > 0) {
+		if fs.NArg() == 1 && isRunning(fs.Arg(0)) {
+			return nil, unexpected(fs.Arg(0), "; to profile the running process use -p "+fs.Arg(0))
+		}
 		return nil, unexpected(fs.Arg(0), "; put a command after --, as in record -- "+strings.Join(fs.Args(), " "))
 	}
 	o.command = fs.Args()
@@ -243,6 +246,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	if chosen.ended && lasted < unseenEnd && windows == nil && !recorded(p) {
 		return chosen.endedBefore()
+	}
+	if child != nil {
+		nameCommand(p, child.pid(), o.command)
 	}
 	o.count.fill(p, counts, true)
 	accounts, failed, err := o.store(stdout, p, windows, outputs)
