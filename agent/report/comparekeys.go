@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"regexp"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -162,9 +163,9 @@ func (a *auditor) choose(shares map[auditKey][2]float64, order []auditKey) (keys
 	return byShare(keys, mean, leastShare, maxAuditKeys), byShare(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
-// oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, or a leaf
-// [inlined in M]. What else stands in brackets, native code and the VM's stubs are no roots; stubs and native code between
-// the root and its caller, such as those of interface calls, are passed over.
+// oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, a leaf
+// [inlined in M], or a stub that does a method's work, such as [stub: libmCos]. What else stands in brackets and native code are
+// no roots. Stubs and native code between the root and its caller, such as those of interface calls, are passed over.
 func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
 	share := shares[k]
 	node := a.tree.Node(k.node)
@@ -179,10 +180,17 @@ func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
 	return parent[0] > 0 && parent[1] > 0
 }
 
+// stubPrefix begins the name of a stub that HotSpot has generated: [stub: libmCos].
+const stubPrefix = "[stub: "
+
 // isRoot says that a subtree may be named by this method.
 func isRoot(m Method) bool {
 	inlinedIn, _, _ := stored.SplitInlined(m.Name)
-	return m.Name != "" && (m.Name[0] != '[' || inlinedIn != "") && !m.Native
+	switch {
+	case inlinedIn != "", strings.HasPrefix(m.Name, stubPrefix):
+		return true
+	}
+	return m.Name != "" && m.Name[0] != '[' && !m.Native
 }
 
 // caller is the nearest frame above that is neither native nor a stub.
