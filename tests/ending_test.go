@@ -2,11 +2,14 @@ package tests
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
@@ -70,6 +74,27 @@ func TestGuestEndsMeanwhile(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A process that ends while the agent starts is an error, and a file that was there before stays as it is.
+func TestEndedBeforeRecordingKeepsTheFile(t *testing.T) {
+	needs.Root(t, "sampling")
+	short := exec.CommandContext(t.Context(), "/bin/sleep", "0.05")
+	if err := short.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer short.Wait() // until then it is a zombie, as of a shell that does not wait
+	path, before := filepath.Join(t.TempDir(), "keep.pb.gz"), []byte("a good profile")
+	if err := os.WriteFile(path, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := agent(t, "record", "-p", strconv.Itoa(short.Process.Pid), "-d", "3", "-o", path)
+	if want := fmt.Sprintf("process %d ended before recording began", short.Process.Pid); got.code != 1 || !strings.Contains(got.stderr, want) {
+		t.Errorf("exit code %d, want 1 and %q:\n%s%s", got.code, want, got.stdout, got.stderr)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file has %d bytes now, want the %d from before (%v)", len(after), len(before), err)
 	}
 }
 

@@ -70,8 +70,8 @@ type TooHotError struct {
 // Error returns the figures and a remedy.
 func (e *TooHotError) Error() string {
 	l := e.Load
-	return fmt.Sprintf("probe %s is hit %s times a second; at %s us a hit that uses %s of a CPU before anything is recorded, "+
-		"budget %s: use a probe with fewer hits, or raise the budget above %s", l.Probe, thousands(l.Hits),
+	return fmt.Sprintf("probe %s is hit %s times a second; only counting the hits, at %s us each, takes %s of a CPU, "+
+		"more than half of the budget of %s: choose a probe with fewer hits, or a --budget above %s", l.Probe, thousands(l.Hits),
 		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.of(l.CPUs),
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }
@@ -81,7 +81,7 @@ func (b Allowance) of(cpus float64) string {
 	if b.Share*cpus < b.Least {
 		return percent(b.allowed(cpus)) + " of a CPU"
 	}
-	return fmt.Sprintf("%s of %s CPUs", percent(b.part()), significant(cpus))
+	return fmt.Sprintf("%s of the %s CPUs that the processes use", percent(b.part()), significant(cpus))
 }
 
 // counting is the part of a CPU that hits take without any records.

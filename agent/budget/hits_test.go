@@ -48,8 +48,8 @@ func TestAllowance(t *testing.T) {
 // The message has the measured figures.
 func TestTooHotError(t *testing.T) {
 	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
-	const want = "probe monitor enter is hit 220,000 times a second; at 0.6 us a hit that uses 13% of a CPU before anything is recorded, " +
-		"budget 1% of 2 CPUs: use a probe with fewer hits, or raise the budget above 13%"
+	const want = "probe monitor enter is hit 220,000 times a second; only counting the hits, at 0.6 us each, takes 13% of a CPU, " +
+		"more than half of the budget of 1% of the 2 CPUs that the processes use: choose a probe with fewer hits, or a --budget above 13%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -178,7 +178,7 @@ func TestCompareByClass(t *testing.T) {
 	a, b := sinktest.MustPprof(t, sinktest.Only(profile.Allocations)), sinktest.MustPprof(t, other)
 	got := compared(t, a, b, &report.CompareOptions{By: report.ByClass, Width: 79})
 	for _, want := range []string{
-		"Comparison of alloc_space by class\n", "A: a.pb.gz, 10.0MB allocated, 3 classes\n",
+		"Comparison of alloc_space by class\n", "A: a.pb.gz, 10.5MB allocated, 3 classes\n",
 		"overlap        70.00  of 100", // 40 of char[] and 30 of java.lang.String
 		" 60.00%   40.00%  -20.00%  char[]\n", "  0.00%   30.00%  +30.00%  [unknown]\n", " 10.00%    0.00%  -10.00%  byte[]\n",
 	} {

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"regexp"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -29,12 +30,14 @@ const (
 	leastNew = 0.003
 )
 
-// changing are parts of names that differ from one run of a program to the next.
-var changing = regexp.MustCompile(`(\$\$Lambda)[$./+0-9a-fx]*|(GeneratedMethodAccessor|GeneratedConstructorAccessor|\$Proxy)[0-9]+|(LambdaForm\$[A-Za-z]+)[$./+0-9a-fx]*|0x[0-9a-f]{8,}`)
+// changing are parts of names that differ from one run of a program to the next: numbers and addresses of hidden classes, such as
+// $14/0x0000000840066040 behind $$Lambda. The dot before the method is no part of them.
+var changing = regexp.MustCompile(`(\$\$Lambda|LambdaForm\$[A-Za-z]+)(?:[$./+](?:0x[0-9a-fA-F]+|[0-9]+))+|` +
+	`(GeneratedMethodAccessor|GeneratedConstructorAccessor|\$Proxy)[0-9]+|0x[0-9a-f]{8,}`)
 
 // stable is a method with a name that other runs of the program give it, too.
 func stable(m Method) Method {
-	if name := changing.ReplaceAllString(m.Name, "$1$2$3"); name != m.Name {
+	if name := changing.ReplaceAllString(m.Name, "$1$2"); name != m.Name {
 		m.Name, m.SystemName = name, name
 	}
 	return m
@@ -160,19 +163,42 @@ func (a *auditor) choose(shares map[auditKey][2]float64, order []auditKey) (keys
 	return byShare(keys, mean, leastShare, maxAuditKeys), byShare(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
-// oneSided says that only one side has a subtree, of a caller that both have. Frames that stand for none are not the
-// program's.
+// oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, a leaf
+// [inlined in M], or a stub that does a method's work, such as [stub: libmCos]. What else stands in brackets and native code are
+// no roots. Stubs and native code between the root and its caller, such as those of interface calls, are passed over.
 func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
 	share := shares[k]
 	node := a.tree.Node(k.node)
-	if (share[0] == 0) == (share[1] == 0) || node.Key.Name == "" || node.Key.Name[0] == '[' || node.Key.Native {
+	if (share[0] == 0) == (share[1] == 0) || !isRoot(node.Key) {
 		return false
 	}
-	parent := [2]float64{1, 1}
-	if node.Parent != cct.Root {
-		parent = shares[auditKey{by: ByContext, node: node.Parent}]
+	caller := a.caller(k.node)
+	if caller == cct.Root {
+		return node.Parent == cct.Root // behind stubs alone it is not known whose callee it is
 	}
+	parent := shares[auditKey{by: ByContext, node: caller}]
 	return parent[0] > 0 && parent[1] > 0
+}
+
+// stubPrefix begins the name of a stub that HotSpot has generated: [stub: libmCos].
+const stubPrefix = "[stub: "
+
+// isRoot says that a subtree may be named by this method.
+func isRoot(m Method) bool {
+	inlinedIn, _, _ := stored.SplitInlined(m.Name)
+	switch {
+	case inlinedIn != "", strings.HasPrefix(m.Name, stubPrefix):
+		return true
+	}
+	return m.Name != "" && m.Name[0] != '[' && !m.Native
+}
+
+// caller is the nearest frame above that is neither native nor a stub.
+func (a *auditor) caller(id cct.NodeID) cct.NodeID {
+	for id = a.tree.Node(id).Parent; id != cct.Root && a.tree.Node(id).Key.Native; {
+		id = a.tree.Node(id).Parent
+	}
+	return id
 }
 
 // side makes one side of the comparison, with the costs of the wanted keys.

@@ -368,8 +368,8 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 	for _, r := range rows {
 		node := v.auditor.tree.Node(r.key.node)
 		name := v.auditor.methods.name(node.Key)
-		if node.Parent != cct.Root {
-			name += " under " + v.auditor.methods.name(v.auditor.tree.Node(node.Parent).Key)
+		if caller := v.auditor.caller(r.key.node); caller != cct.Root {
+			name += " under " + v.auditor.methods.name(v.auditor.tree.Node(caller).Key)
 		}
 		within := 0.0
 		if whole := max(v.result.Whole.A.PerUnit, v.result.Whole.B.PerUnit); whole > 0 {

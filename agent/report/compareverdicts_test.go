@@ -111,6 +111,36 @@ func TestAuditNewSubtree(t *testing.T) {
 	}
 }
 
+// A new subtree is also named where a stub of the VM leads to it, and where its root is a leaf [inlined in M].
+func TestAuditNewSubtreeBehindStub(t *testing.T) {
+	slower := shop()
+	slower["main search stub compile parse"] = 40
+	slower["main render [inlined"] = 30
+	slower["main render escape [stub"] = 30
+	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, start: 100, windows: 60, paths: slower, seed: 2}.named(t, "b.pb.gz")
+	for _, f := range b.Profile.Function {
+		switch f.Name { // a path has no blanks
+		case "[inlined":
+			f.Name = "[inlined in render]"
+		case "[stub":
+			f.Name = "[stub: libmCos]"
+		}
+	}
+	for _, l := range b.Profile.Location {
+		if name := l.Line[0].Function.Name; name == "stub" || name == "[stub: libmCos]" {
+			l.Mapping = &pprof.Mapping{ID: uint64(len(b.Profile.Mapping) + 1), File: stored.MappingStub}
+			b.Profile.Mapping = append(b.Profile.Mapping, l.Mapping)
+		}
+	}
+	got, _ := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20}})
+	for _, want := range []string{"new: compile under search, 0 → ", "new: [inlined in render] under render, 0 → ", "new: [stub: libmCos] under escape, 0 → "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
 func TestAuditMethods(t *testing.T) {
 	slower := shop()
 	slower["main search match"] *= 1.2

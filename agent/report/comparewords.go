@@ -40,7 +40,7 @@ func languageOf(r *recording, result *audit.Result, per Per) language {
 		scaled([]string{"s", "ms", "µs", "ns"}, []float64{1e9, 1e6, 1e3, 1})
 		l.unit += " of " + word(t.Type)
 	case stored.UnitBytes:
-		scaled([]string{"GB", "MB", "KB", "B"}, []float64{1 << 30, 1 << 20, 1 << 10, 1})
+		scaled([]string{"GB", "MB", "kB", "B"}, []float64{1e9, 1e6, 1e3, 1})
 	}
 	switch t.Type {
 	case stored.TypeCPU, stored.TypeSamples:

@@ -112,9 +112,13 @@ func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
 	return total, nil
 }
 
-// about writes the interval of all samples in percent, if it is known.
+// about writes the interval of all samples in percent, if it is known. Without an interval the sum is exact, unless a process
+// ran before it was observed.
 func (e *storedEvents) about(all tally) string {
 	half, value := e.interval(all), all.values[e.kind.Main()]
+	if half == 0 && e.stated != nil && e.stated.missed > 0 {
+		return fmt.Sprintf("without up to %v before observation began", e.stated.missed.Round(time.Second/10))
+	}
 	if half == 0 {
 		return "exact"
 	}

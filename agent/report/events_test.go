@@ -31,23 +31,27 @@ func TestPartlyObserved(t *testing.T) {
 	lossy.Processes[1].Events[0].Coverage.Lost = 0.03
 	late := observed(10*time.Second, 0, 1<<20)
 	late.Processes[1].Events[0].Coverage.Missed = 810 * time.Millisecond
+	lateExact := observed(10*time.Second, 0, 0)
+	lateExact.Processes[1].Events[0].Coverage.Missed = 300 * time.Millisecond
 	for _, c := range []struct {
 		name       string
 		window     *profile.Profile
 		line, view string
 		missed     time.Duration
 	}{
-		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.0MB (±10.0%)", 0},
-		{"each one", observed(10*time.Second, 0, 0), "", "10.0MB (exact)", 0},
-		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.0MB (±10.0%)", 0},
+		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
+		{"each one", observed(10*time.Second, 0, 0), "", "10.5MB (exact)", 0},
+		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
 		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: 10485760 ± 1048576 bytes", "(±10.0%)", 0},
-		{"its beginning is missing", late, "java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes", "nothing was observed in its first 800ms",
+		{"its beginning is missing", late, "java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes since then", "nothing was observed in its first 800ms",
 			810 * time.Millisecond},
+		{"each one, but its beginning", lateExact, "java (pid 1234): nothing was observed in its first 300ms: 10485760 bytes since then",
+			"10.5MB (without up to 300ms before observation began)", 300 * time.Millisecond},
 		{"part", observed(2*time.Second, 4, 4<<20),
 			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)", 0},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
 			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes; the error is unknown",
-			"10.0MB (the error is unknown)", 0},
+			"10.5MB (the error is unknown)", 0},
 	} {
 		p, err := sink.Pprof(c.window, sink.ContentOf(c.window))
 		if err != nil {
@@ -64,7 +68,7 @@ func TestPartlyObserved(t *testing.T) {
 		if err := report.Allocations(&out, p, nil); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), c.view) {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), c.view) {
 			t.Errorf("%s: want %q in\n%s", c.name, c.view, out.String())
 		}
 		if c.line == "" != !coverageLine.MatchString(strings.Join(strings.Fields(out.String()), " ")) {

@@ -40,12 +40,12 @@ func TestEventViews(t *testing.T) {
 		{profile.Allocations, []string{
 			// 6 + 3 + 1 MB of 60000, 90000 and 1 objects. The variance is 6²/100 + 3²/50 + 1²/1 = 1.54 MB², of which
 			// 1.96 roots are 2.43 MB.
-			"Allocations, in 10.00 s: 10.0MB (±24.3%), 150001 objects, from 151 events",
+			"Allocations, in 10.00 s: 10.5MB (±24.3%), 150001 objects, from 151 events",
 			// s = 0.6: root of 0.4² 0.36 + 0.6² 1.18 is 0.6947, times 1.96 is 1.36 MB of 10.
-			"60.0%  ±13.6  6.0MB    60000     100  char[]",
+			"60.0%  ±13.6  6.3MB    60000     100  char[]",
 			// s = 0.9: root of 0.1² 0.54 + 0.9² 1 is 0.9030, times 1.96 is 1.77 MB of 10.
-			"90.0%  ±17.7  9.0MB   150000     150  com.acme.Shop.checkout",
-			"60.0%  ±13.6  6.0MB    60000     100    young      char[]",
+			"90.0%  ±17.7  9.4MB   150000     150  com.acme.Shop.checkout",
+			"60.0%  ±13.6  6.3MB    60000     100    young      char[]",
 			"10.0%     ±?  1.0MB        1       1    humongous  byte[]",
 		}},
 		{profile.Locks, []string{
@@ -134,10 +134,10 @@ func TestTreeOfEvents(t *testing.T) {
 		want []string
 	}{
 		{profile.Allocations, report.Tree, []string{
-			"Calling contexts with 0.3% or more of 10.0MB allocated\n",
-			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.0MB(100.0%)\n", "+-MemAllocator::allocate [n] s:9.0MB(90.0%) d:9.0MB(90.0%)\n",
+			"Calling contexts with 0.3% or more of 10.5MB allocated\n",
+			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.5MB(100.0%)\n", "+-MemAllocator::allocate [n] s:9.4MB(90.0%) d:9.4MB(90.0%)\n",
 		}},
-		{profile.Allocations, report.Methods, []string{"100.0%      10.0MB  100.0%      10.0MB  [n] MemAllocator::allocate\n"}},
+		{profile.Allocations, report.Methods, []string{"100.0%      10.5MB  100.0%      10.5MB  [n] MemAllocator::allocate\n"}},
 		{profile.Locks, report.Tree, []string{
 			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n", "omitted: waits for work, 9.00s\n",
 		}},
@@ -163,9 +163,9 @@ func TestExactAllocations(t *testing.T) {
 		want   string
 		absent string
 	}{
-		{[]sinktest.Event{exact}, "3.0MB (exact), 3 objects, from 3 events", "±"},
+		{[]sinktest.Event{exact}, "3.1MB (exact), 3 objects, from 3 events", "±"},
 		{[]sinktest.Event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 object,", "±  A"},
-		{[]sinktest.Event{exact, estimated}, "Every object was also counted: 3.0MB, 3 objects\n share  bytes  objects  class\n100.0%  3.0MB        3  A\n", "4.0MB"},
+		{[]sinktest.Event{exact, estimated}, "Every object was also counted: 3.1MB, 3 objects\n share  bytes  objects  class\n100.0%  3.1MB        3  A\n", "4.2MB"},
 	} {
 		p := sinktest.Only(profile.Allocations)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations, test.list...)}

@@ -72,7 +72,7 @@ func ReadFile(path string) (*pprof.Profile, error) {
 	return p, nil
 }
 
-// Read reads a pprof profile, gzipped or not. Of the formats that pprof knows it reads only the protocol buffer.
+// Read reads a pprof profile, gzipped or not, or the only one in a page that record or report wrote. Of the formats that pprof knows it reads only the protocol buffer.
 func Read(r io.Reader) (*pprof.Profile, error) {
 	return read(r, maxStored)
 }
@@ -81,6 +81,11 @@ func read(r io.Reader, limit int64) (*pprof.Profile, error) {
 	data, err := readAll(r, limit)
 	if err != nil {
 		return nil, err
+	}
+	if isPage(data) {
+		if data, err = profileInPage(data); err != nil {
+			return nil, err
+		}
 	}
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) { // gzip
 		z, err := gzip.NewReader(bytes.NewReader(data))

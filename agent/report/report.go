@@ -81,8 +81,8 @@ func approximations(p *pprof.Profile) []string {
 	if share == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("attribution: %.1f%% of the samples have a frame [inlined in M]: M, or a method that was "+
-		"inlined in it", share)}
+	return []string{fmt.Sprintf("inlining: in %.1f%% of the samples the JVM did not record which method ran; "+
+		"[inlined in M] is M or a method inlined in M", share)}
 }
 
 // doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
@@ -222,6 +222,7 @@ type ViewOptions struct {
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
 	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other threads for itself, as one line each.
 	SumVM bool
+	parts int // of a method in a table of events: 0 for maxParts, less for none
 	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
 	// class library's.
 	App *regexp.Regexp

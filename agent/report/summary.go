@@ -29,8 +29,10 @@ type SummaryOptions struct {
 	Next  []string // lines at the end: where the recording is, and what to do next
 }
 
-// summaryRows are the methods in a summary of one file.
-const summaryRows = 10
+const (
+	summaryRows = 10 // methods in a summary of one file
+	summaryApp  = 3  // methods of the application in it, by their time with callees
+)
 
 // spacious is how many lines the part of a file must have for empty ones among them.
 const spacious = 8
@@ -131,26 +133,45 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 // empty reports whether nothing was recorded.
 func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
-// fit writes a view with as many rows as fit into so many lines.
+// fit writes a view with as many rows as fit into so many lines. Where that would leave few rows, they have no parts: the largest
+// rows say more than the parts of fewer ones.
 func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int) error {
 	opts := DefaultViewOptions()
 	opts.Width = o.Width
-	for opts.N = summaryRows; ; opts.N-- {
+	var all []string
+	for _, shape := range summaryShapes() {
+		opts.N, opts.parts = shape.rows, shape.parts
 		var text bytes.Buffer
 		if err := view(&text, p, opts); err != nil {
 			return err
 		}
-		all := slices.Collect(strings.Lines(text.String()))
-		if len(all) > lines && opts.N > 1 {
-			continue
+		if all = slices.Collect(strings.Lines(text.String())); len(all) <= lines {
+			break
 		}
-		for _, line := range wholeTables(all, lines) {
-			if _, err := io.WriteString(w, line); err != nil {
-				return fmt.Errorf("write summary: %w", err)
-			}
-		}
-		return nil
 	}
+	for _, line := range wholeTables(all, lines) {
+		if _, err := io.WriteString(w, line); err != nil {
+			return fmt.Errorf("write summary: %w", err)
+		}
+	}
+	return nil
+}
+
+// A summaryShape is how many rows tables have, and how many parts these have, as in ViewOptions.
+type summaryShape struct{ rows, parts int }
+
+// summaryShapes are those to try, the best first.
+func summaryShapes() (shapes []summaryShape) {
+	const few = 5
+	for rows := summaryRows; rows >= few; rows-- {
+		for _, parts := range []int{maxParts, 2, 1} {
+			shapes = append(shapes, summaryShape{rows, parts})
+		}
+	}
+	for rows := summaryRows; rows >= 1; rows-- {
+		shapes = append(shapes, summaryShape{rows, -1})
+	}
+	return shapes
 }
 
 // wholeTables cuts lines, but leaves no heading of a table without a row.
@@ -190,7 +211,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	if err != nil {
 		return err
 	}
-	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2) // below the heading
+	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 || rows < 1 {
 		return flush(out, "summary")
 	}
@@ -198,20 +219,20 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		out.WriteByte('\n')
 		rows--
 	}
-	entries := cct.Hot(&v.tree, func(name string) string { return name })
-	cct.SortEntries(entries, strings.Compare)
-	entries = slices.DeleteFunc(entries, func(e cct.Entry[string]) bool { return e.Self == 0 })
-	if rows < len(entries) && rows > 1 {
-		rows-- // for the line of the others
+	all := cct.Hot(&v.tree, func(name string) string { return name })
+	cct.SortEntries(all, strings.Compare)
+	entries := slices.DeleteFunc(slices.Clone(all), func(e cct.Entry[string]) bool { return e.Self == 0 })
+	shown, rest := first(summaryLines(rows, len(entries)), entries)
+	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
+	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
+	if !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
+		app = nil
+	} else {
+		rows -= len(app) + 1
+		shown, rest = first(summaryLines(rows, len(entries)), entries)
 	}
-	entries, rest := first(min(rows, summaryRows), entries)
 	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
-	for _, e := range entries {
-		kind := v.kinds[e.Key]
-		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
-		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
-		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
-	}
+	o.writeRows(out, v, shown)
 	if len(rest) > 0 && rows > 1 {
 		var self uint64
 		for _, e := range rest {
@@ -219,7 +240,29 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		}
 		fmt.Fprintf(out, "%5.1f%% %s %s\n", v.share(self), strings.Repeat(" ", 8+kindWidth), stored.Plural(len(rest), "more method"))
 	}
+	if len(app) > 0 {
+		fmt.Fprintf(out, "%s\n", o.paint(dim, "the application's methods with the most time in total (with callees):"))
+		o.writeRows(out, v, app)
+	}
 	return flush(out, "summary")
+}
+
+// summaryLines is how many of so many methods have a line of their own, if there are so many rows. The others share one.
+func summaryLines(rows, methods int) int {
+	if rows < methods && rows > 1 {
+		rows--
+	}
+	return min(rows, summaryRows)
+}
+
+// writeRows writes methods, a line each.
+func (o *SummaryOptions) writeRows(out *bufio.Writer, v *view, entries []cct.Entry[string]) {
+	for _, e := range entries {
+		kind := v.kinds[e.Key]
+		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
+		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
+		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
+	}
 }
 
 // kindWidth is that of the longest kind of work.

@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -27,6 +28,56 @@ func TestSummaryGolden(t *testing.T) {
 	opts := &report.SummaryOptions{CPUs: 2, Next: []string{"written to x.pb.gz", "next: vmprof-agent report --view=tree x.pb.gz"}}
 	for name, p := range map[string]*profile.Profile{"shop": sinktest.Shop(), "both": sinktest.ShopBoth(), "calls": sinktest.ShopCalls()} {
 		sinktest.Golden(t, name+".summary.golden", summaryOf(t, opts, sinktest.MustPprof(t, p)))
+	}
+}
+
+// The method that has most of the time with its callees is shown, although its own code takes none. Methods above it that only
+// pass on are not, nor is the class library.
+func TestSummaryWithCallees(t *testing.T) {
+	p := sinktest.OfPaths(
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote java.util.Map.get", Times: 1, Weight: 70},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote com.shop.Main.quote [inlined]", Times: 1, Weight: 10},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page java.lang.String.concat", Times: 1, Weight: 20},
+	)
+	text := summaryOf(t, nil, storedOf(p))
+	_, rows, found := strings.Cut(text, "with callees):\n")
+	want := "  0.0% 100.0%  compiled  com.shop.Main.main\n" +
+		"  0.0%  80.0%  compiled  com.shop.Main.quote\n" +
+		"  0.0%  20.0%  compiled  com.shop.Web.page\n\n"
+	if !found || !strings.HasPrefix(rows, want) {
+		t.Errorf("want\n%s in\n%s", want, text)
+	}
+}
+
+// Of many classes and methods the largest are shown, and no parts of less than 0.05 % in their place.
+func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
+	p := sinktest.MustPprof(t, sinktest.Only(profile.Allocations))
+	model := p.Sample[0]
+	p.Comments, p.Sample = nil, nil
+	objects, space, events := 0, 1, 2
+	for class := range 12 {
+		for method := range 12 {
+			id := uint64(len(p.Function) + 1)
+			f := &pprof.Function{ID: id, Name: "com.shop.M" + strconv.Itoa(method) + ".run", SystemName: "run"}
+			l := &pprof.Location{ID: id, Mapping: model.Location[0].Mapping, Line: []pprof.Line{{Function: f}}}
+			p.Function, p.Location = append(p.Function, f), append(p.Location, l)
+			s := &pprof.Sample{Location: []*pprof.Location{l}, Value: make([]int64, len(model.Value)), Label: map[string][]string{"class": {"C" + strconv.Itoa(class)}}}
+			bytes := int64(1) // of 0.0 %
+			if class == method {
+				bytes = 1_000_000 * int64(12-class)
+			}
+			s.Value[objects], s.Value[space], s.Value[events] = 1, bytes, 100
+			p.Sample = append(p.Sample, s)
+		}
+	}
+	text := summaryOf(t, nil, p)
+	for _, want := range []string{" C0\n", " C4\n", " com.shop.M0.run\n", " com.shop.M4.run\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, " 0.0%") {
+		t.Errorf("rows of 0.0%% in\n%s", text)
 	}
 }
 

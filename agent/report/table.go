@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -20,8 +21,8 @@ type scale struct {
 }
 
 var (
-	// bytesScale counts as VMs do in their logs and options: 1 KB is 1024 bytes.
-	bytesScale = scale{[]string{"B", "KB", "MB", "GB", "TB", "PB", "EB"}, 1024, 1}
+	// bytesScale is decimal, as in top and on the pages: 1 kB is 1000 bytes.
+	bytesScale = scale{[]string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}, 1000, 1}
 	timeScale  = scale{[]string{"ns", "us", "ms", "s"}, 1000, 2}
 	countScale = scale{[]string{"", "k", "M", "G", "T", "P", "E"}, 1000, 2}
 )
@@ -117,14 +118,15 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	for _, c := range t.columns {
 		head.cells = append(head.cells, c.head)
 	}
+	if t.opts.parts < 0 {
+		thing, _, _ = strings.Cut(thing, " / ")
+		head.name = heading(thing)
+	}
 	g := grid{head: []gridRow{head}}
-	layout := newPartLayout(shown)
+	layout, all := newPartLayout(shown), groups.total()
 	for _, group := range shown {
 		g.rows = append(g.rows, row(group.tally, func(width int) string { return shorten(group.key, width) }))
-		parts, more := group.parts.sorted(t.order...), []*eventGroup[eventPart](nil)
-		if t.opts.N > 0 {
-			parts, more = first(maxParts, parts)
-		}
+		parts, more := t.split(group.parts.sorted(t.order...), all)
 		for _, p := range parts {
 			g.rows = append(g.rows, row(p.tally, func(width int) string { return layout.name(p.key, width) }))
 		}
@@ -136,6 +138,27 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 		g.rows = append(g.rows, row(sumOf(rest), heading(fmt.Sprintf("%d more", len(rest)))))
 	}
 	g.write(t.out, t.opts.Width)
+}
+
+// split returns which parts of a method have a line each, and those that share one: what is too many, and at the end what
+// would be shown as 0.0 % of all.
+func (t *eventTable) split(parts []*eventGroup[eventPart], all tally) (shown, more []*eventGroup[eventPart]) {
+	const visible = 0.0005
+	if t.opts.N <= 0 {
+		return parts, nil
+	}
+	if t.opts.parts < 0 {
+		return nil, nil
+	}
+	n := min(cmp.Or(t.opts.parts, maxParts), len(parts))
+	main := t.order[0]
+	for n > 1 && parts[n-1].values[main] < visible*all.values[main] {
+		n--
+	}
+	if n == len(parts)-1 { // the line of the others takes as much room
+		n++
+	}
+	return parts[:n], parts[n:]
 }
 
 func sumOf[K comparable](groups []*eventGroup[K]) (sum tally) {
@@ -281,8 +304,8 @@ func room(width, taken int) int {
 	return max(width-taken, least)
 }
 
-// shorten makes name at most width runes long, 0 for any length: first without its arguments, then without its
-// beginning, since the method is at the end and the package is not missed.
+// shorten makes name at most width runes long, 0 for any length: first without its arguments, then with short packages, then
+// without its beginning, since the method is at the end. A leaf [inlined in M] keeps the words, and its M is shortened.
 func shorten(name string, width int) string {
 	if width <= 0 || len(name) <= width {
 		return name
@@ -291,8 +314,19 @@ func shorten(name string, width int) string {
 	if open := arguments(name); open > 0 && len(runes) > width {
 		runes = []rune(name[:open] + "(…)")
 	}
-	return keepEnd(string(runes), width)
+	full := string(runes)
+	if short := stored.Abbreviate(full, len(runes)-width, 2); utf8.RuneCountInString(short) <= width {
+		return short
+	}
+	before, method, after := stored.SplitInlined(full)
+	if left := width - len(before); left >= leastInlined {
+		return before + keepEnd(method+after, left)
+	}
+	return keepEnd(full, width)
 }
+
+// leastInlined is how many columns of M in [inlined in M] are shown at least, with the bracket.
+const leastInlined = 8
 
 // keepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
 func keepEnd(text string, width int) string {

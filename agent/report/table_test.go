@@ -26,7 +26,7 @@ func TestArrowed(t *testing.T) {
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 0, "com.acme.Shop.run:10 -> com.acme.Cart.total"},
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 43, "com.acme.Shop.run:10 -> com.acme.Cart.total"},
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 24, "…op.run:10 -> …art.total"},
-		{"main:1", "com.acme.Cart.total", 28, "main:1 -> …m.acme.Cart.total"},             // leaves room to the callee
+		{"main:1", "com.acme.Cart.total", 28, "main:1 -> c.acme.Cart.total"},              // leaves room to the callee
 		{"com.acme.Cart.total:1", "f", 20, "…e.Cart.total:1 -> f"},                        // and the callee to the caller
 		{"C::f(int, long)", "C::g(int, long)", 22, "C::f(…) -> C::g(…)"},                  // arguments go first
 		{"ﬁﬂ.ﬃ.Äußerung.größe:7", "ﬁﬂ.ﬃ.Äußerung.weiß", 26, "…ng.größe:7 -> …erung.weiß"}, // runes, not bytes
@@ -63,8 +63,8 @@ func TestAmounts(t *testing.T) {
 		value float64
 		want  string
 	}{
-		{bytesScale, 0, "0B"}, {bytesScale, 1023, "1023B"}, {bytesScale, 1024, "1.0KB"}, {bytesScale, 1.5 * (1 << 30), "1.5GB"},
-		{bytesScale, 1 << 62, "4.0EB"}, {bytesScale, 1e30, "867361737988.4EB"},
+		{bytesScale, 0, "0B"}, {bytesScale, 999, "999B"}, {bytesScale, 1000, "1.0kB"}, {bytesScale, 34_275_951_772, "34.3GB"},
+		{bytesScale, 1 << 62, "4.6EB"}, {bytesScale, 1e30, "1000000000000.0EB"},
 		{timeScale, 999, "999ns"}, {timeScale, 1500, "1.50us"}, {timeScale, 2e6, "2.00ms"}, {timeScale, 90e9, "90.00s"},
 	} {
 		if got := test.scale.of(test.value); got != test.want {
@@ -86,14 +86,22 @@ func TestShorten(t *testing.T) {
 	}{
 		{"java.util.HashMap.get", 0, "java.util.HashMap.get"},
 		{"java.util.HashMap.get", 21, "java.util.HashMap.get"},
-		{"java.util.HashMap.get", 20, "…va.util.HashMap.get"},
+		{"java.util.HashMap.get", 20, "j.util.HashMap.get"},
+		{"java.util.concurrent.ConcurrentHashMap.get", 20, "…ncurrentHashMap.get"},
+		{"execute_command_internal", 20, "…te_command_internal"},
+		{"[inlined in java.util.regex.Pattern.clazz]", 38, "[inlined in j.u.regex.Pattern.clazz]"},
+		{"[inlined in java.util.regex.Pattern.clazz]", 32, "[inlined in j.u.r.Pattern.clazz]"},
+		{"[inlined in com.newuser.shop.Main.lambda$main$5]", 31, "[inlined in …ain.lambda$main$5]"},
+		{"[inlined in com.newuser.shop.Main.lambda$main$5]", 20, "[inlined in …main$5]"},
+		{"[inlined in com.newuser.shop.Main.lambda$main$5]", 19, "…ain.lambda$main$5]"},
+		{"[unknown libz.so.1.2.13+0x4970]", 20, "…z.so.1.2.13+0x4970]"},
 		{"Closure::do_oop(oopDesc**)", 20, "Closure::do_oop(…)"},
 		{"G1ParScanThreadState::trim_queue(bool)", 20, "…tate::trim_queue(…)"},
 		{"(anonymous namespace)::visit(int (*)(long)) const", 30, "…nonymous namespace)::visit(…)"},
 		{"github.com/acme/shop.(*Cart[...]).Total", 20, "….(*Cart[...]).Total"},
 		{"unbalanced)))))))))))", 20, "…balanced)))))))))))"},
 		{"größe.größe.größe", 17, "größe.größe.größe"},
-		{"größe.größe.größe", 16, "…öße.größe.größe"},
+		{"größe.größe.größe", 16, "g.größe.größe"},
 	} {
 		got := shorten(test.name, test.width)
 		if got != test.want {

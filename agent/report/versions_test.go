@@ -106,7 +106,7 @@ func TestVersionsView(t *testing.T) {
 	one := versionsText(t, p, "app.Main.put")
 	for _, want := range []string{
 		"#1 C1 (3) 1.0–1.2 s · #2 C2 1.2–30.2 s · deopt at 30.2 s: class_check · #3 C2 from ≤30.3 s",
-		"#1 C1 (3), replaced by #2", "30.0–30.2", "2.0KB", "#2 inlines +app.Shape.area()I", "#3 inlines -app.Shape.area()I",
+		"#1 C1 (3), replaced by #2", "30.0–30.2", "2.0kB", "#2 inlines +app.Shape.area()I", "#3 inlines -app.Shape.area()I",
 		"#2: trap class_check in app.Shape.area, 2 times", "3 samples with the method interpreted", "gave up optimised code of the method 4 times",
 		"differ in warm-up and input",
 	} {

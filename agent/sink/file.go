@@ -127,7 +127,10 @@ func createTemp(path string) (*os.File, error) {
 // outputError says what to do about an output that cannot be created.
 func outputError(path string, err error) error {
 	dir := filepath.Dir(path)
+	_, missing := os.Stat(dir)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && missing == nil: // as in /proc
+		return fmt.Errorf("output %s: files cannot be created in %s: choose another directory: %w", path, dir, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("output %s: directory %s does not exist: create it, or choose another: %w", path, dir, fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -57,3 +58,35 @@ func IsUnnamed(name string) bool { return symbolize.IsUnknown(name) }
 
 // Printable makes a name safe to store and to show, as symbolize.Printable does, with at most MaxName bytes.
 func Printable(name string) string { return symbolize.Printable(name, MaxName) }
+
+// inlinedIn begins a leaf [inlined in M].
+const inlinedIn = "[inlined in "
+
+// SplitInlined returns the parts of a leaf [inlined in M]: what is before M, M, and the bracket behind it. Of all other names
+// the method is all.
+func SplitInlined(name string) (before, method, after string) {
+	if m, ok := strings.CutPrefix(name, inlinedIn); ok && strings.HasSuffix(m, "]") {
+		return inlinedIn, strings.TrimSuffix(m, "]"), "]"
+	}
+	return "", name, ""
+}
+
+// Abbreviate shortens the name of a Java method or class by so many columns if it can: packages, to their first letters, from the
+// left. It leaves as many of the last parts as they are: two of a method, one of a class. In a leaf [inlined in M] it is M
+// that becomes shorter. Other names stay as they are.
+func Abbreviate(name string, excess, last int) string {
+	before, method, after := SplitInlined(name)
+	if excess <= 0 || strings.ContainsAny(method, "( [") {
+		return name
+	}
+	parts := strings.Split(method, ".")
+	for i := 0; i < len(parts)-last && excess > 0; i++ {
+		part := parts[i]
+		if len(part) < 2 || part[0] < 'a' || part[0] > 'z' {
+			break // a class
+		}
+		parts[i] = part[:1]
+		excess -= utf8.RuneCountInString(part) - 1
+	}
+	return before + strings.Join(parts, ".") + after
+}

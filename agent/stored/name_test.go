@@ -61,3 +61,26 @@ func FuzzPrintable(f *testing.F) {
 		}
 	})
 }
+
+func TestAbbreviate(t *testing.T) {
+	for _, test := range []struct {
+		name         string
+		excess, last int
+		want         string
+	}{
+		{"java.util.regex.Pattern.clazz", 0, 2, "java.util.regex.Pattern.clazz"},
+		{"java.util.regex.Pattern.clazz", 1, 2, "j.util.regex.Pattern.clazz"},
+		{"java.util.regex.Pattern.clazz", 99, 2, "j.u.r.Pattern.clazz"},
+		{"java.util.regex.Pattern", 99, 1, "j.u.r.Pattern"},
+		{"[inlined in java.util.regex.Pattern.clazz]", 99, 2, "[inlined in j.u.r.Pattern.clazz]"},
+		{"[inlined in java.util.regex.Pattern.clazz", 99, 2, "[inlined in java.util.regex.Pattern.clazz"},
+		{"[unknown libz.so.1.2+0x40]", 99, 2, "[unknown libz.so.1.2+0x40]"},
+		{"std::map<a.b.c>::f(int)", 99, 2, "std::map<a.b.c>::f(int)"},
+		{"byte[]", 99, 1, "byte[]"},
+		{"", 9, 1, ""},
+	} {
+		if got := Abbreviate(test.name, test.excess, test.last); got != test.want {
+			t.Errorf("%q, %d, %d: %q, want %q", test.name, test.excess, test.last, got, test.want)
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (t *Total) Incomplete() bool { return t.Scaled() || t.Missed >= LeastMissed
 //
 //	java (pid 4711): 12300000000 ± 140000000 bytes
 //	java (pid 4711): observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
-//	java (pid 4711): nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes
+//	java (pid 4711): nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes since then
 //	java (pid 4711): up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
 func (t *Total) sentence(unit string) string {
 	const scaled = "values are scaled to all"
@@ -175,10 +175,17 @@ func (t *Total) sentence(unit string) string {
 	if t.Lost > leastLost {
 		line += fmt.Sprintf("up to %s of the events were lost; "+scaled+" of them: ", Percent(t.Lost, 1))
 	}
-	if math.IsInf(float64(t.Within), 1) {
-		return line + fmt.Sprintf("%.0f %s; %s", t.Sum, unit, UnknownInterval)
+	since := ""
+	if t.Missed >= LeastMissed {
+		since = " since then"
 	}
-	return line + fmt.Sprintf("%.0f ± %.0f %s", t.Sum, math.Ceil(float64(t.Within)), unit)
+	switch {
+	case math.IsInf(float64(t.Within), 1):
+		return line + fmt.Sprintf("%.0f %s%s; %s", t.Sum, unit, since, UnknownInterval)
+	case t.Within == 0 && since != "": // exact, but not of all
+		return line + fmt.Sprintf("%.0f %s%s", t.Sum, unit, since)
+	}
+	return line + fmt.Sprintf("%.0f ± %.0f %s%s", t.Sum, math.Ceil(float64(t.Within)), unit, since)
 }
 
 // String is the note behind those it is about.

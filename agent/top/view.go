@@ -9,6 +9,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // A Style is how a piece of a line looks.
@@ -146,7 +147,11 @@ func (s *Screen) header(width, height int) []Line {
 	name := width - len(s.serviceColumns(nil, width)) - cells - 1
 	var heading Line
 	if height >= 12 {
-		heading = Line{{fit("  "+fit("SERVICE", name-2)+s.serviceColumns(nil, width)+" 60 s", width), Dim}}
+		over := "CPU, 60 s"
+		if len(over) > cells {
+			over = "60 s"
+		}
+		heading = Line{{fit("  "+fit("SERVICE", name-2)+s.serviceColumns(nil, width)+" "+over, width), Dim}}
 	}
 	most := min(max((height-8)/3, 1), len(rows))
 	shown := rows[:most]
@@ -204,7 +209,7 @@ func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 		{"nat", 3, narrow, func() string { return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples) }},
 		{"alloc/s", 7, narrow, func() string { return known(row.alloc, bytesText) }},
 		{"lock/s", 7, narrow, func() string { return known(row.delay, delayText) }},
-		{"stop", 5, narrow, func() string { return known(row.stopped, percent) }},
+		{"pause", 5, narrow, func() string { return known(row.stopped, percent) }},
 	}
 	var b strings.Builder
 	for _, c := range columns {
@@ -450,7 +455,7 @@ func (s *Screen) help(width int) []Line {
 		"  q, Ctrl-C  quit",
 		"",
 		"  The interval contains the true share with 95 % confidence.",
-		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. stop: % of the time",
+		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. pause: % of the time",
 		"  in safepoint pauses. alloc and lock are known while their view is open,",
 		"  as recording them costs up to 1 % of the CPU time.",
 		"  diff: CPU time in % of one CPU; dim rows differ by less than the interval.",
@@ -499,21 +504,7 @@ func cut(s string, width int) (string, int) {
 	return s[:at], columns
 }
 
-// shorten shortens the name of a Java method or class to so many columns if it can: first packages, to their first letters, from the left.
-// The last parts stay: two of a method, one of a class.
+// shorten shortens the name of a Java method or class to so many columns if it can, as stored.Abbreviate does.
 func shorten(name string, width, last int) string {
-	excess := uniseg.StringWidth(name) - width
-	if excess <= 0 || strings.ContainsAny(name, "( [") {
-		return name
-	}
-	parts := strings.Split(name, ".")
-	for i := 0; i < len(parts)-last && excess > 0; i++ {
-		part := parts[i]
-		if len(part) < 2 || part[0] < 'a' || part[0] > 'z' {
-			break // a class
-		}
-		parts[i] = part[:1]
-		excess -= len(part) - 1
-	}
-	return strings.Join(parts, ".")
+	return stored.Abbreviate(name, uniseg.StringWidth(name)-width, last)
 }

@@ -50,7 +50,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--by=edge", a, b}, []string{"by edge", "+10.00%  com.acme.Main.run:7 -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "--ignore-sites", a, b}, []string{"com.acme.Main.run -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "-n", "1", a, b}, []string{"1 smaller difference\n"}},
-		{[]string{"--by=class", allocations, allocations}, []string{"Comparison of alloc_space by class", "5.7MB allocated, 1 class\n", "overlap       100.00"}},
+		{[]string{"--by=class", allocations, allocations}, []string{"Comparison of alloc_space by class", "6.0MB allocated, 1 class\n", "overlap       100.00"}},
 		{[]string{"--by=context", "--sample-type=samples", timed, timed}, []string{"Comparison of samples by context"}},
 		{[]string{"--engine=page", a, b}, []string{"overlap        90.00"}},
 		{[]string{windows}, []string{"how well each of 2 windows predicts the next", "1, 2", "60.00"}},

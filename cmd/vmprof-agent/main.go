@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -148,10 +149,11 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 
 // nearest returns the verb that a misspelt name most likely means, "" if none is near.
 func nearest(name string) string {
-	const far = 3 // edits
-	best, at := "", far
+	const lettersPerEdit = 3 // "foo" is not "top"
+	best, at := "", math.MaxInt
 	for _, v := range verbs() {
-		if d := stored.Edits(name, v.name); v.summary != "" && d < at {
+		d, most := stored.Edits(name, v.name), (max(len(name), len(v.name))+1)/lettersPerEdit
+		if v.summary != "" && d <= most && d < at {
 			best, at = v.name, d
 		}
 	}

@@ -25,6 +25,10 @@ func TestRun(t *testing.T) {
 		{"doctor --help", 0, "", "Usage: vmprof-agent doctor"},
 		{"", 2, "", "vmprof-agent: missing command\nRun 'vmprof-agent -h'"},
 		{"recrod", 2, "", `vmprof-agent: unknown command "recrod"; did you mean "record"?`},
+		{"stpo", 2, "", "vmprof-agent: unknown command \"stpo\"\n"},
+		{"foo", 2, "", "vmprof-agent: unknown command \"foo\"\n"},
+		{"repot", 2, "", `vmprof-agent: unknown command "repot"; did you mean "report"?`},
+		{"tops", 2, "", `vmprof-agent: unknown command "tops"; did you mean "top"?`},
 		{"dance", 2, "", "vmprof-agent: unknown command \"dance\"\n"},
 		{"becom", 2, "", "vmprof-agent: unknown command \"becom\"\n"}, // hidden
 		{"version --jsno", 2, "", "vmprof-agent version: unknown flag: --jsno\nRun 'vmprof-agent version -h'"},

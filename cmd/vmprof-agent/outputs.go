@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
@@ -30,6 +31,7 @@ type output struct {
 	part
 	path   string         // "" if the part is only in files with all parts
 	again  bool           // the same part as the output before
+	failed bool           // the file could not be written
 	stored *pprof.Profile // in the form that views are made of
 }
 
@@ -59,6 +61,14 @@ func (o *recordOptions) outputs() (single []output, together []string) {
 	return single, together
 }
 
+// checkStdout refuses - for several parts, which are files of a directory.
+func (o *recordOptions) checkStdout() error {
+	if len(o.parts()) > 1 && slices.Contains(o.output, sink.Stdout) {
+		return usageError("-o - can have one kind of events: record one with -e, or write a directory (-o out) or a page with all of them (-o out.html)")
+	}
+	return nil
+}
+
 // checkOutputs says whether the files can be written, and makes the directories of several.
 func (o *recordOptions) checkOutputs(outputs []output, together []string) error {
 	for _, out := range outputs {
@@ -82,37 +92,42 @@ func (o *recordOptions) checkOutputs(outputs []output, together []string) error 
 	return nil
 }
 
-// writeTogether writes the files that have all parts.
-func writeTogether(stdout io.Writer, outputs []output, together []string) error {
+// writeTogether writes the files that have all parts. It returns those that it wrote, also with an error.
+func writeTogether(stdout io.Writer, outputs []output, together []string) (written []string, err error) {
 	var profiles []*pprof.Profile
 	for _, out := range outputs {
 		if !out.again {
 			profiles = append(profiles, out.stored)
 		}
 	}
+	var errs []error
 	for _, path := range together {
-		name := filepath.Base(path)
-		if format, err := sink.FormatOf(path); err == nil && format == sink.FormatSpeedscope {
-			if err := sink.WriteSpeedscope(path, stdout, name, profiles...); err != nil {
-				return err
-			}
-			continue
-		}
-		page := sink.Page{Title: strings.TrimSuffix(name, filepath.Ext(name))}
-		for _, out := range outputs {
-			if out.again {
-				continue
-			}
-			if err := page.Add(out.name+".pb.gz", out.stored); err != nil {
-				return err
-			}
-			page.Commands = append(page.Commands, "vmprof-agent report "+cmp.Or(out.path, out.name+".pb.gz"))
-		}
-		if err := sink.WritePage(path, stdout, &page); err != nil {
-			return err
+		if err := writeAll(path, stdout, outputs, profiles); err != nil {
+			errs = append(errs, err)
+		} else {
+			written = append(written, path)
 		}
 	}
-	return nil
+	return written, errors.Join(errs...)
+}
+
+// writeAll writes a file that has all parts.
+func writeAll(path string, stdout io.Writer, outputs []output, profiles []*pprof.Profile) error {
+	name := filepath.Base(path)
+	if format, err := sink.FormatOf(path); err == nil && format == sink.FormatSpeedscope {
+		return sink.WriteSpeedscope(path, stdout, name, profiles...)
+	}
+	page := sink.Page{Title: strings.TrimSuffix(name, filepath.Ext(name))}
+	for _, out := range outputs {
+		if out.again {
+			continue
+		}
+		if err := page.Add(out.name+".pb.gz", out.stored); err != nil {
+			return err
+		}
+		page.Commands = append(page.Commands, "vmprof-agent report "+cmp.Or(out.path, out.name+".pb.gz"))
+	}
+	return sink.WritePage(path, stdout, &page)
 }
 
 // makeDirectory makes the directory for several files, unless there is one.
@@ -128,15 +143,13 @@ func makeDirectory(path string) error {
 }
 
 // write writes the outputs of a window that nobody else has. Each part is converted once: of deep stacks it is the largest
-// thing in memory.
-func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []output) error {
+// thing in memory. A file that cannot be written is marked and is in the error; all parts are there nevertheless, unless unusable.
+func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []output) (failed, unusable error) {
 	for i := range outputs {
 		out := &outputs[i]
 		if out.again {
 			out.stored = outputs[i-1].stored
-			if err := o.writeOne(stdout, p, out); err != nil {
-				return err
-			}
+			failed = errors.Join(failed, o.writeOne(stdout, p, out))
 			continue
 		}
 		content := out.content
@@ -145,21 +158,20 @@ func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []ou
 		}
 		var err error
 		if out.stored, err = sink.Pprof(p, content); err != nil {
-			return err
+			return failed, err
 		}
-		if err := o.writeOne(stdout, p, out); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, o.writeOne(stdout, p, out))
 	}
 	p.Processes = nil
-	return nil
+	return failed, nil
 }
 
 // writeOne writes one file of a part.
-func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *output) error {
+func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *output) (err error) {
 	if out.path == "" {
 		return nil
 	}
+	defer func() { out.failed = err != nil }()
 	if format, err := sink.FormatOf(out.path); err == nil && format == sink.FormatCollapsed {
 		return sink.Write(out.path, stdout, p, out.content)
 	}

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,6 +59,12 @@ func (h *historyFlags) check(fs *pflag.FlagSet) error {
 func (h *historyFlags) open(log *slog.Logger) (*history.Store, error) {
 	if h.dir == "" {
 		return nil, nil
+	}
+	// A parent that does not exist is more likely a misspelt one.
+	if parent := filepath.Dir(filepath.Clean(h.dir)); parent != "." {
+		if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("--history-dir=%s: directory %s does not exist: create it, or choose another", h.dir, parent)
+		}
 	}
 	return history.Open(h.dir, &history.Options{Keep: h.keep, MaxSize: int64(h.size), Log: log})
 }
@@ -140,6 +148,9 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	if p.selection.From, p.selection.To, err = history.ParseRange(p.from, p.to, now); err != nil {
 		return usageError(err.Error())
 	}
+	if p.selection.To.After(now) && p.selection.To.Sub(p.selection.From) > nextDay {
+		return usageError(fmt.Sprintf("--to=%s is before --from=%s, or in the future: give the earlier time to --from, or dates such as 2026-11-25T03:10 to both", p.to, p.from))
+	}
 	p.selection.Service = p.service
 	switch {
 	case view == "":
@@ -151,6 +162,9 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	}
 	return nil
 }
+
+// nextDay is how far a --to in the future may be from --from: one farther away was before it, and is taken for that of the next day.
+const nextDay = 12 * time.Hour
 
 // arguments are those of report for the same again.
 func (p *pastFlags) arguments() string {

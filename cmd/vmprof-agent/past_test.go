@@ -95,7 +95,7 @@ func TestServeHistory(t *testing.T) {
 }
 
 func TestPastErrors(t *testing.T) {
-	empty := t.TempDir()
+	empty, now := t.TempDir(), time.Now()
 	for _, tt := range []struct {
 		args, want string
 		usage      bool
@@ -107,6 +107,8 @@ func TestPastErrors(t *testing.T) {
 		{"report --to=03:10", "--to needs --from", true},
 		{"report --service=shop x.pb.gz", "--service needs --from", true},
 		{"report --from=noon", "want a time such as", true},
+		{"serve --web.listen-address=127.0.0.1:0 --history-dir=/nonexistent/a", "directory /nonexistent does not exist", false},
+		{"report --from=" + now.Add(-2*time.Minute).Format("15:04") + " --to=" + now.Add(-3*time.Minute).Format("15:04"), "or in the future", true},
 		{"report --from=03:10 x.pb.gz", "remove x.pb.gz", true},
 		{"report --from=03:10 --view=versions", "does not keep code versions", true},
 		{"report --from=03:10 --window=2", "is for files", true},

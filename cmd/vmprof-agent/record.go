@@ -19,7 +19,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -30,6 +29,7 @@ import (
 const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
+A name selects the processes that have it at the start, none that start later.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
 early, writes the file and ends COMMAND. After -d, COMMAND keeps running. The
 summary is on stdout, with COMMAND on stderr.
@@ -106,6 +106,9 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 		return nil, err
 	}
 	if at := fs.ArgsLenAtDash(); at > 0 || (at < 0 && fs.NArg() > 0) {
+		if fs.NArg() == 1 && isRunning(fs.Arg(0)) {
+			return nil, unexpected(fs.Arg(0), "; to profile the running process use -p "+fs.Arg(0))
+		}
 		return nil, unexpected(fs.Arg(0), "; put a command after --, as in record -- "+strings.Join(fs.Args(), " "))
 	}
 	o.command = fs.Args()
@@ -133,6 +136,9 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 			o.output = []string{defaultDirectory}
 		}
 	}
+	if err := o.checkStdout(); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(o.count.check(&o), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
@@ -151,6 +157,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if o.exact != "" && len(o.command) == 0 && len(o.pids) != 1 {
 		return usageError("--exact counts the calls of one JVM: select it with -p")
 	}
+	chosen := chosenProcesses(o.pids)
 	log := o.log.logger(stderr)
 	limitMemory(log)
 	// A terminal that goes away ends a recording as Ctrl-C does, unless nohup(1) has it ignored.
@@ -203,6 +210,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer o.count.close()
+	if err := chosen.checkRunning(log); err != nil {
+		return err
+	}
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -217,7 +227,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if child != nil {
 		bar.w = nil // COMMAND writes to the same terminal
 	}
-	childErr := o.wait(ctx, a, child, ended, bar)
+	childErr := o.wait(ctx, a, child, &chosen, ended, bar)
+	lasted := time.Since(began)
 	idle := idleNotes(used, time.Second/time.Duration(o.frequency))
 	w, windowErr := windows.stop(w)
 	counts, countErr := o.count.finish()
@@ -233,28 +244,33 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	if chosen.ended && lasted < unseenEnd && windows == nil && !recorded(p) {
+		return chosen.endedBefore()
+	}
+	if child != nil {
+		nameCommand(p, child.pid(), o.command)
+	}
 	o.count.fill(p, counts, true)
-	accounts, err := o.store(stdout, p, windows, outputs)
+	accounts, failed, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
 	}
-	if err := writeTogether(stdout, outputs, together); err != nil {
-		return err
-	}
+	together, err = writeTogether(stdout, outputs, together)
+	failed = errors.Join(failed, err) // a full disk takes files, but not the summary
 	if child != nil && ctx.Err() == nil && child.running() {
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
 		if err := writeStats(o.stats, a, accounts); err != nil {
-			return err
+			failed = errors.Join(failed, err)
 		}
 	}
 	summary := stdout
 	if slices.Contains(o.output, sink.Stdout) || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
-	if err := o.summarize(summary, outputs, together); err != nil {
-		return err
+	if err := o.summarize(summary, outputs, together); err != nil || failed != nil {
+		return errors.Join(failed, err)
 	}
 	for _, note := range idle {
 		fmt.Fprintln(summary, note)
@@ -276,7 +292,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 }
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
-func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, ended chan error, bar *progress) error {
+func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
 	defer bar.clear()
 	var timeUp <-chan time.Time
 	if o.duration > 0 {
@@ -288,11 +304,11 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 		exited = child.exited
 	}
 	gone := make(chan struct{})
-	if child == nil && len(o.pids) > 0 {
+	if len(chosen.processes) > 0 {
 		watch, stop := context.WithCancel(ctx)
 		defer stop()
 		go func() {
-			if waitGone(watch, o.pids) {
+			if chosen.waitGone(watch) {
 				close(gone)
 			}
 		}()
@@ -306,6 +322,7 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 		case <-ctx.Done():
 			return nil
 		case <-gone:
+			chosen.ended = true
 			return nil
 		case err := <-ended:
 			ended <- err
@@ -314,34 +331,6 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 			return err
 		case <-tick.C:
 			bar.draw(a)
-		}
-	}
-}
-
-// waitGone returns true when none of the processes runs any more, false when ctx ended first.
-func waitGone(ctx context.Context, pids []int) bool {
-	const interval = 100 * time.Millisecond
-	root := proc.DefaultRoot
-	var alive []proc.Identity
-	for _, pid := range pids {
-		if id, err := root.Identify(pid); err == nil {
-			alive = append(alive, id)
-		}
-	}
-	for {
-		var still []proc.Identity
-		for _, id := range alive {
-			if st, err := root.Stat(id.PID); err == nil && !st.Zombie() && root.Check(id) == nil {
-				still = append(still, id)
-			}
-		}
-		if alive = still; len(alive) == 0 {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(interval):
 		}
 	}
 }
@@ -386,12 +375,12 @@ func next(outputs []output, together []string) (lines []string) {
 		if !out.again {
 			parts++
 		}
-		if first == nil && out.path != "" && out.path != sink.Stdout {
+		if first == nil && out.path != "" && out.path != sink.Stdout && !out.failed {
 			first = out
 		}
 	}
 	for _, out := range outputs {
-		if out.path == "" || out.path == sink.Stdout {
+		if out.path == "" || out.path == sink.Stdout || out.failed {
 			continue
 		}
 		line := "written to " + out.path

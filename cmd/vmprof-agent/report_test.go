@@ -116,7 +116,7 @@ func TestReportEvents(t *testing.T) {
 		want string // in the view
 		tree string
 	}{
-		"allocs":     {profile.Allocations, "Allocations: 5.7MB (±35.8%), 6000000 objects, from 30 events", "5.7MB allocated"},
+		"allocs":     {profile.Allocations, "Allocations: 6.0MB (±35.8%), 6000000 objects, from 30 events", "6.0MB allocated"},
 		"locks":      {profile.Locks, "Locks: 6.00ms (±35.8%) of delay in 6000000 contentions", "6.00ms delay"},
 		"values":     {profile.Values, "6000000 executions, mean 1", "6000000 executions"},
 		"safepoints": {profile.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},

@@ -145,6 +145,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
+	fmt.Fprintln(stderr, "vmprof-agent: starting: loading BPF programs and looking at running processes")
 	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err

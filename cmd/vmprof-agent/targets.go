@@ -153,6 +153,12 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	return slices.Compact(pids), nil
 }
 
+// isRunning reports whether a name, without -p in front of it, stands for a process of this machine.
+func isRunning(name string) bool {
+	all, err := processes(context.Background(), proc.DefaultRoot)
+	return err == nil && slices.ContainsFunc(all, func(c candidate) bool { return c.matches(name) })
+}
+
 // pidList is the argument of -p that selects these processes and no others.
 func pidList(list []candidate) string {
 	var pids []string

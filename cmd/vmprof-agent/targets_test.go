@@ -120,6 +120,9 @@ func TestProcesses(t *testing.T) {
 	if c := byPID[shop]; c.Application != "shop" || c.comm != "java" || !c.matches("shop") {
 		t.Errorf("shop is %+v", c)
 	}
+	if _, err := parseRecord([]string{"shop"}, io.Discard); err == nil || err.Error() != "unexpected argument shop; to profile the running process use -p shop" {
+		t.Errorf("record shop: %v", err)
+	}
 	if c := byPID[long]; !c.java || !c.matches("java") || len(applications([]candidate{c})) != 1 || !strings.HasSuffix(c.String(), "java") {
 		t.Errorf("a JVM with a megabyte of arguments is %+v", c)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// chosen notes which processes it is to sample.
-type chosen struct{ pids []int }
+// processesChosen notes which processes it is to sample.
+type processesChosen struct{ pids []int }
 
-func (c *chosen) Choose(pid int) error {
+func (c *processesChosen) Choose(pid int) error {
 	c.pids = append(c.pids, pid)
 	return nil
 }
@@ -53,7 +53,7 @@ func sleeper(t *testing.T, name string) *exec.Cmd {
 	return command
 }
 
-// Processes that start later and have the name are chosen by all agents, and it is said once when the last one has ended.
+// Processes that start later and have the name are processesChosen by all agents, and it is said once when the last one has ended.
 func TestFollower(t *testing.T) {
 	name := "followed" + strconv.Itoa(os.Getpid()%1e6)
 	look := func(f *follower) string {
@@ -72,7 +72,7 @@ func TestFollower(t *testing.T) {
 	if err := f.choose(first.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	var one, two chosen
+	var one, two processesChosen
 	if _, err := f.join(&one); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestFollower(t *testing.T) {
 	}
 	want := []int{first.Process.Pid, second.Process.Pid}
 	if !slices.Equal(one.pids, want) || !slices.Equal(two.pids, want) || !slices.Equal(f.pids(), want) {
-		t.Errorf("chosen: %v, %v and %v, want %v", one.pids, two.pids, f.pids(), want)
+		t.Errorf("processesChosen: %v, %v and %v, want %v", one.pids, two.pids, f.pids(), want)
 	}
 	leave()
 	for i, command := range []*exec.Cmd{first, second} {
@@ -108,7 +108,7 @@ func TestFollower(t *testing.T) {
 	}
 	third := sleeper(t, name)
 	if news := look(f); news == "" || !slices.Contains(one.pids, third.Process.Pid) || slices.Contains(two.pids, third.Process.Pid) {
-		t.Errorf("a third one started: %q, chosen are %v and %v", news, one.pids, two.pids)
+		t.Errorf("a third one started: %q, processesChosen are %v and %v", news, one.pids, two.pids)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestFollowerOfAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all chosen
+	var all processesChosen
 	if _, err := f.join(&all); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -51,18 +52,20 @@ func (o *recordOptions) windows() int64 {
 	return int64((o.duration + o.window/2) / o.window)
 }
 
-// store writes the outputs, which are of all windows if there are several, and returns the accounts of time.
-func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotation, outputs []output) (profile.Counts, error) {
+// store writes the outputs, which are of all windows if there are several, and returns the accounts of time. Its errors are
+// those of write.
+func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotation, outputs []output) (counts profile.Counts, failed, unusable error) {
 	if r == nil {
 		counts := last.Counts
-		return counts, o.write(stdout, last, outputs)
+		failed, unusable := o.write(stdout, last, outputs)
+		return counts, failed, unusable
 	}
 	if err := r.add(last); err != nil {
-		return profile.Counts{}, err
+		return profile.Counts{}, nil, err
 	}
-	last.Processes = nil            // nobody else has this window
-	counts := r.windows[0].Counts() // those of all files
-	next := 0                       // of windows, which has one for each part
+	last.Processes = nil           // nobody else has this window
+	counts = r.windows[0].Counts() // those of all files
+	next := 0                      // of windows, which has one for each part
 	for i := range outputs {
 		out := &outputs[i]
 		if out.again {
@@ -70,16 +73,14 @@ func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotati
 		} else {
 			stored, err := r.windows[next].Profile()
 			if err != nil {
-				return profile.Counts{}, err
+				return profile.Counts{}, failed, err
 			}
 			out.stored = stored
 			next++
 		}
-		if err := o.writeOne(stdout, last, out); err != nil {
-			return profile.Counts{}, err
-		}
+		failed = errors.Join(failed, o.writeOne(stdout, last, out))
 	}
-	return counts, nil
+	return counts, failed, nil
 }
 
 // A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile for each file.

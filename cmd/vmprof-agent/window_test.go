@@ -84,8 +84,8 @@ func TestRotation(t *testing.T) {
 	}
 	o := recordOptions{output: []string{filepath.Join(t.TempDir(), "out.pb.gz")}, window: length}
 	outputs := []output{{path: o.output[0]}}
-	counts, err := o.store(nil, windowOf(4), r, outputs)
-	if err != nil {
+	counts, failed, err := o.store(nil, windowOf(4), r, outputs)
+	if err := errors.Join(failed, err); err != nil {
 		t.Fatal(err)
 	}
 	stored := outputs[0].stored
