@@ -26,8 +26,8 @@ func (b Allowance) part() float64 {
 	return b.Share
 }
 
-// allowed is how many CPUs the probe may take on average, of so many that the processes use.
-func (b Allowance) allowed(cpus float64) float64 {
+// CPUs is how many CPUs the probe may take on average, of so many that the processes use.
+func (b Allowance) CPUs(cpus float64) float64 {
 	all := max(b.Share*cpus, b.Least) // no number if Share is none
 	if b.Part > 0 {
 		return all * b.Part
@@ -37,7 +37,7 @@ func (b Allowance) allowed(cpus float64) float64 {
 
 // whileThere is how many CPUs the probe may take while it is attached.
 func (b Allowance) whileThere(cpus float64) float64 {
-	return b.allowed(cpus) * float64(max(b.Slices, 1))
+	return b.CPUs(cpus) * float64(max(b.Slices, 1))
 }
 
 // A Load is what was measured of one probe.
@@ -80,7 +80,7 @@ func (e *TooHotError) Error() string {
 // of says what the probe may take if the processes use so many CPUs.
 func (b Allowance) of(cpus float64) string {
 	if b.Share*cpus < b.Least {
-		return percent(b.allowed(cpus)) + " of a CPU"
+		return percent(b.CPUs(cpus)) + " of a CPU"
 	}
 	return fmt.Sprintf("%s of %s CPUs", percent(b.part()), significant(cpus))
 }
@@ -108,6 +108,10 @@ func (b Allowance) Every(l Load) (int, error) {
 	return prime(int(math.Ceil(extra / left))), nil
 }
 
+// Passing is how many CPUs a probe needs that is hit so often a second, at count each, for its hits to be passed over while it
+// is attached all the time. Hits that are passed over may take half of what the probe may.
+func Passing(hits float64, count time.Duration) float64 { return hits * count.Seconds() / maxCounting }
+
 // complete has usual figures stand for those that were not measured.
 func (l *Load) complete() {
 	if l.Count <= 0 {
@@ -125,7 +129,7 @@ func (l *Load) complete() {
 // attached all the time. It is at most limit.
 func (b Allowance) SlicesFor(l Load, limit int) int {
 	l.complete()
-	n := math.Ceil(l.counting() / (maxCounting * b.allowed(l.CPUs)))
+	n := math.Ceil(l.counting() / (maxCounting * b.CPUs(l.CPUs)))
 	if !(n < float64(limit)) {
 		return limit
 	}

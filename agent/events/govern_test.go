@@ -218,7 +218,7 @@ func TestTuneExceptions(t *testing.T) {
 	}
 }
 
-// Plans of one kind share its budget by what they would take.
+// Plans of one kind share its budget max-min fair: one with few hits is recorded whole.
 func TestTuneShares(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -226,13 +226,53 @@ func TestTuneShares(t *testing.T) {
 	k.plans = []*attachedPlan{a, b, other}
 	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
-	k.pretend(t, a, 600)
-	k.pretend(t, b, 200)
+	k.pretend(t, a, 400)
+	k.pretend(t, b, 50)
 	k.pretend(t, other, 160)
 	k.tune(time.Second, time.Second)
-	// Of 2 ms each: 800 hits leave 1.2 ms for 120 records of 10 us, and 160 need 1.76 ms in all.
-	if a.every != 7 || b.every != 7 || other.every != 1 {
+	// Of 2 ms each: 50 hits need 0.55 ms, 10 % more are kept for them, and of the other 1.4 ms passing over takes 0.4 and 100
+	// records of 10 us the rest. 160 hits need 1.76 ms in all.
+	if a.every != 5 || b.every != 1 || other.every != 1 {
 		t.Errorf("one in %d, %d and %d", a.every, b.every, other.every)
+	}
+}
+
+// A probe with few hits is recorded whole, all the time, next to a busy one of the same kind that is observed in slices, whose
+// hits alone take more than the budget.
+func TestTuneRare(t *testing.T) {
+	for _, busy := range []uint64{130, 1300, 13_000, 1_300_000} {
+		k := newKernelSide(t)
+		k.trap.Store(int64(time.Microsecond))
+		rare, often := k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Locks, k.Programs.ValueProbe)
+		k.plans = []*attachedPlan{rare, often}
+		k.place(t, k.plans...)
+		for second := range time.Duration(30) {
+			k.pretendCost(t, 10, 10*time.Microsecond)
+			for tenth := range time.Duration(10) {
+				now := second*time.Second + (tenth+1)*time.Second/10
+				k.pretend(t, rare, 2)
+				if !often.silent() {
+					k.pretend(t, often, busy/10)
+				}
+				if tenth < 9 {
+					k.check(now, now-second*time.Second)
+				} else {
+					k.tune(now, time.Second)
+				}
+				k.turn(now)
+				if rare.silent() || rare.every != 1 {
+					t.Fatalf("next to %d hits a second: after %v one in %d hits of the rare probe is recorded, in one slice of %d",
+						busy, now, rare.every, rare.duty.Slices)
+				}
+			}
+		}
+		if busy > 1000 && often.duty.Always() {
+			t.Errorf("%d hits a second are observed all the time", busy)
+		}
+		sums := rare.cover.Sums(30 * time.Second)
+		if sums.Observed != sums.Total {
+			t.Errorf("next to %d hits a second: the rare probe was observed %v of %v", busy, sums.Observed, sums.Total)
+		}
 	}
 }
 

@@ -83,8 +83,8 @@ func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err == nil {
 		p.hits = hits
-		l, part := e.loadNow(p)
-		allowed := e.allowance(p.kind, part, p.duty.Slices).HitsAllowed(e.loadOf(l), p.duty.Length)
+		loads, l := e.loadNow(p)
+		allowed := e.allowance(p.kind, e.part(loads, l), p.duty.Slices).HitsAllowed(e.loadOf(l), p.duty.Length)
 		p.duty.Open(now, tolerated*allowed)
 		err = e.appear(p, now)
 	}
@@ -127,11 +127,10 @@ func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 
 // nextCycle begins another cycle of slices, or has the plan observed all the time again if it costs clearly less than it may.
 func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
-	l, part := e.loadNow(p)
-	load := e.loadOf(l)
-	n := e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices)
-	load.Hits *= steady
-	if e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices) > 1 {
+	loads, l := e.loadNow(p)
+	part := e.part(loads, l)
+	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
+	if more := l.times(steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more), budget.MaxSlices) > 1 {
 		p.duty.Start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
 		return
@@ -149,15 +148,15 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	e.lastAttached.Store(int64(now))
 }
 
-// loadNow is what a plan costs that is observed in slices, and its part of its kind's budget.
-func (e *Probes) loadNow(p *attachedPlan) (planLoad, float64) {
+// loadNow returns what all plans cost now, and what a plan costs that is observed in slices.
+func (e *Probes) loadNow(p *attachedPlan) (planLoads, planLoad) {
 	loads := e.loads(governEvery)
 	for _, l := range loads {
 		if l.plan == p {
-			return l, loads.part(l)
+			return loads, l
 		}
 	}
-	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
+	return loads, planLoad{plan: p, rate: p.rate, count: e.countTime(p)}
 }
 
 // Expect begins cycles anew that are so long that a window of that length may have none of their slices, with shorter ones.
