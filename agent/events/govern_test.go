@@ -1,8 +1,12 @@
 package events
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -158,8 +163,8 @@ func TestTune(t *testing.T) {
 	}
 	is(true)
 	parts := fold.Covered(nil, k.Covers.Sums(now), 0, &profile.EventCounts{})
-	if notes := parts.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
-		!strings.HasPrefix(notes[0], "events of tests were observed ") {
+	if notes := parts.Notes(func(func(*fold.EventSet) bool) {}); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
+		!strings.HasPrefix(notes[0], "events of tests (alloc) were observed ") {
 		t.Errorf("notes %q", notes)
 	}
 }
@@ -273,6 +278,36 @@ func TestTuneRare(t *testing.T) {
 		if sums.Observed != sums.Total {
 			t.Errorf("next to %d hits a second: the rare probe was observed %v of %v", busy, sums.Observed, sums.Total)
 		}
+	}
+}
+
+// The log says once a minute that the same events are observed for a part of the time, of whichever library.
+func TestWarnPartly(t *testing.T) {
+	var text bytes.Buffer
+	e := &Probes{config: Config{Log: slog.New(slog.NewTextHandler(&text, nil))}}
+	a, b := &attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}, library: "/jdk/libjvm.so"}, &attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}}
+	other := &attachedPlan{eventPlan: eventPlan{of: "allocations"}}
+	for pid := range 5 {
+		e.noteUser([]*attachedPlan{a}, &target.Process{PID: 4711 + pid}, a.library)
+	}
+	e.plans = []*attachedPlan{a}
+	e.forgetUser(a.users[0])
+	for second := range time.Duration(61) {
+		for _, p := range []*attachedPlan{a, b, other} {
+			e.warnPartly(p, (100+second)*time.Second, errors.New("too hot"))
+		}
+	}
+	lines := slices.Collect(strings.Lines(text.String()))
+	if len(lines) != 4 {
+		t.Fatalf("%d lines:\n%s", len(lines), text.String())
+	}
+	for _, want := range []string{"(pid 4712), ", "1 more", "library=/jdk/libjvm.so", "too hot"} {
+		if !strings.Contains(lines[0], want) {
+			t.Errorf("%s lacks %s", lines[0], want)
+		}
+	}
+	if strings.Contains(lines[0], "4711") || strings.Contains(lines[0], "likewise") || !strings.Contains(lines[2], "likewise_before=119") {
+		t.Errorf("%s\n%s", lines[0], lines[2])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // An attachedPlan is the probes of one plan in one library. They are attached and detached together.
@@ -21,6 +22,9 @@ type attachedPlan struct {
 	sites   [][]attach.Site // by probe, with their cookies
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
+
+	library string            // its path in a process that uses it; "" for perf events
+	users   []*target.Process // that use the library and are there
 
 	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every uint32        // hits of which one is recorded

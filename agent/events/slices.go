@@ -1,9 +1,11 @@
 package events
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // tolerated is how many times as much as planned a slice may cost before it is drawn whether it goes on.
@@ -37,7 +40,59 @@ func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part floa
 	p.cover.SetPartly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
-	e.config.Log.Warn("events are observed for a part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
+	e.warnPartly(p, now, why)
+}
+
+// warnEvery is how often the log says that the same events are observed for a part of the time: a plan may change between that
+// and all of the time every few seconds, and each library has plans of its own.
+const warnEvery = time.Minute
+
+// A warning is when the log last said something, and how often it would have been said again since.
+type warning struct {
+	at    time.Duration
+	again int
+}
+
+// warnPartly logs that a plan is observed in slices from now on, unless it did so for such a plan in the last minute; mu is held.
+func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
+	w := e.warned[p.of]
+	if w != nil && now-w.at < warnEvery {
+		w.again++
+		return
+	}
+	attrs := []any{"events", p.of, "processes", p.userNames(), "library", p.library, "slices", p.duty.Slices, "of", p.duty.Length, "why", why}
+	if w != nil && w.again > 0 {
+		attrs = append(attrs, "likewise_before", w.again)
+	}
+	e.config.Log.Warn("events are observed for a part of the time", attrs...)
+	if e.warned == nil {
+		e.warned = map[string]*warning{}
+	}
+	e.warned[p.of] = &warning{at: now}
+}
+
+// Bounds of the processes that a message names, and of their names in bytes.
+const (
+	maxNamed     = 3
+	maxNameBytes = 100
+)
+
+// userNames names the processes that use the plan's library: "java (pid 4711, shop.service), 2 more".
+func (p *attachedPlan) userNames() string {
+	var names []string
+	for i, user := range p.users {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("%d more", len(p.users)-i))
+			break
+		}
+		d := user.Describe()
+		name := fmt.Sprintf("%s (pid %d", symbolize.Printable(d.Comm, maxNameBytes), user.PID)
+		if d.Service != "" {
+			name += ", " + symbolize.Printable(d.Service, maxNameBytes)
+		}
+		names = append(names, name+")")
+	}
+	return strings.Join(names, ", ")
 }
 
 // thin sets of how many hits one is recorded in a slice; mu is held.

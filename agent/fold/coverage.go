@@ -1,7 +1,7 @@
 package fold
 
 import (
-	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -316,16 +316,41 @@ func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Dur
 	return missed
 }
 
-// Notes say which plans were not observed all the time, and why. They are sentences for people, sorted.
-func (parts *CoveredParts) Notes() (list []string) {
-	for c, part := range parts.of {
-		if why := c.Reason(); why != nil && part.partial() {
-			share := &profile.Coverage{Time: part.Total, Observed: part.Observed}
-			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.What, 100*share.Share(), why))
+// Notes are a profile.PartNote for each plan that was not observed all the time and of which no process in the window has events:
+// of the others the processes' Events.Basis has it. They are sorted.
+func (parts *CoveredParts) Notes(events iter.Seq[*EventSet]) (list []string) {
+	seen := map[*Coverage]bool{}
+	for set := range events {
+		for _, r := range set {
+			if r == nil {
+				continue
+			}
+			for c := range r.sums {
+				seen[c] = true
+			}
+		}
+	}
+	for c := range parts.of {
+		if note, ok := parts.note(c); ok && !seen[c] {
+			list = append(list, note)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// note says that a plan was not observed all the time; ok is false if it was, or if it is not known why not.
+func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
+	part, known := parts.of[c]
+	if !known || !part.partial() {
+		return "", false
+	}
+	why := c.Reason()
+	if why == nil {
+		return "", false
+	}
+	share := (&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share()
+	return profile.PartNote{What: c.What, Kind: c.Kind, Least: share, Most: share, Windows: 1, Why: why.Error()}.String(), true
 }
 
 // An ObservedPart says what an event stands for. The zero one stands for one event.

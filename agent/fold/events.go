@@ -199,6 +199,14 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
+	var partly []string
+	for c := range r.sums {
+		if note, ok := covered.note(c); ok {
+			partly = append(partly, note)
+		}
+	}
+	slices.Sort(partly)
+	e.Basis = append(e.Basis, partly...)
 	e.Coverage = covered.cover(r.sums, total(e), ends(e))
 	e.Coverage.Missed = covered.missed(r.sums, noticed)
 	return e
