@@ -37,6 +37,8 @@ type Piece struct {
 	slice      uint64        // its number from 1; 0 if the plan is observed all the time
 	length     time.Duration // of the whole slice, as planned
 	cycle      time.Duration // of which the slice was drawn
+	again      bool          // the plan is observed all the time, as it was not before
+	into       time.Duration // of a piece that At returned: from its begin to what was seen
 }
 
 // CoverageSums are the sums of a Coverage up to some time.
@@ -66,7 +68,7 @@ func (c *Coverage) Begin(now time.Duration, s *Slice) {
 	if len(c.pieces) == 0 {
 		c.born = now
 	}
-	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
+	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1, again: len(c.pieces) > 0}
 	if s != nil {
 		p = Piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
 	}
@@ -188,7 +190,9 @@ func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 	defer c.mu.Unlock()
 	for i := len(c.pieces) - 1; i >= 0; i-- {
 		if p := &c.pieces[i]; when >= p.begin {
-			return *p, when < p.end
+			found := *p
+			found.into = when - p.begin
+			return found, when < p.end
 		}
 	}
 	return Piece{}, false
@@ -364,11 +368,18 @@ const longestWeight = 10
 
 // Apply multiplies the sums of an event, so that they also stand for what was not seen.
 func (part *ObservedPart) Apply(e *Event) {
-	if part.Cover == nil || part.slice == 0 {
+	if part.Cover == nil {
 		return
 	}
-	weight := part.weight
-	if e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0 {
+	weight, wait := part.weight, e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0
+	switch {
+	case part.slice == 0:
+		// Waits that began before the probes were there again are not seen. Of waits of one length, these are the ones that end within
+		// that length after the probes came. About as many end within the next such length: each of these counts twice.
+		if part.again && wait && part.into < 2*e.Delay {
+			weight *= 2
+		}
+	case wait:
 		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
 		left := 1 - e.Delay.Seconds()/part.length.Seconds()
 		weight *= 1 / max(left, 1.0/longestWeight)

@@ -23,6 +23,9 @@ const (
 // MaxEventRows bounds Events.Rows, each about 300 bytes.
 const MaxEventRows = 1 << 16
 
+// missingWaits is a note on waits that were not observed all the time: no estimate has waits that do not fit into a slice.
+const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are not seen: the sum is too small if there are any"
+
 // otherValue stands for values that found no room of their own.
 const otherValue = "(other)"
 
@@ -206,7 +209,9 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		}
 	}
 	slices.Sort(partly)
-	e.Basis = append(e.Basis, partly...)
+	if e.Basis = append(e.Basis, partly...); len(partly) > 0 && kind == profile.Locks {
+		e.Basis = append(e.Basis, missingWaits)
+	}
 	e.Coverage = covered.cover(r.sums, total(e), ends(e))
 	e.Coverage.Missed = covered.missed(r.sums, noticed)
 	return e
