@@ -242,6 +242,34 @@ func TestTuneShares(t *testing.T) {
 	}
 }
 
+// Whatever others of the kind need, a plan that needs less than an equal part has all of its hits recorded, and all parts together are
+// the kind's budget.
+func TestPart(t *testing.T) {
+	for _, busy := range [][]float64{{1300}, {13_000, 1300}, {1e6, 1e6, 1e6}, {1, 5}, {}} {
+		e := &Probes{Options: Options{Budget: 0.01, Kinds: [profile.EventKinds]bool{profile.Locks: true, profile.Values: true}}, cpus: 1.1, record: 10 * time.Microsecond}
+		loads, all := planLoads(nil), 0.0
+		for _, rate := range append([]float64{18}, busy...) {
+			l := planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Locks}}, rate: rate, count: 2 * time.Microsecond}
+			l.full = rate * (l.count + e.record).Seconds()
+			loads = append(loads, l)
+		}
+		loads = append(loads, planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Values}}, rate: 1e6, count: time.Microsecond, full: 10})
+		for _, l := range loads[:len(loads)-1] {
+			all += e.part(loads, l)
+		}
+		if math.Abs(all-1) > 1e-9 {
+			t.Errorf("next to %v hits a second: all parts are %v of the budget", busy, all)
+		}
+		if every, err := e.affordable(loads[0], e.part(loads, loads[0])); every != 1 || err != nil {
+			t.Errorf("next to %v hits a second: one in %d of 18 is recorded, %v", busy, every, err)
+		}
+		// It is observed all the time again, too, if it was not.
+		if n := e.allowance(profile.Locks, e.part(loads, loads[0].times(steady)), 1).SlicesFor(e.loadOf(loads[0].times(steady)), 100); n != 1 {
+			t.Errorf("next to %v hits a second: one slice of %d", busy, n)
+		}
+	}
+}
+
 // A probe with few hits is recorded whole, all the time, next to a busy one of the same kind that is observed in slices, whose
 // hits alone take more than the budget.
 func TestTuneRare(t *testing.T) {
@@ -249,8 +277,7 @@ func TestTuneRare(t *testing.T) {
 		k := newKernelSide(t)
 		k.trap.Store(int64(time.Microsecond))
 		rare, often := k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Locks, k.Programs.ValueProbe)
-		k.plans = []*attachedPlan{rare, often}
-		k.place(t, k.plans...)
+		k.enrol(t, rare, often)
 		for second := range time.Duration(30) {
 			k.pretendCost(t, 10, 10*time.Microsecond)
 			for tenth := range time.Duration(10) {
@@ -271,12 +298,11 @@ func TestTuneRare(t *testing.T) {
 				}
 			}
 		}
-		if busy > 1000 && often.duty.Always() {
-			t.Errorf("%d hits a second are observed all the time", busy)
+		if sliced := often.cover.Reason() != nil; sliced != (busy > 1000) {
+			t.Errorf("%d hits a second: observed in slices: %v", busy, sliced)
 		}
-		sums := rare.cover.Sums(30 * time.Second)
-		if sums.Observed != sums.Total {
-			t.Errorf("next to %d hits a second: the rare probe was observed %v of %v", busy, sums.Observed, sums.Total)
+		if why := rare.cover.Reason(); why != nil {
+			t.Errorf("next to %d hits a second the rare probe was not observed all the time: %v", busy, why)
 		}
 	}
 }
