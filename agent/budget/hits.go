@@ -26,9 +26,9 @@ func (b Allowance) part() float64 {
 	return b.Share
 }
 
-// allowed is how many CPUs the probe may take on average, if the processes use that many.
-func (b Allowance) allowed(cpus float64) float64 {
-	all := max(b.Share*cpus, b.Least) // NaN or 0 if Share is
+// CPUs is how many CPUs the probe may take on average, of so many that the processes use.
+func (b Allowance) CPUs(cpus float64) float64 {
+	all := max(b.Share*cpus, b.Least) // no number if Share is none
 	if b.Part > 0 {
 		return all * b.Part
 	}
@@ -37,7 +37,7 @@ func (b Allowance) allowed(cpus float64) float64 {
 
 // whileThere is how many CPUs the probe may take while it is attached.
 func (b Allowance) whileThere(cpus float64) float64 {
-	return b.allowed(cpus) * float64(max(b.Slices, 1))
+	return b.CPUs(cpus) * float64(max(b.Slices, 1))
 }
 
 // A Load is the measured load of one probe.
@@ -79,7 +79,7 @@ func (e *TooHotError) Error() string {
 // of describes the allowance of the probe if the processes use that many CPUs.
 func (b Allowance) of(cpus float64) string {
 	if b.Share*cpus < b.Least {
-		return percent(b.allowed(cpus)) + " of a CPU"
+		return percent(b.CPUs(cpus)) + " of a CPU"
 	}
 	return fmt.Sprintf("%s of the %s CPUs that the processes use", percent(b.part()), significant(cpus))
 }
@@ -107,7 +107,11 @@ func (b Allowance) Every(l Load) (int, error) {
 	return prime(int(math.Ceil(extra / left))), nil
 }
 
-// complete fills in usual values for those that were not measured.
+// Passing is how many CPUs a probe needs that is hit so often a second, at count each, for its hits to be passed over while it
+// is attached all the time. Hits that are passed over may take half of what the probe may.
+func Passing(hits float64, count time.Duration) float64 { return hits * count.Seconds() / maxCounting }
+
+// complete has usual figures stand for those that were not measured.
 func (l *Load) complete() {
 	if l.Count <= 0 {
 		l.Count = unknownHit
@@ -124,7 +128,7 @@ func (l *Load) complete() {
 // time. It is at most limit.
 func (b Allowance) SlicesFor(l Load, limit int) int {
 	l.complete()
-	n := math.Ceil(l.counting() / (maxCounting * b.allowed(l.CPUs)))
+	n := math.Ceil(l.counting() / (maxCounting * b.CPUs(l.CPUs)))
 	if !(n < float64(limit)) {
 		return limit
 	}

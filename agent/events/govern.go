@@ -91,13 +91,13 @@ func (e *Probes) tune(now, passed time.Duration) {
 		if !p.duty.Always() {
 			continue // turn sets its rate, for a whole cycle
 		}
-		every, err := e.affordable(l, loads.part(l))
+		every, err := e.affordable(l, e.part(loads, l))
 		p.hits = l.hits
 		switch {
 		case p.perf:
 			every = p.faultRate(every, l.rate)
 		case err != nil:
-			e.slice(p, now, l, loads.part(l), err)
+			e.slice(p, now, l, e.part(loads, l), err)
 			continue
 		}
 		p.adopt(uint32(every))
@@ -123,12 +123,12 @@ func (e *Probes) check(now, passed time.Duration) {
 		if p.perf || !p.duty.Always() {
 			continue
 		}
-		every, err := e.affordable(l, loads.part(l))
+		every, err := e.affordable(l, e.part(loads, l))
 		switch {
 		case err != nil:
 			p.hits = l.hits
 			l.rate *= float64(governEvery) / float64(max(passed, checkInterval))
-			e.slice(p, now, l, loads.part(l), err)
+			e.slice(p, now, l, e.part(loads, l), err)
 		case float64(every) > steady*float64(p.every):
 			p.every = uint32(every)
 			e.apply(p)

@@ -1,6 +1,10 @@
 package events
 
-import "time"
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/budget"
+)
 
 // A planLoad is the rate and cost of a plan's events.
 type planLoad struct {
@@ -38,17 +42,43 @@ func (e *Probes) loads(passed time.Duration) (list planLoads) {
 	return list
 }
 
-// part returns a plan's part of its kind's budget: its fraction of the full cost of all plans of the kind. So all of them record about one
-// hit in the same number.
-func (list planLoads) part(l planLoad) float64 {
-	all := 0.0
-	for _, other := range list {
-		if other.plan.kind == l.plan.kind {
-			all += other.full
+// times is the load if there were so many times as many hits.
+func (l planLoad) times(n float64) planLoad {
+	l.rate, l.full = n*l.rate, n*l.full
+	return l
+}
+
+// headroom is how many times its need a plan is given of its kind's budget where others need more: what was measured is the last
+// second's, and a plan that needs all it has would be thinned out for a few hits more.
+const headroom = 1.1
+
+// need is how many CPUs a plan needs so that all of its hits are recorded while it is observed all the time.
+func (l *planLoad) need() float64 {
+	return headroom * max(l.full, budget.Passing(l.rate, l.count))
+}
+
+// part is how much of its kind's budget a plan may take. The budget is divided max-min fair: a plan with few hits is recorded
+// whole, however many another plan of the kind has.
+func (e *Probes) part(list planLoads, l planLoad) float64 {
+	var needs []float64
+	which := -1
+	for i := range list {
+		other := &list[i]
+		if other.plan.kind != l.plan.kind {
+			continue
 		}
+		if other.plan == l.plan {
+			which = len(needs)
+			other = &l
+		}
+		needs = append(needs, other.need())
 	}
-	if all == 0 {
+	if which < 0 {
 		return 1
 	}
-	return l.full / all
+	all := e.allowance(l.plan.kind, 1, 1).CPUs(max(e.cpus, 1e-9))
+	if part := budget.Divide(all, needs)[which]; part > 0 {
+		return part / all
+	}
+	return 1
 }

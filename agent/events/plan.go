@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // An attachedPlan is the probes of one plan in one library. They are attached and detached together.
@@ -22,9 +23,12 @@ type attachedPlan struct {
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
 
-	idle  bool          // no known process maps the library: hits are of other processes, which have their own probes
-	every uint32        // one hit in this many is recorded
-	fixed bool          // every is fixed, at any cost
+	library string            // its path in a process that uses it; "" for perf events
+	users   []*target.Process // that use the library and are there
+
+	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
+	every uint32        // hits of which one is recorded
+	fixed bool          // so many are wanted, whatever it costs
 	perf  bool          // of perf events: nothing is attached to the library, and it is observed all the time
 	hits  uint64        // when they were last read
 	told  uint64        // hits that were to be recorded, when free was last computed

@@ -67,8 +67,9 @@ type Probes struct {
 	cpus      float64                     // CPUs that processes use
 	lent      [profile.EventKinds]float64 // addition to a kind's share of the processes' CPU time; negative: other kinds have it
 	now       time.Duration               // of the governor, CLOCK_MONOTONIC
-	record    time.Duration               // average time of a record, when there last were some
-	spent     bpf.Counts                  // at that time
+	record    time.Duration               // what a record took when there were some last
+	spent     bpf.Counts                  // then
+	warned    map[string]*warning         // that events are observed for a part of the time, by what is observed
 }
 
 // A Config is what Probes need from others.
@@ -177,10 +178,32 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 		}
 		return len(read.plans) > 0, err
 	})
+	e.noteUser(used.plans, p, m.Path)
 	return used.lacks, err
 }
 
-// Look finds probes whose values are requested.
+// noteUser notes that p uses the library of plans, which it has at that path.
+func (e *Probes) noteUser(plans []*attachedPlan, p *target.Process, path string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, plan := range plans {
+		plan.library = path
+		if !slices.Contains(plan.users, p) {
+			plan.users = append(plan.users, p)
+		}
+	}
+}
+
+// forgetUser is the inverse of noteUser.
+func (e *Probes) forgetUser(p *target.Process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, plan := range e.plans {
+		plan.users = slices.DeleteFunc(plan.users, func(user *target.Process) bool { return user == p })
+	}
+}
+
+// Look finds probes whose values are wanted.
 func (e *Probes) Look(p *target.Process) {
 	e.config.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
@@ -188,6 +211,7 @@ func (e *Probes) Look(p *target.Process) {
 
 // Leave records that p has ended: libraries that no other process maps are detached after a while.
 func (e *Probes) Leave(p *target.Process) {
+	e.forgetUser(p)
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
 	e.loading.Forget(p)

@@ -1,9 +1,11 @@
 package events
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // tolerated is the cost of a slice, in multiples of the planned cost, from which a draw decides whether it continues.
@@ -37,7 +40,59 @@ func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part floa
 	p.cover.SetPartly(why)
 	e.thin(p, l, part)
 	e.vanish(p, now)
-	e.config.Log.Warn("events are observed for a part of the time", "events", p.of, "slices", p.duty.Slices, "of", p.duty.Length, "why", why)
+	e.warnPartly(p, now, why)
+}
+
+// warnEvery is how often the log says that the same events are observed for a part of the time: a plan may change between that
+// and all of the time every few seconds, and each library has plans of its own.
+const warnEvery = time.Minute
+
+// A warning is when the log last said something, and how often it would have been said again since.
+type warning struct {
+	at    time.Duration
+	again int
+}
+
+// warnPartly logs that a plan is observed in slices from now on, unless it did so for such a plan in the last minute; mu is held.
+func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
+	w := e.warned[p.of]
+	if w != nil && now-w.at < warnEvery {
+		w.again++
+		return
+	}
+	attrs := []any{"events", p.of, "processes", p.userNames(), "library", p.library, "slices", p.duty.Slices, "of", p.duty.Length, "why", why}
+	if w != nil && w.again > 0 {
+		attrs = append(attrs, "likewise_before", w.again)
+	}
+	e.config.Log.Warn("events are observed for a part of the time", attrs...)
+	if e.warned == nil {
+		e.warned = map[string]*warning{}
+	}
+	e.warned[p.of] = &warning{at: now}
+}
+
+// Bounds of the processes that a message names, and of their names in bytes.
+const (
+	maxNamed     = 3
+	maxNameBytes = 100
+)
+
+// userNames names the processes that use the plan's library: "java (pid 4711, shop.service), 2 more".
+func (p *attachedPlan) userNames() string {
+	var names []string
+	for i, user := range p.users {
+		if i == maxNamed {
+			names = append(names, fmt.Sprintf("%d more", len(p.users)-i))
+			break
+		}
+		d := user.Describe()
+		name := fmt.Sprintf("%s (pid %d", symbolize.Printable(d.Comm, maxNameBytes), user.PID)
+		if d.Service != "" {
+			name += ", " + symbolize.Printable(d.Service, maxNameBytes)
+		}
+		names = append(names, name+")")
+	}
+	return strings.Join(names, ", ")
 }
 
 // thin sets N for a slice, in which one hit in N is recorded; mu is held.
@@ -83,8 +138,8 @@ func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err == nil {
 		p.hits = hits
-		l, part := e.loadNow(p)
-		allowed := e.allowance(p.kind, part, p.duty.Slices).HitsAllowed(e.loadOf(l), p.duty.Length)
+		loads, l := e.loadNow(p)
+		allowed := e.allowance(p.kind, e.part(loads, l), p.duty.Slices).HitsAllowed(e.loadOf(l), p.duty.Length)
 		p.duty.Open(now, tolerated*allowed)
 		err = e.appear(p, now)
 	}
@@ -127,11 +182,10 @@ func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 
 // nextCycle begins another cycle of slices, or returns to observing the plan all the time if its cost is clearly below its limit.
 func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
-	l, part := e.loadNow(p)
-	load := e.loadOf(l)
-	n := e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices)
-	load.Hits *= steady
-	if e.allowance(p.kind, part, 1).SlicesFor(load, budget.MaxSlices) > 1 {
+	loads, l := e.loadNow(p)
+	part := e.part(loads, l)
+	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
+	if more := l.times(steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more), budget.MaxSlices) > 1 {
 		p.duty.Start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
 		return
@@ -149,15 +203,15 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	e.lastAttached.Store(int64(now))
 }
 
-// loadNow returns the load of a plan that is observed in slices, and its part of its kind's budget.
-func (e *Probes) loadNow(p *attachedPlan) (planLoad, float64) {
+// loadNow returns what all plans cost now, and what a plan costs that is observed in slices.
+func (e *Probes) loadNow(p *attachedPlan) (planLoads, planLoad) {
 	loads := e.loads(governEvery)
 	for _, l := range loads {
 		if l.plan == p {
-			return l, loads.part(l)
+			return loads, l
 		}
 	}
-	return planLoad{plan: p, rate: p.rate, count: e.countTime(p)}, 1
+	return loads, planLoad{plan: p, rate: p.rate, count: e.countTime(p)}
 }
 
 // Expect restarts cycles that are so long that a window of that length may contain none of their slices, with shorter ones.

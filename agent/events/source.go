@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
@@ -148,7 +149,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	p.EventCounts = eventCountsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
 	e.countObjects(ctx, w, before.allocated, after.allocated, p)
 	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
-	p.Comments = append(p.Comments, covered.Notes()...)
+	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) { out.Events = e.named(w.Window, of, &covered) }}
 }
 

@@ -1,7 +1,7 @@
 package fold
 
 import (
-	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -36,7 +36,9 @@ type Piece struct {
 	planned    float64       // the weight with which the slice began: its cycle divided by its length
 	slice      uint64        // its number from 1; 0 if the plan is observed all the time
 	length     time.Duration // of the whole slice, as planned
-	cycle      time.Duration // from which the slice was drawn
+	cycle      time.Duration // of which the slice was drawn
+	again      bool          // the plan is observed all the time, as it was not before
+	into       time.Duration // of a piece that At returned: from its begin to what was seen
 }
 
 // CoverageSums are the sums of a Coverage up to some time.
@@ -66,7 +68,7 @@ func (c *Coverage) Begin(now time.Duration, s *Slice) {
 	if len(c.pieces) == 0 {
 		c.born = now
 	}
-	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1}
+	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1, again: len(c.pieces) > 0}
 	if s != nil {
 		p = Piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
 	}
@@ -188,7 +190,9 @@ func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 	defer c.mu.Unlock()
 	for i := len(c.pieces) - 1; i >= 0; i-- {
 		if p := &c.pieces[i]; when >= p.begin {
-			return *p, when < p.end
+			found := *p
+			found.into = when - p.begin
+			return found, when < p.end
 		}
 	}
 	return Piece{}, false
@@ -316,19 +320,44 @@ func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Dur
 	return missed
 }
 
-// Notes say which plans were not observed all the time, and why. They are sentences for people, sorted.
-func (parts *CoveredParts) Notes() (list []string) {
-	for c, part := range parts.of {
-		if why := c.Reason(); why != nil && part.partial() {
-			share := &profile.Coverage{Time: part.Total, Observed: part.Observed}
-			list = append(list, fmt.Sprintf("%s were observed %.2g %% of the time: %v", c.What, 100*share.Share(), why))
+// Notes are a profile.PartNote for each plan that was not observed all the time and of which no process in the window has events:
+// of the others the processes' Events.Basis has it. They are sorted.
+func (parts *CoveredParts) Notes(events iter.Seq[*EventSet]) (list []string) {
+	seen := map[*Coverage]bool{}
+	for set := range events {
+		for _, r := range set {
+			if r == nil {
+				continue
+			}
+			for c := range r.sums {
+				seen[c] = true
+			}
+		}
+	}
+	for c := range parts.of {
+		if note, ok := parts.note(c); ok && !seen[c] {
+			list = append(list, note)
 		}
 	}
 	slices.Sort(list)
 	return list
 }
 
-// An ObservedPart is the weight of an event. The zero value stands for one event.
+// note says that a plan was not observed all the time; ok is false if it was, or if it is not known why not.
+func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
+	part, known := parts.of[c]
+	if !known || !part.partial() {
+		return "", false
+	}
+	why := c.Reason()
+	if why == nil {
+		return "", false
+	}
+	share := (&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share()
+	return profile.PartNote{What: c.What, Kind: c.Kind, Least: share, Most: share, Windows: 1, Why: why.Error()}.String(), true
+}
+
+// An ObservedPart says what an event stands for. The zero one stands for one event.
 type ObservedPart struct {
 	Cover *Coverage // of its plan; nil if its probe is always attached
 	Piece
@@ -339,12 +368,19 @@ const longestWeight = 10
 
 // Apply multiplies the sums of an event, so that they also stand for unobserved events.
 func (part *ObservedPart) Apply(e *Event) {
-	if part.Cover == nil || part.slice == 0 {
+	if part.Cover == nil {
 		return
 	}
-	weight := part.weight
-	if e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0 {
-		// A wait is observed only if it begins and ends within the slice, which long ones seldom do.
+	weight, wait := part.weight, e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0
+	switch {
+	case part.slice == 0:
+		// Waits that began before the probes were there again are not seen. Of waits of one length, these are the ones that end within
+		// that length after the probes came. About as many end within the next such length: each of these counts twice.
+		if part.again && wait && part.into < 2*e.Delay {
+			weight *= 2
+		}
+	case wait:
+		// A wait is seen if it begins and ends within the slice, which long ones seldom do.
 		left := 1 - e.Delay.Seconds()/part.length.Seconds()
 		weight *= 1 / max(left, 1.0/longestWeight)
 	}

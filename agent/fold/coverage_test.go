@@ -1,8 +1,10 @@
 package fold
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -169,5 +171,65 @@ func TestCoverageMissed(t *testing.T) {
 		if got := parts.missed(sums, test.noticed); got != test.missed {
 			t.Errorf("window %v, process %v: %v, not %v", test.began, test.noticed, got, test.missed)
 		}
+	}
+}
+
+// Waits that begin before probes are there, or end after they are gone, are not seen. Those that are seen stand for them, both in
+// slices and in the stretches between in which a plan is observed all the time.
+func TestWaitsUnbiased(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	const length, rate = 20_000 * time.Second, 5.0 // waits a second
+	type wait struct{ begin, end time.Duration }
+	var waits []wait
+	var truth float64
+	for now := time.Duration(0); now < length; now += time.Duration(rng.ExpFloat64() / rate * 1e9) {
+		w := wait{now, now + time.Duration((0.05+0.3*rng.Float64())*1e9)} // 50 to 350 ms
+		waits, truth = append(waits, w), truth+(w.end-w.begin).Seconds()
+	}
+	slices.SortFunc(waits, func(a, b wait) int { return cmp.Compare(a.end, b.end) })
+	var (
+		c      Coverage
+		seen   float64
+		next   int
+		uneven float64 // what is seen, unscaled
+	)
+	// observe adds the waits that end until to, and were seen if they began after from.
+	observe := func(from, to time.Duration, watched bool) {
+		for ; next < len(waits) && waits[next].end < to; next++ {
+			w := waits[next]
+			if !watched || w.begin < from {
+				continue
+			}
+			part := ObservedPart{Cover: &c}
+			var ok bool
+			if part.Piece, ok = c.At(w.end); !ok {
+				t.Fatalf("%v is in no piece", w)
+			}
+			delay := w.end - w.begin
+			e := Event{Kind: profile.Locks, Delay: delay, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, 1, delay.Seconds()}}}
+			part.Apply(&e)
+			seen, uneven = seen+e.Sums.Values[2], uneven+delay.Seconds()
+		}
+	}
+	c.Begin(0, nil)
+	c.End(0)
+	for now := time.Duration(0); now < length; {
+		all := time.Second + time.Duration(rng.IntN(1000))*time.Millisecond
+		c.Begin(now, nil)
+		observe(now, now+all, true)
+		c.End(now + all)
+		now += all
+		const slice, of = time.Second, 3
+		from := now + time.Duration(rng.IntN(of))*slice
+		observe(0, from, false)
+		c.Begin(from, &Slice{To: from + slice, Weight: of, Length: slice, Cycle: of * slice})
+		observe(from, from+slice, true)
+		c.End(from + slice)
+		now += of * slice
+		observe(0, now, false)
+	}
+	t.Logf("%.3f of the delay were seen, estimated were %.3f", uneven/truth, seen/truth)
+	if off := seen/truth - 1; math.Abs(off) > 0.015 {
+		t.Errorf("the delay is off by %.1f %%", 100*off)
 	}
 }

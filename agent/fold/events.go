@@ -23,7 +23,10 @@ const (
 // MaxEventRows bounds Events.Rows, each about 300 bytes.
 const MaxEventRows = 1 << 16
 
-// otherValue stands for values without room of their own.
+// missingWaits is a note on waits that were not observed all the time: no estimate has waits that do not fit into a slice.
+const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are not seen: the sum is too small if there are any"
+
+// otherValue stands for values that found no room of their own.
 const otherValue = "(other)"
 
 // An EventSet is the events of one process in a window.
@@ -198,6 +201,16 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	}
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
+	}
+	var partly []string
+	for c := range r.sums {
+		if note, ok := covered.note(c); ok {
+			partly = append(partly, note)
+		}
+	}
+	slices.Sort(partly)
+	if e.Basis = append(e.Basis, partly...); len(partly) > 0 && kind == profile.Locks {
+		e.Basis = append(e.Basis, missingWaits)
 	}
 	e.Coverage = covered.cover(r.sums, total(e), ends(e))
 	e.Coverage.Missed = covered.missed(r.sums, noticed)

@@ -391,10 +391,5 @@ func (m *merger) graft(to *cct.Tree[frameID], from []node) []cct.NodeID {
 
 // appendNew appends what is not there yet, up to a bound.
 func appendNew(to, from []string) []string {
-	for _, s := range from {
-		if len(to) < maxTexts && !slices.Contains(to, s) {
-			to = append(to, s)
-		}
-	}
-	return to
+	return profile.AddNotes(to, maxTexts, from...)
 }

@@ -250,7 +250,8 @@ func (q *query) profile(want *Selection) *profile.Profile {
 		comments = append(comments, fmt.Sprintf("%d segments of the history are damaged: a part is missing", q.damaged))
 	}
 	if want.Service != "" || len(want.PIDs) > 0 {
-		comments = append(comments, "of a part of the processes; the counts of samples are those of all")
+		want.account(p)
+		comments = append(comments, "of a part of the processes: of the samples that all lost, their share is counted; the accounts of events are those of all")
 	}
 	p.Comments = append(comments, p.Comments...)
 	return p

@@ -70,6 +70,16 @@ func TestSelection(t *testing.T) {
 	if !strings.Contains(p.Comments[0], "2 windows of 10s") {
 		t.Errorf("%q", p.Comments)
 	}
+	selected := uint64(0)
+	for _, proc := range p.Processes {
+		for _, thread := range proc.Threads {
+			selected += thread.Tree.Total()
+		}
+	}
+	all, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second), Content: sink.Time})
+	if err != nil || p.Counts.Folded != selected || all.Counts.Folded <= selected {
+		t.Errorf("the account has %d samples, the processes have %d; all have %d, %v", p.Counts.Folded, selected, all.Counts.Folded, err)
+	}
 	// Less than half of any window: what touches it.
 	p, err = read.Query(t.Context(), Selection{From: began.Add(11 * time.Second), To: began.Add(13 * time.Second)})
 	if err != nil || p.Duration != 10*time.Second || !p.Start.Equal(began.Add(10*time.Second)) {

@@ -25,3 +25,17 @@ func (s *Selection) wants(p *profile.Process) bool {
 func (s *Selection) has(content sink.Content) bool {
 	return s == nil || s.Content == 0 || s.Content&content != 0
 }
+
+// account has the account of samples be that of the selected processes, if their samples are there.
+func (s *Selection) account(p *profile.Profile) {
+	if !s.has(sink.Time) {
+		return
+	}
+	folded := uint64(0)
+	for _, proc := range p.Processes {
+		for _, t := range proc.Threads {
+			folded += t.Tree.Total()
+		}
+	}
+	p.Counts = p.Counts.Part(folded)
+}

@@ -287,10 +287,5 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, drop
 
 // appendNew appends what is not there yet.
 func appendNew(to, from []string) []string {
-	for _, s := range from {
-		if !slices.Contains(to, s) {
-			to = append(to, s)
-		}
-	}
-	return to
+	return profile.AddNotes(to, math.MaxInt, from...)
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"maps"
+	"math"
 	"time"
 )
 
@@ -43,6 +44,30 @@ func (c *Counts) Add(o Counts) {
 	c.Truncated = addEach(c.Truncated, o.Truncated)
 	c.Stale += o.Stale
 	c.Unknown += o.Unknown
+}
+
+// Part is the account of a part of the processes, which has so many of the samples in the trees. Nobody knows whose samples were
+// lost or cut short: the part has its share of them, rounded.
+func (c Counts) Part(folded uint64) Counts {
+	if folded >= c.Folded {
+		return c
+	}
+	share := float64(folded) / float64(c.Folded)
+	of := func(n uint64) uint64 { return uint64(math.Round(float64(n) * share)) }
+	each := func(counts map[string]uint64) map[string]uint64 {
+		part := make(map[string]uint64, len(counts))
+		for cause, n := range counts {
+			part[cause] = of(n)
+		}
+		return part
+	}
+	part := Counts{
+		Dropped: each(c.Dropped), Folded: folded, Discarded: each(c.Discarded), Truncated: each(c.Truncated),
+		Stale: of(c.Stale), Unknown: of(c.Unknown), Idle: c.Idle, Filtered: c.Filtered,
+	}
+	part.Delivered = part.Folded + Sum(part.Discarded)
+	part.Attempted = part.Delivered + Sum(part.Dropped)
+	return part
 }
 
 // DroppedTotal is the number of samples lost in the kernel, over all causes.

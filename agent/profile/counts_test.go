@@ -65,3 +65,27 @@ func TestEventCountsAdd(t *testing.T) {
 	sum.Add(c)
 	checkDoubled(t, c, sum)
 }
+
+// The account of a part of the processes has that part's samples, its share of the losses, and adds up.
+func TestCountsPart(t *testing.T) {
+	all := Counts{
+		Attempted: 1100, Delivered: 1040, Folded: 1000, Dropped: map[string]uint64{"ring_full": 60}, Discarded: map[string]uint64{Malformed: 40},
+		Truncated: map[string]uint64{"frame pointer": 200}, Stale: 10, Unknown: 500, Idle: 7,
+	}
+	want := Counts{
+		Attempted: 275, Delivered: 260, Folded: 250, Dropped: map[string]uint64{"ring_full": 15}, Discarded: map[string]uint64{Malformed: 10},
+		Truncated: map[string]uint64{"frame pointer": 50}, Stale: 3, Unknown: 125, Idle: 7,
+	}
+	if got := all.Part(250); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := all.Part(1000); !reflect.DeepEqual(got, all) {
+		t.Errorf("all: %+v", got)
+	}
+	if got := (Counts{}).Part(0); !reflect.DeepEqual(got, Counts{}) {
+		t.Errorf("none: %+v", got)
+	}
+	if all.Dropped["ring_full"] != 60 {
+		t.Error("the account of all was changed")
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -33,7 +34,7 @@ func Merge(list []Named) (*pprof.Profile, error) {
 		if sum != nil {
 			addMetadata(sum, m)
 		}
-		others = addDistinct(others, otherComments(n.Profile, m))
+		others = profile.AddNotes(others, maxComments, otherComments(n.Profile, m)...)
 		profiles = append(profiles, n.Profile)
 	}
 	merged, err := pprof.Merge(profiles)
@@ -63,7 +64,7 @@ func addMetadata(sum, m *stored.Metadata) {
 		sum.Events.Counts.Add(m.Events.Counts)
 	}
 	sum.Totals = append(sum.Totals, m.Totals...) // whose errors are independent
-	sum.Remarks = addDistinct(sum.Remarks, m.Remarks)
+	sum.Remarks = profile.AddNotes(sum.Remarks, maxComments, m.Remarks...)
 	for _, note := range m.Notes {
 		text := note.String()
 		if len(sum.Notes) < maxComments && !slices.ContainsFunc(sum.Notes, func(n stored.Note) bool { return n.String() == text }) {
@@ -76,14 +77,4 @@ func addMetadata(sum, m *stored.Metadata) {
 		}
 	}
 	sum.LeftOut += m.LeftOut
-}
-
-// addDistinct appends the texts that the list does not have.
-func addDistinct(list, texts []string) []string {
-	for _, text := range texts {
-		if len(list) < maxComments && !slices.Contains(list, text) {
-			list = append(list, text)
-		}
-	}
-	return list
 }

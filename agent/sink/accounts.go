@@ -49,6 +49,9 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		m.Sampling = append(m.Sampling, s)
 	}
 	for _, c := range p.Comments {
+		if note, ok := profile.ParsePartNote(c); ok && (!ofEvents || note.Kind != kind) {
+			continue // of events that this profile does not have
+		}
 		a.remark(c, window)
 	}
 	if window > 0 {
@@ -79,6 +82,10 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 // remark keeps a comment of a window, unless an earlier window has the same.
 func (a *accounts) remark(text string, window int64) {
 	m := &a.metadata
+	if _, ok := profile.ParsePartNote(text); ok {
+		m.Remarks = profile.AddNotes(m.Remarks, math.MaxInt, text)
+		return
+	}
 	if window > 1 {
 		if slices.Contains(m.Remarks, text) {
 			return
@@ -217,10 +224,46 @@ func (t *callTotals) list() (list []stored.CallTotal) {
 
 // processNotes are what readers of a profile must know about its processes, each note once with the processes it is about.
 // Processes of one name often share a note: forty JVMs without debug information are one note.
+//
+// Notes that events were not observed all the time differ from window to window in their figures: they are one for each name
+// and subject.
 type processNotes struct {
 	order []noteSubject
 	pids  map[noteSubject][]int
 	known map[processNote]bool
+	parts []*partNotes
+}
+
+// partNotes are those of one subject, by process.
+type partNotes struct {
+	comm  string
+	order []int // process ids
+	of    map[int]*profile.PartNote
+}
+
+func (n *processNotes) addPart(proc *profile.Process, note *profile.PartNote) {
+	at := slices.IndexFunc(n.parts, func(p *partNotes) bool { return p.comm == proc.Comm && p.of[p.order[0]].SameSubject(note) })
+	if at < 0 {
+		at = len(n.parts)
+		n.parts = append(n.parts, &partNotes{comm: proc.Comm, of: map[int]*profile.PartNote{}})
+	}
+	p := n.parts[at]
+	if sum := p.of[proc.PID]; sum != nil {
+		sum.Add(note)
+		return
+	}
+	p.of[proc.PID], p.order = note, append(p.order, proc.PID)
+}
+
+// note is that of all processes. A window in which several were not observed all the time is one.
+func (p *partNotes) note() stored.Note {
+	sum := *p.of[p.order[0]]
+	for _, pid := range p.order[1:] {
+		windows := max(sum.Windows, p.of[pid].Windows)
+		sum.Add(p.of[pid])
+		sum.Windows = windows
+	}
+	return noteOf(p.comm, sum.String(), p.order)
 }
 
 type noteSubject struct{ comm, note string }
@@ -235,6 +278,10 @@ func (n *processNotes) add(proc *profile.Process, notes []string) {
 		n.pids, n.known = make(map[noteSubject][]int), make(map[processNote]bool)
 	}
 	for _, note := range notes {
+		if part, ok := profile.ParsePartNote(note); ok {
+			n.addPart(proc, &part)
+			continue
+		}
 		s := noteSubject{proc.Comm, note}
 		if n.known[processNote{s, proc.PID}] {
 			continue
@@ -249,15 +296,23 @@ func (n *processNotes) add(proc *profile.Process, notes []string) {
 
 func (n *processNotes) list() (list []stored.Note) {
 	for _, s := range n.order {
-		note := stored.Note{Comm: s.comm, Text: s.note}
-		for _, pid := range n.pids[s] {
-			if len(note.PIDs) == stored.MaxNotePIDs {
-				note.More++
-			} else {
-				note.PIDs = append(note.PIDs, int64(pid))
-			}
-		}
-		list = append(list, note)
+		list = append(list, noteOf(s.comm, s.note, n.pids[s]))
+	}
+	for _, p := range n.parts {
+		list = append(list, p.note())
 	}
 	return list
+}
+
+// noteOf names the first of the processes that a note is about, and counts the others.
+func noteOf(comm, text string, pids []int) stored.Note {
+	note := stored.Note{Comm: comm, Text: text}
+	for _, pid := range pids {
+		if len(note.PIDs) == stored.MaxNotePIDs {
+			note.More++
+		} else {
+			note.PIDs = append(note.PIDs, int64(pid))
+		}
+	}
+	return note
 }

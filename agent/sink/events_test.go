@@ -274,3 +274,48 @@ func TestCollapsedEvents(t *testing.T) {
 		}
 	}
 }
+
+// Notes that waits were not observed all the time are one for the processes of one name, in profiles of waits only.
+func TestPartNotes(t *testing.T) {
+	window := func(share float64, hits int) *profile.Profile {
+		p := sinktest.ShopEvents()
+		note := profile.PartNote{What: "waits for monitors", Kind: profile.Locks, Least: share, Most: share, Windows: 1, Why: fmt.Sprintf("%d hits", hits)}
+		first := p.Processes[1]
+		for _, e := range first.Events {
+			if e.Kind == profile.Locks {
+				e.Basis = []string{note.String()}
+			}
+		}
+		second := *first
+		second.PID = 4321
+		p.Processes = append(p.Processes, &second)
+		note.What = "waits of java.util.concurrent" // of which no process has any
+		p.Comments = append(p.Comments, note.String())
+		return p
+	}
+	for _, content := range []sink.Content{sink.Time, sink.OfEvents(profile.Allocations), sink.OfEvents(profile.Locks)} {
+		w := sink.NewWindows(content)
+		for i, share := range []float64{0.76, 0.43, 0.6} {
+			if err := w.Add(window(share, 20+i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for _, line := range sinktest.Sentences(sinktest.MustStored(t, w)) {
+			if strings.Contains(line, "were observed") {
+				got = append(got, line)
+			}
+		}
+		slices.Sort(got)
+		var want []string
+		if content == sink.OfEvents(profile.Locks) {
+			want = []string{
+				"java (pid 1234, 4321): waits for monitors (lock) were observed 43 to 76 % of the time, in 3 windows: 21 hits",
+				"waits of java.util.concurrent (lock) were observed 43 to 76 % of the time, in 3 windows: 21 hits",
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: %q, want %q", content, got, want)
+		}
+	}
+}
