@@ -133,7 +133,7 @@ func TestUnreadable(t *testing.T) {
 		reader.opener = disk.opener
 		all := Selection{From: began.AddDate(-1, 0, 0), To: began.AddDate(1, 0, 0)}
 		p, err := reader.Query(t.Context(), all)
-		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "1 segments of the history are damaged") {
+		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "damage in 1 segment of the history") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		reader.opener = (&failingDisk{open: name}).opener

@@ -371,6 +371,14 @@ func TestSplitLengths(t *testing.T) {
 			t.Errorf("at most %d: %d profiles of %+v, want %d of %+v", most, got, sum, len(lengths), totalsOf(all))
 		}
 	}
+	// Less than half of any window: what touches it, as in Query.
+	touched := 0
+	if err := Read(r.path).Split(t.Context(), Selection{From: began.Add(11 * time.Second), To: began.Add(13 * time.Second)}, 6, func(p *profile.Profile) error {
+		touched++
+		return nil
+	}); err != nil || touched != 1 {
+		t.Errorf("a part of a window: %d profiles, %v", touched, err)
+	}
 	enough := errors.New("enough")
 	calls := 0
 	if err := Read(r.path).Split(t.Context(), want, 6, func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {

@@ -106,7 +106,7 @@ func TestDamagedMerge(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if comments := strings.Join(r.all(t, 0).Comments, " "); !strings.Contains(comments, "1 segments of the history are damaged") {
+		if comments := strings.Join(r.all(t, 0).Comments, " "); !strings.Contains(comments, "damage in 1 segment of the history") {
 			t.Errorf("%s: %s", test.name, comments)
 		}
 		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {

@@ -68,56 +68,49 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 
 // Query returns one profile of the windows in a selection. The first comments say which time it is of, and how fine the windows are. If there
 // is none, the error is ErrNone and says which time the history has.
-func (r *Reader) Query(ctx context.Context, want Selection) (*profile.Profile, error) {
-	files, err := r.open()
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(files)
-	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
-	touches := func(e *entry) bool { return true }
-	q := query{sum: newMerger(newNames(), new(spare))}
-	for _, taken := range []func(*entry) bool{half, touches} {
-		for _, f := range files {
-			if err := q.add(ctx, f, &want, taken); err != nil {
-				return nil, err
-			}
-		}
-		if q.windows > 0 {
-			q.damaged += damaged(files, &want)
-			return q.profile(&want), nil
-		}
-	}
-	return nil, fmt.Errorf("%w (%s)", ErrNone, extent(files))
+func (r *Reader) Query(ctx context.Context, want Selection) (all *profile.Profile, err error) {
+	err = r.Split(ctx, want, 1, func(p *profile.Profile) error {
+		all = p
+		return nil
+	})
+	return all, err
 }
 
-// Split is Query in parts: it calls yield with profiles of one or more neighbouring windows each, about as many in each and at most so many
-// profiles, in order, until yield fails.
-func (r *Reader) Split(ctx context.Context, want Selection, most int, yield func(*profile.Profile) error) error {
+// Split passes the windows of a selection to each, in order, as profiles like that of Query. If there are more than most, neighbours are
+// merged, so that there are no more than that. It ends with the first error of each. If there is no window, the error is ErrNone.
+func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(*profile.Profile) error) error {
 	files, err := r.open()
 	if err != nil {
 		return err
 	}
 	defer closeAll(files)
 	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
-	windows := 0
-	for _, f := range files {
-		for i := range f.entries {
-			if e := &f.entries[i]; want.overlap(e) > 0 && half(e) {
-				windows++
+	touches := func(e *entry) bool { return true }
+	for _, taken := range []func(*entry) bool{half, touches} {
+		q := query{want: &want, each: each, damaged: damaged(files, &want), sum: newMerger(newNames(), new(spare))}
+		q.matches = func(e *entry) bool { return want.overlap(e) > 0 && taken(e) }
+		windows := 0
+		for _, f := range files {
+			for i := range f.entries {
+				if q.matches(&f.entries[i]) {
+					windows++
+				}
 			}
 		}
-	}
-	if windows == 0 {
-		return fmt.Errorf("%w (%s)", ErrNone, extent(files))
-	}
-	q := query{sum: newMerger(newNames(), new(spare)), each: (windows + most - 1) / max(most, 1), yield: yield}
-	for _, f := range files {
-		if err := q.add(ctx, f, &want, half); err != nil {
+		q.together = (windows + most - 1) / max(most, 1)
+		for _, f := range files {
+			if err := q.add(ctx, f); err != nil {
+				return err
+			}
+		}
+		if err := q.pass(); err != nil {
 			return err
 		}
+		if q.passed {
+			return nil
+		}
 	}
-	return q.part()
+	return fmt.Errorf("%w (%s)", ErrNone, extent(files))
 }
 
 // damaged counts segments of which a part in the selection cannot be found, as a header is damaged: from the last window before it to the
@@ -169,34 +162,25 @@ func extent(files []*openIndex) string {
 	return fmt.Sprintf("it has %s to %s", first.Format(layout), last.Format(layout))
 }
 
-// A query is a profile in the making.
+// A query makes profiles of the windows in a selection.
 type query struct {
-	sum              *merger
-	windows          int
-	shortest, finest time.Duration // windows
-	damaged          int           // segments that were not read to the end
+	want     *Selection
+	matches  func(*entry) bool // windows of the selection
+	together int               // windows that become one profile
+	each     func(*profile.Profile) error
+	passed   bool // each was called
+	damaged  int  // segments that were not read to the end
 
-	// Of a profile in parts: windows in each, and what takes them.
-	each  int
-	yield func(*profile.Profile) error
-}
-
-// part hands out the windows that were added since the last part.
-func (q *query) part() error {
-	if q.windows == 0 {
-		return nil
-	}
-	p := q.sum.names.profile(q.sum.finish(4*maxContexts, new(arena)))
-	q.sum.release()
-	q.windows = 0
-	return q.yield(p)
+	// The profile in the making.
+	sum             *merger
+	windows         int
+	longest, finest time.Duration // windows
 }
 
 // add adds the windows of a segment.
-func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken func(*entry) bool) error {
-	matches := func(e *entry) bool { return want.overlap(e) > 0 && taken(e) }
+func (q *query) add(ctx context.Context, f *openIndex) error {
 	last := len(f.entries) - 1
-	for last >= 0 && !matches(&f.entries[last]) {
+	for last >= 0 && !q.matches(&f.entries[last]) {
 		last--
 	}
 	d := newDecoder(f.file, q.sum.names)
@@ -206,8 +190,8 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 		}
 		e := &f.entries[i]
 		var of *Selection // only names
-		if matches(e) {
-			of = want
+		if q.matches(e) {
+			of = q.want
 		}
 		w, err := d.window(e, of)
 		if err != nil {
@@ -218,14 +202,14 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 			continue
 		}
 		q.sum.add(w, e.end)
-		q.windows++
 		length := e.end.Sub(e.start)
-		q.shortest, q.finest = max(q.shortest, length), min(q.finest, length)
-		if q.windows == 1 {
+		if q.windows == 0 {
 			q.finest = length
 		}
-		if q.windows == q.each {
-			if err := q.part(); err != nil {
+		q.windows++
+		q.longest, q.finest = max(q.longest, length), min(q.finest, length)
+		if q.windows == q.together {
+			if err := q.pass(); err != nil {
 				return err
 			}
 		}
@@ -233,12 +217,22 @@ func (q *query) add(ctx context.Context, f *openIndex, want *Selection, taken fu
 	return nil
 }
 
-// profile is the result.
-func (q *query) profile(want *Selection) *profile.Profile {
+// pass passes the profile of the windows that were added, if there are any, and begins the next one.
+func (q *query) pass() error {
+	if q.windows == 0 {
+		return nil
+	}
+	p := q.profile()
+	q.sum, q.windows, q.longest, q.passed = newMerger(q.sum.names, new(spare)), 0, 0, true
+	return q.each(p)
+}
+
+// profile is that of the windows that were added.
+func (q *query) profile() *profile.Profile {
 	p := q.sum.names.profile(q.sum.finish(4*maxContexts, new(arena)))
 	const layout = "2006-01-02 15:04:05"
 	length := q.finest.Round(time.Second).String()
-	if longest := q.shortest.Round(time.Second); longest > q.finest.Round(time.Second) {
+	if longest := q.longest.Round(time.Second); longest > q.finest.Round(time.Second) {
 		length += " to " + longest.String()
 	}
 	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
@@ -247,10 +241,10 @@ func (q *query) profile(want *Selection) *profile.Profile {
 		comments = append(comments, fmt.Sprintf("%v of that time were not recorded", missing.Round(time.Second)))
 	}
 	if q.damaged > 0 {
-		comments = append(comments, fmt.Sprintf("%d segments of the history are damaged: a part is missing", q.damaged))
+		comments = append(comments, "a part is missing: damage in "+stored.Plural(q.damaged, "segment")+" of the history")
 	}
-	if want.Service != "" || len(want.PIDs) > 0 {
-		want.account(p)
+	if q.want.Service != "" || len(q.want.PIDs) > 0 {
+		q.want.account(p)
 		comments = append(comments, "of a part of the processes: of the samples that all lost, their share is counted; the accounts of events are those of all")
 	}
 	p.Comments = append(comments, p.Comments...)
