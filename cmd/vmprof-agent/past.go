@@ -60,8 +60,8 @@ func (h *historyFlags) open(log *slog.Logger) (*history.Store, error) {
 	if h.dir == "" {
 		return nil, nil
 	}
-	// A parent that does not exist is more likely a misspelt one.
-	if parent := filepath.Dir(filepath.Clean(h.dir)); parent != "." {
+	// A parent that does not exist is more likely a misspelt one, but for that of the default.
+	if parent := filepath.Dir(filepath.Clean(h.dir)); filepath.Clean(h.dir) != defaultHistoryDir {
 		if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("--history-dir=%s: directory %s does not exist: create it, or choose another", h.dir, parent)
 		}
