@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 		{"doctor --help", 0, "", "Usage: vmprof-agent doctor"},
 		{"", 2, "", "vmprof-agent: missing command\nRun 'vmprof-agent -h'"},
 		{"recrod", 2, "", `vmprof-agent: unknown command "recrod"; did you mean "record"?`},
-		{"stpo", 2, "", "vmprof-agent: unknown command \"stpo\"\n"},
+		{"tpo", 2, "", "vmprof-agent: unknown command \"tpo\"\n"},
 		{"foo", 2, "", "vmprof-agent: unknown command \"foo\"\n"},
 		{"repot", 2, "", `vmprof-agent: unknown command "repot"; did you mean "report"?`},
 		{"tops", 2, "", `vmprof-agent: unknown command "tops"; did you mean "top"?`},
