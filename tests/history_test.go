@@ -34,11 +34,7 @@ func serveWith(t *testing.T, args ...string) (url string, command *exec.Cmd) {
 	}
 	t.Cleanup(func() { command.Process.Kill(); command.Wait() })
 	reader := bufio.NewReader(messages)
-	line, err := reader.ReadString('\n')
-	url = regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line)
-	if err != nil || url == "" {
-		t.Fatalf("the server does not say where it is: %q, %v", line, err)
-	}
+	url = addressIn(t, reader)
 	go io.Copy(os.Stderr, reader)
 	return url, command
 }

@@ -41,12 +41,22 @@ func serve(t *testing.T, args ...string) (url string) {
 			t.Errorf("an interrupted server ended with %v:\n%s", err, rest)
 		}
 	})
-	line, err := bufio.NewReader(messages).ReadString('\n')
-	address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line)
-	if err != nil || address == "" {
-		t.Fatalf("the server does not say where it is: %q, %v", line, err)
+	return addressIn(t, bufio.NewReader(messages))
+}
+
+// addressIn returns the address that a server writes when it has started.
+func addressIn(t *testing.T, messages *bufio.Reader) string {
+	t.Helper()
+	for all := ""; ; {
+		line, err := messages.ReadString('\n')
+		all += line
+		if address := regexp.MustCompile(`http://[0-9.]+:[0-9]+`).FindString(line); address != "" {
+			return address
+		}
+		if err != nil {
+			t.Fatalf("the server does not say where it is: %q, %v", all, err)
+		}
 	}
-	return address
 }
 
 // repeat calls run again and again until the function that it returns is called, which waits for the last one to end.
