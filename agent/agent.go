@@ -351,8 +351,8 @@ func (a *Agent) Open(pids []int) *Window {
 }
 
 // Follow hands one window after the other to observe, each of that length, until ctx ends. Every sample is in exactly
-// one of them; what the last one holds when ctx ends is dropped. If observe panics, that is counted and logged, and costs that
-// window: what is in it comes from processes.
+// one of them. The last one, which ends with ctx, is shorter; it is dropped if it has less than a tenth of the length. If observe
+// panics, that is counted and logged, and costs that window: what is in it comes from processes.
 func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
 	tick := time.NewTicker(length)
 	defer tick.Stop()
@@ -361,20 +361,21 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 	for {
 		select {
 		case <-ctx.Done():
+			p, err := w.Close(context.WithoutCancel(ctx))
+			if err != nil {
+				return fmt.Errorf("close the last window: %w", err)
+			}
+			if p.Duration >= length/10 {
+				a.hand(p, observe)
+			}
 			return nil
 		case <-tick.C:
 		}
-		next, p, err := w.Next(ctx)
-		if err != nil && ctx.Err() == nil {
+		next, p, err := w.Next(context.WithoutCancel(ctx))
+		if err != nil {
 			return fmt.Errorf("close window: %w", err)
 		}
-		if err != nil {
-			return nil
-		}
 		w = next
-		if ctx.Err() != nil {
-			return nil
-		}
 		a.hand(p, observe)
 	}
 }

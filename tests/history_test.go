@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
@@ -75,7 +76,7 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	// With the next one, whose windows come to the same history.
-	url, _ = serveWith(t, args...)
+	url, last := serveWith(t, args...)
 	pull := fmt.Sprintf("/profiles/cpu?from=%s&to=%s&pid=%d", from, to, guest.PID())
 	if past := hotShare(t, url+pull); math.Abs(past-live) > 0.1 {
 		t.Errorf("%.3f of the CPU time in the history are %s's, %.3f of a profile then", past, heavy, live)
@@ -83,6 +84,19 @@ func TestHistory(t *testing.T) {
 	eventually(t, "a window of the next server", func() bool { return metric("vmprof_history_windows_total") >= 1 })
 	if oldest := metric("vmprof_history_oldest_timestamp_seconds"); oldest > float64(killed.Unix()) {
 		t.Errorf("the oldest window began at %v, after the first server was killed", oldest)
+	}
+	// One that is interrupted writes the window that is open.
+	time.Sleep(3 * time.Second)
+	interrupted := time.Now()
+	if err := last.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Wait(); err != nil {
+		t.Error(err)
+	}
+	slices, err := history.Read(dir).Timeline(t.Context(), interrupted.Add(-time.Second), interrupted.Add(time.Second), "")
+	if err != nil || len(slices) == 0 || slices[len(slices)-1].End.Before(interrupted.Add(-time.Second)) {
+		t.Errorf("the history ends with %v, %v; the server was interrupted at %v", slices, err, interrupted)
 	}
 }
 

@@ -223,9 +223,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	// but is not closed before run returns.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	followed, endFollow := context.WithCancel(context.WithoutCancel(ctx)) // the last window comes when ctx has ended
+	defer endFollow()
 	tasks := []func() error{
 		func() error { return p.Run(ctx) },
 		func() error {
+			defer endFollow()
 			return p.Follow(ctx, length, func(w *profile.Profile) {
 				metrics.Observe(w)
 				server.Observe(w)
@@ -237,7 +240,7 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		func() error { return server.Serve(ctx, ln) },
 	}
 	if o.past != nil {
-		tasks = append(tasks, func() error { return o.past.Run(ctx) })
+		tasks = append(tasks, func() error { return o.past.Run(followed) })
 	}
 	ended := make(chan error, len(tasks))
 	for _, task := range tasks {
