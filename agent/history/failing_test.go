@@ -137,7 +137,7 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		reader.opener = (&failingDisk{open: name}).opener
-		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "damaged") {
+		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "damage in 1 segment") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		// The next windows go to a segment of their own.

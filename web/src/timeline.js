@@ -21,6 +21,12 @@ const markColours = {start: "--text", gc: "--more", lost: "--dim", gap: "--dim"}
 
 export const clock = (ms) => new Date(ms).toLocaleTimeString("sv");
 
+// moved is where a bar of one document is in the next one: -1 if it is there no more.
+function moved(bar, from, to) {
+	const start = from?.timeline?.start[bar];
+	return start === undefined || !to.timeline ? -1 : to.timeline.start.indexOf(start);
+}
+
 export class Timeline {
 	#host;
 	#onSelect;
@@ -29,6 +35,8 @@ export class Timeline {
 	#doc;
 	#marked = {};
 	#shift = false;
+	#dragging = false;
+	#pending = null; // what show was called with during a drag
 	#cursor = -1; // bar that the keyboard is at
 	#anchor = -1; // bar that its range began at
 
@@ -47,8 +55,13 @@ export class Timeline {
 	// show draws a document's timeline. marked has the selected time as from and to, and the baseline as basefrom and baseto, in ms;
 	// a missing end is that of the timeline. If the timeline's selectable is false, no time can be selected.
 	show(doc, marked = {}) {
+		if (this.#dragging) { // a new chart would lose the drag
+			this.#pending = [doc, marked];
+			return;
+		}
 		const focused = this.#chart?.contains(document.activeElement);
-		if (doc !== this.#doc) this.#anchor = -1;
+		this.#anchor = moved(this.#anchor, this.#doc, doc);
+		this.#cursor = moved(this.#cursor, this.#doc, doc);
 		this.#doc = doc;
 		this.#marked = marked;
 		this.#plot?.destroy();
@@ -82,7 +95,7 @@ export class Timeline {
 			axes: [{...axis, space: 72, values: times}, {...axis, size: 78, values: (_, ticks) => ticks.map(write)}],
 			series: [{}, ...used.map(({i, name}) => ({label: name, fill: colours[i], stroke: colours[i], width: 0, paths: bars, points: {show: false}})).reverse()],
 			hooks: selectable ? {
-				ready: [(u) => u.over.addEventListener("mousedown", (event) => (this.#shift = event.shiftKey))],
+				ready: [(u) => u.over.addEventListener("mousedown", (event) => this.#drag(event))],
 				setSelect: [(u) => {
 					if (u.select.width < 3) return;
 					const at = (x) => Math.round(1000 * u.posToVal(x, "x"));
@@ -109,7 +122,19 @@ export class Timeline {
 		if (focused) chart.focus();
 	}
 
-	// place tells assistive technology where the keyboard is.
+	// drag keeps the chart until the button is released.
+	#drag(event) {
+		this.#shift = event.shiftKey;
+		this.#dragging = true;
+		document.addEventListener("mouseup", () => setTimeout(() => { // once the chart has handled it
+			this.#dragging = false;
+			const pending = this.#pending;
+			this.#pending = null;
+			if (pending) this.show(...pending);
+		}), {once: true});
+	}
+
+	// place gives assistive technology the position of the keyboard.
 	#place(at, write, sums) {
 		this.#cursor = at;
 		const chart = this.#chart;
