@@ -385,6 +385,12 @@ func HasWindows(p *pprof.Profile) bool {
 	return err == nil && len(windows) > 1
 }
 
+// HasEnoughWindows reports whether a recording has as many windows as an interval needs.
+func HasEnoughWindows(p *pprof.Profile) bool {
+	windows, err := samplesByWindow(p)
+	return err == nil && len(windows) >= audit.LeastWindows
+}
+
 // sameRecordings reports whether two sides are the same recordings, whatever their files are called.
 func sameRecordings(a, b []Named) bool {
 	if len(a) != len(b) {

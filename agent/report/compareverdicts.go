@@ -166,11 +166,17 @@ func (v *verdicts) notes() {
 			write("%s", v.longer(d.Longer))
 		}
 	}
+	several := false // processes in one recording
+	for _, list := range v.sides {
+		several = several || processesOf(list) > len(runsOf(list))
+	}
 	switch {
 	case v.result.ByRun:
 		write("processes are compared, each with all its windows: what differs from run to run is in the interval")
 	case v.result.Runs != [2]int{1, 1}:
 		write("one side has one process only: JIT noise between runs is not in this interval; record several processes a side")
+	case several:
+		write("one recording a side: what differs from run to run, such as JIT noise, is not in this interval")
 	default:
 		write("one process a side: JIT noise between runs is not in this interval")
 	}
@@ -251,7 +257,7 @@ func (v *verdicts) table() {
 		g.write(v.out, v.opts.Width)
 	}
 	v.subtrees(roots)
-	if len(rows) == 0 && len(roots) == 0 {
+	if len(rows) == 0 && len(roots) == 0 && v.result.Whole.Reason != audit.TooFew {
 		fmt.Fprintf(v.out, "No %s differs beyond noise\n", v.opts.By.noun())
 	}
 	if len(rest) > 0 {

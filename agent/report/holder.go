@@ -67,7 +67,10 @@ func holder(cpu, locks *pprof.Profile) (string, error) {
 	share := stored.Percent(float64(of[busiest]), float64(all))
 	switch {
 	case float64(of[busiest]) < leastHolderShare*float64(all):
-		return text + "; the methods seen to acquire it use no CPU time, so its holder waits for something else, or never for this lock", nil
+		if len(sites[top.key].list) == 1 {
+			return text + "; no other method was seen to acquire it, so the holder is not known", nil
+		}
+		return text + "; the other methods seen to acquire it use no CPU time: the holder waits for something else, or never for this lock", nil
 	case of[busiest] < leastHolderSamples:
 		return "", nil
 	case busiest == waiting.key:

@@ -53,7 +53,9 @@ func TestHolder(t *testing.T) {
 	}{
 		{map[string]uint64{"Ledger.close": 30, "Ledger.add": 5, "Shop.price": 65}, waits, 50, waiting + ", probably held by Ledger.close (30.0% of the CPU time)"},
 		{map[string]uint64{"Ledger.close": 5, "Ledger.add": 30, "Shop.price": 65}, waits, 50, waiting + ", probably held there as well (30.0% of the CPU time)"},
-		{map[string]uint64{"Ledger.close": 1, "Shop.price": 99}, waits, 50, waiting + "; the methods seen to acquire it use no CPU time, so its holder waits for something else, or never for this lock"},
+		{map[string]uint64{"Ledger.close": 1, "Shop.price": 99}, waits, 50, waiting + "; the other methods seen to acquire it use no CPU time: the holder waits for something else, or never for this lock"},
+		{map[string]uint64{"Ledger.close": 60, "Shop.price": 40}, map[string]float64{"Ledger.add": 95e6}, 50,
+			"Ledger: waited for in Ledger.add (100.0% of its delay); no other method was seen to acquire it, so the holder is not known"},
 		{map[string]uint64{"Ledger.close": 3, "Shop.price": 7}, waits, 50, ""},  // too few samples
 		{map[string]uint64{"Ledger.close": 30, "Shop.price": 65}, waits, 2, ""}, // too few waits
 		{map[string]uint64{"Ledger.close": 30}, nil, 0, ""},

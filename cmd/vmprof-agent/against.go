@@ -20,7 +20,7 @@ type againstFlags struct {
 
 func (a *againstFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&a.against, "against", "", "then compare with `FILE`, which was recorded before")
-	fs.StringVar(&a.per, "per", "seconds", "against: per `UNIT` (see compare)")
+	fs.StringVar(&a.per, "per", defaultPer, "against: per `UNIT` (see compare)")
 }
 
 // check reads the earlier recording, so that what cannot be compared fails before anything is recorded. A recording that is compared
@@ -60,8 +60,18 @@ func (a *againstFlags) compare(w io.Writer, out output) error {
 		return nil
 	}
 	fmt.Fprintf(w, "\nA: %s; B: %s\n", a.against, out.path)
-	if _, err := report.Audit(w, a.earlier, []report.Named{{Name: out.path, Profile: out.stored}}, &a.opts); err != nil {
+	later := report.Named{Name: out.path, Profile: out.stored}
+	var err error
+	if len(a.earlier) == 1 && a.per == defaultPer {
+		err = compareTwo(w, a.earlier[0], later, &a.opts)
+	} else {
+		_, err = report.Audit(w, a.earlier, []report.Named{later}, &a.opts)
+	}
+	if err != nil {
 		return fmt.Errorf("compare with %s: %w", a.against, err)
 	}
 	return nil
 }
+
+// defaultPer is the unit of work if none is given.
+const defaultPer = "seconds"

@@ -33,21 +33,26 @@ func TestAgainst(t *testing.T) {
 			t.Errorf("record %q makes %d windows, want one a second", test.args, o.windows())
 		}
 	}
-	o, err := parseRecord([]string{"--against=" + windows, "-p", "1"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
 	stored, err := report.ReadFile(windows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := o.against.compare(&out, output{path: "b.pb.gz", stored: stored}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"A: " + windows + "; B: b.pb.gz\n", "Undecided whether B uses more or less CPU than A: ", "2 + 2 windows"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, &out)
+	for per, texts := range map[string][]string{
+		"seconds": {"A: " + windows + "; B: b.pb.gz\n", "Shares are compared: a verdict needs at least 20 windows a side"},
+		"100":     {"Undecided whether B is faster or slower than A: ", "too few windows for an interval"},
+	} {
+		o, err := parseRecord([]string{"--against=" + windows, "--per=" + per, "-p", "1"}, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := o.against.compare(&out, output{path: "b.pb.gz", stored: stored}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range texts {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %q in\n%s", want, &out)
+			}
 		}
 	}
 }

@@ -215,7 +215,9 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 			a, b = a[:1], a[1:]
 			err = report.Compare(stdout, a[0], b[0], &o.opts.CompareOptions)
 		}
-	case o.verdict || expanded && len(b) > 0 || len(b) == 1 && report.HasWindows(a[0].Profile) && report.HasWindows(b[0].Profile):
+	case !o.verdict && !expanded && len(a) == 1 && len(b) == 1:
+		err = compareTwo(stdout, a[0], b[0], &o.opts)
+	case o.verdict || expanded && len(b) > 0:
 		_, err = report.Audit(stdout, a, b, &o.opts)
 	case len(b) == 0 && len(a) == 1:
 		err = report.CompareWindows(stdout, a[0], &o.opts.CompareOptions)
@@ -231,6 +233,21 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return nil
 	}
 	return o.writePage(stdout, text.String(), a, b)
+}
+
+// compareTwo compares two recordings: their windows if there are enough for an interval, and otherwise their shares.
+func compareTwo(stdout io.Writer, a, b report.Named, opts *report.AuditOptions) error {
+	if report.HasEnoughWindows(a.Profile) && report.HasEnoughWindows(b.Profile) {
+		_, err := report.Audit(stdout, []report.Named{a}, []report.Named{b}, opts)
+		return err
+	}
+	if report.HasWindows(a.Profile) && report.HasWindows(b.Profile) {
+		fmt.Fprintf(stdout, "Shares are compared: a verdict needs at least %d windows a side (--window=1 -d 60)\n\n", audit.LeastWindows)
+	}
+	if err := report.Appeared(stdout, a, b, &opts.CompareOptions); err != nil {
+		return err
+	}
+	return report.Compare(stdout, a, b, &opts.CompareOptions)
 }
 
 // writePage writes the differential flame graph of two sides, with what else there is to say.

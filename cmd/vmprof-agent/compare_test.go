@@ -57,7 +57,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--ignore-sites", windows}, []string{"edges: the innermost calls;"}},
 		{[]string{"--windows=2,1", windows}, []string{"A: " + windows[:10], "window 2, 10", "overlap        60.00", "+40.00%  com.acme.Main.hot"}},
 		{[]string{"--windows=1,2", "--by=context", windows}, []string{"by context", "overlap        60.00"}},
-		{[]string{windows, windows}, []string{"Undecided whether B uses more or less CPU than A: ", "2 + 2 windows", "too few windows", "overlap 100.00", "A and B are the same recording"}},
+		{[]string{windows, windows}, []string{"Shares are compared: a verdict needs at least 20 windows a side", "overlap       100.00", "A and B are the same recording"}},
 		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ", "ms of CPU per unit"}},
 		{[]string{"--per=seconds", "--alpha=0.05", windows, windows}, []string{"2 + 2 windows"}},
 		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has one process only"}},

@@ -111,7 +111,15 @@ class AgentSource {
 		return answer.start.length > 1 ? {...answer, timeline: answer} : null;
 	}
 
-	commands(state, doc) {
+	commands(state, doc, history) {
+		const {kind, service, from, to} = this.#selection(state);
+		if (history && (from || to)) { // what is recorded now is something else
+			const seconds = (ms) => String(Math.floor(ms / 1000));
+			const time = {from: from ? seconds(from) : "24h", ...(to ? {to: seconds(to)} : {}), ...(service ? {service} : {})};
+			const view = {alloc: " --view=allocs", lock: " --view=locks"}[doc.kind] ?? "";
+			return [`vmprof-agent report ${Object.entries(time).map(([name, value]) => `--${name}=${quoted(value)}`).join(" ")}${view}`,
+				`go tool pprof -http=: ${quoted(new URL(`profiles/${kind || doc.kind}?${new URLSearchParams(time)}`, location.href.split("#")[0]).href)}`];
+		}
 		const pid = state.get("pid") || (state.get("service") && doc.processes?.length === 1 ? String(doc.processes[0].pid) : "");
 		const of = pid && pid !== "0" ? ` -p ${quoted(pid)}` : "";
 		return [`vmprof-agent record${of} -e ${quoted(doc.kind)} -d 30 -o profile.html`,
@@ -287,7 +295,7 @@ class Page {
 			this.show();
 		}});
 		sidePanel(this.side, doc, full, this.rates, {selected: state.get("sel"), thread: only, onSelect,
-			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc),
+			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc, this.past?.history),
 			events: state.get("sel") ? this.eventsOf() : []});
 		fill(this.downloads, ...this.source.downloads(state, doc));
 		this.notes.hidden = !doc.notes?.length;
