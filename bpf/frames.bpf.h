@@ -21,6 +21,7 @@ struct walk {
 	const struct hotspot_process *vm;
 	struct scratch *s;
 	__u64 pc, sp, bp;
+	__u32 pid;
 	__u32 frames;
 	__u32 limit; /* of frames: MAX_USER_FRAMES, or what a link takes */
 	__u32 kept_left; /* of its levels, outermost first, those that the walk has not passed */
