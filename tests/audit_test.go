@@ -204,19 +204,25 @@ func TestAuditStockLoops(t *testing.T) {
 		}
 		pids = append(pids, strconv.Itoa(guest.PID()))
 	}
-	got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "30")
-	t.Log(got.stdout)
-	verdict := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " + pids[1] +
-		" is ([0-9.]+) % ± ([0-9.]+) slower than version #[0-9]+ C2 in process " + pids[0] + " ").FindStringSubmatch(got.stdout)
-	if verdict == nil {
-		t.Fatal("no verdict on C2's versions")
+	expected := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " + pids[1] +
+		" is ([0-9.]+) % ± ([0-9.]+) slower than version #[0-9]+ C2 in process " + pids[0] + " ")
+	var verdict []string
+	var text string
+	for attempt := 1; verdict == nil; attempt++ { // on a busy machine C2 may come later
+		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "30")
+		text = got.stdout
+		t.Log(text)
+		const attempts = 4
+		if verdict = expected.FindStringSubmatch(text); verdict == nil && attempt == attempts {
+			t.Fatal("no verdict on C2's versions")
+		}
 	}
 	difference, _ := strconv.ParseFloat(verdict[1], 64)
 	within, _ := strconv.ParseFloat(verdict[2], 64)
 	if math.Abs(difference-50) > within+10 || within > 25 {
 		t.Errorf("%.1f ± %.1f %% slower, want about 50", difference, within)
 	}
-	if !strings.Contains(got.stdout, "loop 1: Loops.java:") || !strings.Contains(got.stdout, "one iteration ") {
+	if !strings.Contains(text, "loop 1: Loops.java:") || !strings.Contains(text, "one iteration ") {
 		t.Error("nothing says which loop that is, and what was timed of it")
 	}
 }

@@ -202,6 +202,17 @@ func TestFlameCut(t *testing.T) {
 	}
 }
 
+// A kind of which nothing was recorded has empty lists, which pages can read.
+func TestFlameEmpty(t *testing.T) {
+	empty := EmptyFlame("lock", "Locks", time.Time{}, time.Second)
+	for _, f := range []*Flame{empty, empty.Against(EmptyFlame("lock", "Locks", time.Time{}, time.Second))} {
+		text, err := json.Marshal(f)
+		if err != nil || strings.Contains(string(text), "null") {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+}
+
 // Two recordings of one service meet although their processes have other numbers.
 func TestFlameAgainst(t *testing.T) {
 	a, b := newFlameProfile(timeColumns...), newFlameProfile(timeColumns...)

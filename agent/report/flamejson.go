@@ -78,7 +78,11 @@ type flameTimeline struct {
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
 func (f *Flame) MarshalJSON() ([]byte, error) {
 	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
-		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""}}
+		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""},
+		// Lists are there also if they are empty: readers need not distinguish that from a missing one.
+		Frames: flameFrames{Name: []int{}, File: []int{}, Kind: []int{}},
+		Nodes:  flameNodes{Parent: []int32{}, Frame: []int32{}, Self: []float64{}, Count: []float64{}, Approx: []int{}, Line: []int32{}, Tiers: []any{}},
+	}
 	d.Start = millis(f.Start)
 	places := map[string]int{"": 0}
 	place := func(name string) int {
@@ -107,7 +111,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	}
 	n := &d.Nodes
 	if f.base != nil {
-		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds()}
+		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds(), Self: []float64{}, Count: []float64{}}
 	}
 	for at, node := range f.nodes {
 		if at == 0 {
