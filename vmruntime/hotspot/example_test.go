@@ -48,7 +48,7 @@ func ExampleProcess_Lookup() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	frames, err := process.Lookup(vmruntime.Site{Kind: vmruntime.Compiled, Version: 170, PC: 0x7fdbb542c31f})
+	frames, err := process.Lookup(vmruntime.Site{Kind: vmruntime.Compiled, Version: 160, PC: 0x7ff181426c2b})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,7 +58,8 @@ func ExampleProcess_Lookup() {
 	// Output:
 	// java.lang.String.coder (String.java:4545)
 	// java.lang.String.length (String.java:1481)
-	// hotspot.ScopesGuest.leaf (ScopesGuest.java:161)
+	// hotspot.ScopesGuest.leaf (ScopesGuest.java:162)
+	// hotspot.ScopesGuest.middle (ScopesGuest.java:157)
 }
 
 // ClassName turns a class as the VM names it into the name in Java source, the same in every run.
