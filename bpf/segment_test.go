@@ -272,6 +272,13 @@ func TestKernelMethodRedefined(t *testing.T) {
 			if !ok || seen.ConstMethod != m.codes-uint64(vm.ConstMethodSize) || seen.Since != want || uint16(seen.Shape) < 90 {
 				t.Errorf("%s: seen as %+v, %v", name, seen, ok)
 			}
+			// User space computes the same word (hotspot.nameWord).
+			pool := vm.meta.word(m.codes - uint64(vm.ConstMethodSize) + uint64(vm.ConstMethodConstants))
+			index := uint64(uint16(seen.Shape >> vm.MethodNameShift))
+			symbol := vm.meta.word(pool+uint64(vm.ConstPoolSize)+8*index) &^ 1
+			if word := (pool + symbol) * seenMethodsHash; symbol != 0 && seen.Name != word || symbol == 0 && seen.Name != 0 {
+				t.Errorf("%s: name %#x, want %#x of the pool at %#x and the symbol at %#x", name, seen.Name, word, pool, symbol)
+			}
 		}
 	}
 }

@@ -244,10 +244,15 @@ func compareTwo(stdout io.Writer, a, b report.Named, opts *report.AuditOptions) 
 	if report.HasWindows(a.Profile) && report.HasWindows(b.Profile) {
 		fmt.Fprintf(stdout, "Shares are compared: a verdict needs at least %d windows a side (--window=1 -d 60)\n\n", audit.LeastWindows)
 	}
-	if err := report.Appeared(stdout, a, b, &opts.CompareOptions); err != nil {
+	return compareShares(stdout, a, b, &opts.CompareOptions)
+}
+
+// compareShares names the subtrees that only one of two recordings has, and compares the shares of all methods.
+func compareShares(stdout io.Writer, a, b report.Named, opts *report.CompareOptions) error {
+	if err := report.Appeared(stdout, a, b, opts); err != nil {
 		return err
 	}
-	return report.Compare(stdout, a, b, &opts.CompareOptions)
+	return report.Compare(stdout, a, b, opts)
 }
 
 // writePage writes the differential flame graph of two sides, with what else there is to say.

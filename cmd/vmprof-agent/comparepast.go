@@ -134,10 +134,7 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 		}
 	}
 	if few {
-		if err := report.Appeared(stdout, a, b, &o.opts.CompareOptions); err != nil {
-			return a, b, fmt.Errorf("compare profiles: %w", err)
-		}
-		err = report.Compare(stdout, a, b, &o.opts.CompareOptions)
+		err = compareShares(stdout, a, b, &o.opts.CompareOptions)
 	} else {
 		_, err = report.Audit(stdout, []report.Named{a}, []report.Named{b}, &o.opts)
 	}
