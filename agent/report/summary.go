@@ -442,7 +442,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, percent(approximated) + " of the stacks have a frame [inlined in M]"
+		return approximate, percent(approximated) + " of stacks have [inlined in M]"
 	case uncertain > muchDoubted:
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
