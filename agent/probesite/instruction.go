@@ -30,8 +30,15 @@ func Decode(code []byte) (Instruction, error) {
 	return i, nil
 }
 
-// target returns the target of a branch at addr, if it has a distance.
-func (i *Instruction) target(addr uint64) (uint64, bool) {
+// Calls reports whether it calls, directly or through a register or memory.
+func (i *Instruction) Calls() bool {
+	const call, farCall = 2, 3 // in the reg field of ff
+	e := &i.encoding
+	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xe8 || e.opcode == 0xff && (e.modRM>>3&7 == call || e.modRM>>3&7 == farCall))
+}
+
+// Branch returns the target of a branch at addr, if it has a distance: of jumps, calls, loop, jrcxz and xbegin.
+func (i *Instruction) Branch(addr uint64) (uint64, bool) {
 	switch e := &i.encoding; {
 	case e.extended:
 		return 0, false

@@ -168,7 +168,7 @@ func TestTarget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if target, ok := i.target(0x1000); target != test.target || ok != test.ok {
+		if target, ok := i.Branch(0x1000); target != test.target || ok != test.ok {
 			t.Errorf("%s: %#x, %t", test.code, target, ok)
 		}
 	}

@@ -33,7 +33,7 @@ func (f *Finder) list(fn function) (*listing, error) {
 			break
 		}
 		l.at, l.kinds = append(l.at, uint32(at)), append(l.kinds, i.Kind)
-		if to, ok := i.target(fn.start + uint64(at)); ok && to-fn.start < uint64(len(code)) {
+		if to, ok := i.Branch(fn.start + uint64(at)); ok && to-fn.start < uint64(len(code)) {
 			l.joins[uint32(to-fn.start)] = true
 		}
 		at += i.Len
@@ -76,7 +76,7 @@ func (l *listing) callee(n int) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return i.target(l.address(n))
+	return i.Branch(l.address(n))
 }
 
 // begins reports whether an instruction begins at addr.

@@ -126,7 +126,7 @@ func (l *listing) calls(n int, i *Instruction) bool {
 	if e.opcode == 0xff {
 		return e.reg() == 2 // through a register or memory
 	}
-	to, ok := i.target(l.address(n))
+	to, ok := i.Branch(l.address(n))
 	inside := to > l.start && to-l.start < uint64(len(l.code))
 	return ok && e.opcode == 0xe8 && !inside
 }

@@ -261,7 +261,7 @@ func (e *Engine) Notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("loop %d: %s%s", i+1, e.lines[i], name))
 	}
 	for _, g := range e.guests {
-		notes = append(notes, g.loopNotes...)
+		notes = append(notes, g.versionNotes...)
 		notes = append(notes, g.notes...)
 	}
 	return notes

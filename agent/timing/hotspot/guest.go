@@ -29,7 +29,7 @@ const (
 	idlePause        = 200 * time.Millisecond
 )
 
-// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes and loopNotes, which Engine.mu guards.
+// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes and versionNotes, which Engine.mu guards.
 type guest struct {
 	engine  *Engine
 	process *process
@@ -37,7 +37,7 @@ type guest struct {
 	rounds  cost // of timings of rounds
 	notes   []string
 
-	loopNotes []string // likewise
+	versionNotes []string // likewise
 
 	bucket     budget.Bucket
 	versions   map[uint32]*version
@@ -57,6 +57,9 @@ type version struct {
 	longest time.Duration // invocation
 	wait    time.Duration // for the ends of invocations
 	second  uint64        // address of its second instruction; 0 if that could not be found
+	tight   []tight       // loops that a breakpoint next to them makes slower
+	slower  bool          // so does one at the entry, and it is known to matter
+	suspect bool          // places are next to such loops, which may matter or not
 
 	loops []*loopCode
 	plans int // how often loops were looked for: maxPlans once they are known
@@ -119,7 +122,7 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	g.turn++
 	var place *loopPlace
 	var loop *loopCode
-	if g.engine.opt.Loops && (at >= invoked || g.looked <= g.waited) {
+	if g.engine.opt.Loops && (at >= invoked || g.looked <= g.waited || g.version(c).slower) {
 		loop, place = g.nextLoop(c)
 	}
 	begun := time.Now()
@@ -128,7 +131,7 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 	case loop != nil:
 		r, err = g.loopWindow(ctx, c, loop, place)
 		g.looked += time.Since(begun)
-	case at < invoked:
+	case at < invoked && !g.version(c).slower:
 		r, err = g.window(ctx, c)
 		g.waited += time.Since(begun)
 	}
@@ -215,7 +218,7 @@ func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
 			v.plans = maxPlans
 		}
 		g.report(err) // the VM changes its code while it is read: the next time may succeed
-		g.noteLoops()
+		g.noteVersions()
 	}
 	v.turn++
 	var list []*loopCode
@@ -297,22 +300,28 @@ func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace
 		place.short = sum/time.Duration(len(timings)) < trap/2
 	}
 	g.engine.deliver(timings, lost, r.Cost)
-	g.noteLoops()
+	g.noteVersions()
 }
 
-// noteLoops updates what users are shown of loops.
-func (g *guest) noteLoops() {
+// noteVersions updates what users are shown of versions and their loops.
+func (g *guest) noteVersions() {
 	var notes []string
 	for _, id := range slices.Sorted(maps.Keys(g.versions)) {
 		v := g.versions[id]
+		if v.slower {
+			notes = append(notes, fmt.Sprintf("process %d: invocations of %s are not timed: %s", g.process.PID, v.name, g.engine.timer.slowed()))
+		}
 		for _, l := range v.loops {
 			if text := l.describe(); text != "" {
 				notes = append(notes, fmt.Sprintf("process %d: loop %d in %s: %s", g.process.PID, l.number, v.name, text))
 			}
 		}
 	}
+	if text := g.noteSlowed(); text != "" {
+		notes = append(notes, text)
+	}
 	g.engine.mu.Lock()
-	g.loopNotes = notes
+	g.versionNotes = notes
 	g.engine.mu.Unlock()
 }
 
@@ -332,7 +341,11 @@ func (g *guest) version(c *vmruntime.Compilation) *version {
 		v.second, err = secondInstruction(c.VerifiedEntry, code)
 	}
 	g.report(err)
+	v.tight = g.tightIn(c)
+	v.suspect = besideAny(v.tight, []uint64{c.VerifiedEntry}, nil)
+	v.slower = v.suspect && c.Tier == vmruntime.TierC1
 	g.versions[c.Version] = v
+	g.noteVersions()
 	return v
 }
 

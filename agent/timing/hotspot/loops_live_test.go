@@ -121,6 +121,17 @@ func TestLiveLoops(t *testing.T) {
 					}
 					return false
 				}
+				// C1's outer loop has the inner one next to its poll.
+				refused := fmt.Sprintf(" %s: is not timed: %s", test.tier, e.timer.slowed())
+				if test.mode == "nested" && strings.HasPrefix(test.tier, "C1") && e.timer.slower >= slowBeside {
+					timeLoops(t, e, func(all map[timing.Version]map[uint32][]timing.Timing) bool {
+						return strings.Contains(strings.Join(e.Notes(), "\n"), refused) || done(all)
+					})
+					if notes := strings.Join(e.Notes(), "\n"); !strings.Contains(notes, refused) || len(list) > 0 {
+						t.Errorf("%d timings beside a loop that becomes slower; %s", len(list), notes)
+					}
+					return
+				}
 				before := truth(t, g)
 				all := timeLoops(t, e, done)
 				after := truth(t, g)

@@ -41,6 +41,7 @@ type loopCode struct {
 	perCall float64 // iterations in an invocation while the VM counted; 0: not known
 	places  []*loopPlace
 	why     string // it cannot be timed
+	slower  bool   // places were left out, as breakpoints there would make code slower
 }
 
 // A loopPlace is where a loop is watched: each iteration, or each so many of them, passes one of the addresses.
@@ -75,7 +76,7 @@ func (g *guest) planLoops(c *vmruntime.Compilation) ([]*loopCode, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planner{guest: g, code: c, groups: map[loopKey]*loopGroup{}, shapes: map[uint64]*shapes{}}
+	p := planner{guest: g, code: c, version: g.version(c), groups: map[loopKey]*loopGroup{}, shapes: map[uint64]*shapes{}}
 	own, err := p.shapesOf(c.Method)
 	if err != nil {
 		return nil, err
@@ -97,12 +98,13 @@ func (g *guest) planLoops(c *vmruntime.Compilation) ([]*loopCode, error) {
 
 // A planner sorts safepoints of a compilation by loops.
 type planner struct {
-	guest  *guest
-	code   *vmruntime.Compilation
-	groups map[loopKey]*loopGroup
-	order  []*loopGroup // as loops come in the code
-	shapes map[uint64]*shapes
-	blocks int // of all shapes
+	guest   *guest
+	code    *vmruntime.Compilation
+	groups  map[loopKey]*loopGroup
+	order   []*loopGroup // as loops come in the code
+	version *version
+	shapes  map[uint64]*shapes
+	blocks  int // of all shapes
 }
 
 // A loopKey is a copy of a loop: where its method was inlined, and which one of it.
@@ -211,6 +213,8 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 	}
 	switch {
 	case len(l.places) > 0:
+	case l.slower:
+		l.why = p.guest.engine.timer.slowed()
 	case len(of.polls)+len(of.calls) > 0:
 		l.why = "no counter shows how many iterations a poll or a call in its code stands for; time invocations, without --loops"
 	default:
@@ -261,6 +265,13 @@ func (p *planner) add(l *loopCode, of *loopGroup, place *loopPlace) {
 	code := make([]byte, longestInstruction)
 	if err := p.guest.process.memory.Read(place.inside[0], code); err == nil {
 		place.next, _ = secondInstruction(place.inside[0], code)
+	}
+	if v := p.version; besideAny(v.tight, place.inside, place.outside) {
+		if p.code.Tier == vmruntime.TierC1 {
+			l.slower = true
+			return
+		}
+		v.suspect = true
 	}
 	l.places = append(l.places, place)
 }

@@ -28,6 +28,7 @@ type timer struct {
 	observer *watch.Observer
 	excess   time.Duration // of timings of invocations, beyond the cost of pairs: see settle
 	round    time.Duration // of timings of rounds, likewise; can be negative
+	slower   float64       // times: what a tight loop takes with a breakpoint next to it, by what it takes without
 }
 
 // newTimer loads the kernel side, and sets breakpoints in the agent itself to see that they work and what they cost: some 50 ms.
@@ -42,7 +43,7 @@ func newTimer(ctx context.Context, root proc.Root, w *watch.Watcher) (*timer, er
 		return nil, errors.Join(err, objects.Close())
 	}
 	t := &timer{objects: objects, observer: observer}
-	if t.excess, t.round, err = t.settle(ctx, root); err != nil {
+	if err := t.settle(ctx, root); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil

@@ -1,17 +1,25 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.util.Arrays;
 
 /**
- * A program that times a loop of its own. Orders: "truth" forgets what was timed, times for a second, and answers how long
- * an iteration takes, in nanoseconds. Arguments: which loop, how many iterations an invocation has, and how many rounds of arithmetic an
+ * A program that times a loop of its own. Orders: "truth" forgets what was timed, times for a second or longer, and answers how
+ * long an iteration takes, in nanoseconds of CPU time: other programs may interrupt each of the invocations, which are long. Arguments: which loop, how many iterations an invocation has, and how many rounds of arithmetic an
  * iteration takes where it calls a method.
  */
 public class Loops {
     static volatile int sink;
     static volatile boolean sampling;
     static final long[] times = new long[1 << 16];
-    static int count;
+    static final int ENOUGH = 20;
+    static volatile int count;
+    static final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+
+    static long clock() {
+        return threads.getCurrentThreadCpuTime();
+    }
 
     static final class Node {
         final Node next;
@@ -83,7 +91,7 @@ public class Loops {
     /** Never returns: only OSR code of it runs. Takes the time itself, of some iterations at once. */
     static void endless(int n, int rounds) {
         int x = 0;
-        long begin = System.nanoTime();
+        long begin = clock();
         for (int i = 0; ; i++) {
             x += step(rounds);
             if (i % n == n - 1) {
@@ -94,11 +102,11 @@ public class Loops {
     }
 
     static long took(long begin) {
-        long end = System.nanoTime();
+        long end = clock();
         if (sampling && count < times.length) {
             times[count++] = end - begin;
         }
-        return System.nanoTime();
+        return clock();
     }
 
     static int once(String mode, int n, int rounds, Node list) {
@@ -127,7 +135,7 @@ public class Loops {
             list = new Node(list, rounds);
         }
         for (;;) {
-            long begin = System.nanoTime();
+            long begin = clock();
             int x = once(mode, n, rounds, list);
             took(begin);
             sink += x;
@@ -156,7 +164,9 @@ public class Loops {
         for (String order = in.readLine(); order != null; order = in.readLine()) {
             count = 0;
             sampling = true;
-            Thread.sleep(1000);
+            do {
+                Thread.sleep(1000);
+            } while (count < ENOUGH);
             sampling = false;
             Thread.sleep(20);
             System.out.println(lower(times, count) / n);
