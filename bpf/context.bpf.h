@@ -60,7 +60,7 @@ static __always_inline void take_link(struct scratch *s, const struct hotspot_pr
 		sample->user_frames = LINK_FRAMES;
 	if (link_suffices(s, vm, pid)) {
 		sample->flags |= SAMPLE_LINK;
-		count(SAMPLES_LINKED, 1);
+		count_walk(SAMPLES_LINKED, 1);
 		if (!check_contexts)
 			return;
 	}
@@ -76,7 +76,7 @@ static __always_inline void take_partial(struct scratch *s, const struct hotspot
 	/* Not where it was sampled: that has moved on. */
 	walk_user(s, vm, pid, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
 	if (s->start.own)
-		count(SAMPLES_PARTIAL, 1);
+		count_walk(SAMPLES_PARTIAL, 1);
 	else
 		s->start.own = s->sample.user_frames;
 }

@@ -269,27 +269,35 @@ struct named_call {
 	__u64 spent; /* ns in all of them: the guest's own work, and its way into the kernel and back */
 };
 
-/* Per-CPU counters; user space sums them. Identities hold when no program runs:
- * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls. */
+/*
+ * Per-CPU counters; user space sums them. Identities hold when no program runs:
+ * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
+ *
+ * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines. All programs that walk
+ * count those from STACK_COPIES to WORDS_SCANNED.
+ */
 enum counter {
 	SAMPLES_ATTEMPTED,
 	SAMPLES_DELIVERED,
-	SAMPLES_DROPPED_RING_FULL,
-	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
-	TICKS_IDLE,
-	TICKS_FILTERED,
-	EVENTS_ATTEMPTED, /* everything that is not a sample */
-	EVENTS_DELIVERED,
-	EVENTS_DROPPED_RING_FULL,
-	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
+	RING_BYTES,	 /* of delivered samples */
 	NS_TOTAL,	 /* in the tick program */
 	NS_JAVA,	 /* for samples of Java threads */
 	SAMPLES_JAVA,	 /* of Java threads */
 	FRAMES_JAVA,	 /* user frames of those */
-	RING_BYTES,	 /* of delivered samples */
-	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	STACK_COPIES,	 /* pieces of stack copied */
+	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	WORDS_SCANNED,	 /* words of stacks that were searched for return addresses, as SCAN_BUDGET counts them */
+	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
+	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
+	TICKS_IDLE,
+	TICKS_FILTERED,
+	TICK_COUNTERS = 16,
+	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
+	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
+	EVENTS_ATTEMPTED, /* everything that is not a sample */
+	EVENTS_DELIVERED,
+	EVENTS_DROPPED_RING_FULL,
+	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
 	CODE_UNLOADS,	 /* announcements that code or classes went away */
 	CALLS_ATTEMPTED, /* calls that an engine sampled */
 	CALLS_DELIVERED,
@@ -300,8 +308,6 @@ enum counter {
 	BURSTS_ARMED,
 	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
 	NS_CALLS,	 /* in the call engines' programs */
-	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
-	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
 	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, recorded or not, and the last one of a pause */
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */

@@ -126,7 +126,7 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 			break;
 		}
 	}
-	count(WORDS_SCANNED, before - s->start.scan_left);
+	count_walk(WORDS_SCANNED, before - s->start.scan_left);
 	return found;
 }
 

@@ -66,12 +66,12 @@ __noinline int find_return(__u32 pid, __u64 sp, __u32 words)
 			break;
 		if (is_return(vm, s->words[i])) {
 			spend_scan(s, i + 1);
-			count(WORDS_SCANNED, i + 1);
+			count_walk(WORDS_SCANNED, i + 1);
 			return i;
 		}
 	}
 	spend_scan(s, n);
-	count(WORDS_SCANNED, n);
+	count_walk(WORDS_SCANNED, n);
 	return -1;
 }
 

@@ -66,7 +66,7 @@ __noinline int segment_find(__u32 pid, __u64 pc)
 		return END_READ;
 	if (!s->start.lookup_left)
 		return END_SCAN;
-	count(SEGMENT_MISSES, 1);
+	count_walk(SEGMENT_MISSES, 1);
 	if (!in_code_cache(vm, pc))
 		return END_NO_CODE;
 	blob = find_blob(vm, pc, &reads);

@@ -16,7 +16,7 @@ __noinline int stackcopy_fill(__u64 addr, __u64 base)
 	if (!s)
 		return 1;
 	len = s->start.chunk;
-	count(STACK_COPIES, 1);
+	count_walk(STACK_COPIES, 1);
 	if (base > addr && base - addr < len)
 		len = base - addr;
 	len &= ~7ull;
