@@ -133,10 +133,13 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments show. */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
-	__u64 ra = stackcopy_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;
-	const struct segment *g = &w->s->segments[segment_slot(tag)];
+	__u64 ra = stackcopy_word(w->s, ra_at), owner = w->s->start.owner, next;
+	__u32 tag = segment_tag(w->vm, ra);
+	const struct segment *g = recent_at(w->s, ra_at + 8);
 
-	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->s->start.owner)
+	if (g->tag != tag || g->serial != owner >> 32)
+		g = segment_in(w->s, segment_place(w->s, tag, owner >> 32));
+	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->serial != owner >> 32 || g->epoch != (__u32)owner)
 		return false;
 	if (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE)
 		return true;
@@ -180,18 +183,15 @@ __noinline int shifted_words(__u32 pid, __u64 ra_at, __u64 pc, int leaf)
 
 static __always_inline int step_compiled(struct walk *w, const struct segment *g)
 {
-	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp, off = pc - g->begin;
+	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp;
 	int rule = LEAF_FRAME, shift;
 
 	if (w->leaf) {
-		rule = leaf_rule(pc, g->begin, g->complete);
+		rule = leaf_rule(pc, w->vm->code_low + g->begin, g->complete);
 		if (rule == LEAF_RET_AT_SP || rule == LEAF_RET_AT_SP8)
 			cfa = w->sp + (rule == LEAF_RET_AT_SP ? 8 : 16);
-	} else if (off && (off == g->deopt || off == g->deopt_mh)) {
-		__u64 orig = read_word(w->sp + g->orig_pc);
-
-		if (in_code_cache(w->vm, orig))
-			pc = orig;
+	} else if ((__u32)(pc - w->vm->code_low) - g->begin >= g->handlers && deoptimised_pc(w->pid, pc, w->sp)) {
+		pc = w->s->caller.pc;
 	}
 	push_code(w, FRAME_JIT, g->compile_id, pc);
 	if (w->near)
@@ -268,13 +268,10 @@ static __always_inline int java_step(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
 	struct segment *g;
-	__u64 tag;
 	int err;
 
 	if (!vm)
 		return end_walk(w, END_UNSUPPORTED); /* never: for the verifier */
-	tag = w->pc >> (vm->segment_shift & 31);
-	g = &w->s->segments[segment_slot(tag)];
 	if (!w->leaf && w->pc == vm->call_stub_return)
 		return step_entry(w);
 	if (w->frames >= wanted(w))
@@ -282,14 +279,9 @@ static __always_inline int java_step(struct walk *w)
 
 	if (!w->leaf && at_heap(w))
 		return go_to_heap(w);
-	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner, w->s->start.walk + w->frames)) {
-		err = segment_find(w->pid, w->pc);
-		if (err)
-			return end_walk(w, err);
-		*g = w->s->found;
-		g->tag = tag;
-		g->owner = w->s->start.owner;
-	}
+	g = recent_segment(vm, w->s, w->pid, w->pc, w->sp, w->s->start.walk + w->frames);
+	if (!g)
+		return end_walk(w, w->s->found_error);
 	if (w->frames == w->s->start.top) {
 		w->s->start.top_kind = g->kind;
 		if (w->s->start.anchored && w->pc == read_word(vm->enter_return))

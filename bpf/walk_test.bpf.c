@@ -158,6 +158,8 @@ SEC("syscall")
 int find(struct request *r)
 {
 	struct scratch *s = this_scratch();
+	__u32 pid = r->pid;
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	int err;
 
 	if (!s)
@@ -165,13 +167,15 @@ int find(struct request *r)
 	err = segment_find(r->pid, r->pc);
 	if (err)
 		return err;
-	r->blob_begin = s->found.begin;
+	if (!vm)
+		return -1; /* never: for the verifier */
+	r->blob_begin = vm->code_low + s->found.begin;
 	r->blob_kind = s->found.kind;
 	r->blob_frame = s->found.frame;
 	r->blob_complete = s->found.complete;
 	r->blob_id = s->found.compile_id;
-	r->blob_deopt = s->found.deopt;
-	r->blob_deopt_mh = s->found.deopt_mh;
+	r->blob_deopt = s->found_rest.deopt;
+	r->blob_deopt_mh = s->found_rest.deopt_mh;
 	return 0;
 }
 
