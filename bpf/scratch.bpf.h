@@ -13,6 +13,7 @@
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define WAYS 2		  /* of these, in a set: places that a segment may have */
 #define RECENT 512	  /* a power of two: of 64 bytes of stack each */
+#define HEADER_WORDS 32	  /* a power of two: of a CodeBlob, what is needed of its fields is before */
 #define METHODS 1024	  /* a power of two */
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
@@ -92,6 +93,7 @@ struct scratch {
 	__u64 words[SCAN_WORDS];
 	struct segment found; /* result of segment_find and segment_of; of the former without tag, serial and epoch */
 	struct segment_rest found_rest;
+	__u64 header_len, header[HEADER_WORDS]; /* of segment_find: what was read of the blob, bytes */
 	__u64 found_error; /* see recent_segment */
 	struct user_registers regs; /* as sampled */
 	struct {

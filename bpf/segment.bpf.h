@@ -29,17 +29,39 @@ static __always_inline __u32 blob_kind(const struct hotspot_process *vm, __u64 n
 	return BLOB_STUB;
 }
 
+/* Reads the beginning of the blob into scratch.header, where blob_word and blob_int find it. */
+static __always_inline void read_header(struct scratch *s, __u64 blob)
+{
+	s->header_len = bpf_probe_read_user(s->header, sizeof(s->header), (void *)blob) ? 0 : sizeof(s->header);
+}
+
+/* A word of the blob that was read last. */
+static __always_inline __u64 blob_word(struct scratch *s, __u64 blob, __u32 field)
+{
+	asm volatile("" : "+r"(field));
+	if (field + 8ull > s->header_len || (field & 7))
+		return read_word(blob + field);
+	return s->header[field >> 3 & (HEADER_WORDS - 1)];
+}
+
+static __always_inline __u32 blob_int(struct scratch *s, __u64 blob, __u32 field)
+{
+	if (field & 3)
+		return read_int(blob + field);
+	return blob_word(s, blob, field & ~7u) >> (field & 4) * 8;
+}
+
 /* Offset of a deopt handler from the code's begin; 0 if there is none. */
-static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, __u64 blob, __u64 begin, __u32 field)
+static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, struct scratch *s, __u64 blob, __u64 begin, __u32 field)
 {
 	__u64 handler;
 
 	if (vm->flags & HOTSPOT_DEOPT_OFFSET) {
-		__u32 off = read_int(blob + field);
+		__u32 off = blob_int(s, blob, field);
 
 		return off == ~0u ? 0 : blob + off - begin;
 	}
-	handler = read_word(blob + field);
+	handler = blob_word(s, blob, field);
 	return handler ? handler - begin : 0;
 }
 
@@ -83,18 +105,19 @@ __noinline int segment_find(__u32 pid, __u64 pc)
 	if (!blob)
 		return END_NO_BLOB;
 
+	read_header(s, blob);
 	f = &s->found;
 	rest = &s->found_rest;
-	f->kind = blob_kind(vm, read_word(blob + vm->blob_name));
+	f->kind = blob_kind(vm, blob_word(s, blob, vm->blob_name));
 	if (f->kind == BLOB_NONE)
 		return END_NO_BLOB;
 	if (vm->flags & HOTSPOT_CODE_OFFSET)
-		begin = blob + read_int(blob + vm->blob_code_begin);
+		begin = blob + blob_int(s, blob, vm->blob_code_begin);
 	else
-		begin = read_word(blob + vm->blob_code_begin);
+		begin = blob_word(s, blob, vm->blob_code_begin);
 	f->begin = begin - vm->code_low;
-	f->frame = read_int(blob + vm->blob_frame_size) * 8; /* words */
-	complete = read_int(blob + vm->blob_frame_complete);
+	f->frame = blob_int(s, blob, vm->blob_frame_size) * 8; /* words */
+	complete = blob_int(s, blob, vm->blob_frame_complete);
 	if (vm->flags & HOTSPOT_FRAME_COMPLETE_16)
 		complete &= 0xffff;
 	f->complete = complete < 0xffff ? complete : 0xffff; /* -1 for never */
@@ -102,11 +125,11 @@ __noinline int segment_find(__u32 pid, __u64 pc)
 	f->handlers = ~0u;
 	if (f->kind == BLOB_NMETHOD || f->kind == BLOB_NATIVE) {
 		rest->blob = blob - vm->code_low;
-		f->compile_id = read_int(blob + vm->blob_compile_id);
-		rest->deopt = deopt_offset(vm, blob, begin, vm->blob_deopt_handler);
+		f->compile_id = blob_int(s, blob, vm->blob_compile_id);
+		rest->deopt = deopt_offset(vm, s, blob, begin, vm->blob_deopt_handler);
 		if (vm->flags & HOTSPOT_DEOPT_MH)
-			rest->deopt_mh = deopt_offset(vm, blob, begin, vm->blob_deopt_mh_handler);
-		rest->orig_pc = read_int(blob + vm->blob_orig_pc);
+			rest->deopt_mh = deopt_offset(vm, s, blob, begin, vm->blob_deopt_mh_handler);
+		rest->orig_pc = blob_int(s, blob, vm->blob_orig_pc);
 		f->handlers = nearest_handler(rest);
 	}
 	return 0;
