@@ -97,7 +97,7 @@ struct scratch {
 	__u64 found_error; /* see recent_segment */
 	struct user_registers regs; /* as sampled */
 	struct {
-		__u64 owner;	/* as segment.owner */
+		__u64 owner;	/* serial of the VM << 32 | code epoch */
 		__u64 stack_base; /* 0 if unknown */
 		__u64 thread;	 /* JavaThread*, 0 if it is none */
 		__u64 found_thread; /* result of find_known_thread */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the walker needs to know of the code around a pc, from the CodeBlob's header and cached per CPU. A cached answer
- * is good until its owner changes: the unload probes count up the code epoch before code memory is given back. Then, and
- * every time where there are no probes, the blob and the compile id that stand there now are compared: ids are never
+ * What the walker needs to know of the code around a pc, from the CodeBlob's header. It is cached per CPU, first by where a frame
+ * stands, then by its pc. A cached answer is good for one code epoch: the unload probes count that up before code memory is given
+ * back. Then, and every time where there are no probes, the blob and the compile id that stand there now are compared: ids are never
  * given out twice.
  */
 #pragma once
@@ -202,30 +202,36 @@ __noinline int same_blob(__u32 pid, __u64 a, __u64 b)
 	return vm && blob_at(vm, a) == blob_at(vm, b);
 }
 
-#define RECHECK 64 /* one frame in so many trusts no cached segment */
-
 /* Puts what segment_find found into the cache, for the segment with that tag. */
 static __always_inline void segment_keep(struct scratch *s, __u32 tag)
 {
-	__u32 place = segment_place(s, tag, s->start.owner >> 32);
-	if (!segment_at(s, place, tag, s->start.owner >> 32)) { /* the older one of two makes room */
+	__u32 serial = s->start.owner >> 32, place = segment_place(s, tag, serial);
+
+	if (!segment_at(s, place, tag, serial)) { /* the older one of two makes room */
 		*segment_in(s, place | 1) = *segment_in(s, place);
 		*rest_in(s, place | 1) = *rest_in(s, place);
 	}
 	s->found.tag = tag;
-	s->found.serial = s->start.owner >> 32;
+	s->found.serial = serial;
 	s->found.epoch = s->start.owner;
 	*segment_in(s, place) = s->found;
 	*rest_in(s, place) = s->found_rest;
 }
 
+#define RECHECK 64 /* one frame in so many trusts no cached segment */
+
 /*
- * What is known of the code around pc, into scratch.found. turn is another one for each frame of a walk. Returns 0 or an enum walk_end.
- *
- * A cached answer holds as long as no code went away. When it did, or may have, the blob and the compile id that stand there now
- * decide. Now and then they do anyhow: what was read of memory that was free by then, from an address that a stack had from before, is
- * wrong as soon as other code is put there: no event announces it. A deep stack of one segment is not looked up at once.
+ * Whether a cached segment still holds without a look at the code: no code went away since. Now and then it does not anyhow: what was
+ * read of memory that was free by then, from an address that a stack had from before, is wrong as soon as other code is put there,
+ * and no event announces that. turn is another one for each frame of a walk, so that a deep stack of one segment is not looked
+ * up at once.
  */
+static __always_inline bool trusted(const struct hotspot_process *vm, const struct segment *g, __u64 owner, __u32 turn)
+{
+	return g->epoch == (__u32)owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && turn % RECHECK;
+}
+
+/* What is known of the code around pc, into scratch.found: by the cache, if that holds. Returns 0 or an enum walk_end. */
 __noinline int segment_of(__u32 pid, __u64 pc, __u32 turn)
 {
 	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
@@ -241,17 +247,13 @@ __noinline int segment_of(__u32 pid, __u64 pc, __u32 turn)
 	tag = segment_tag(vm, pc);
 	place = segment_place(s, tag, owner >> 32);
 	g = segment_in(s, place);
-	if (in_code_cache(vm, pc) && g->tag == tag && g->serial == owner >> 32) {
-		if (g->epoch != (__u32)owner || !(vm->flags & HOTSPOT_UNLOAD_EVENTS) || turn % RECHECK == 0) {
-			if (!segment_same(pid, pc, rest_in(s, place)->blob, g->compile_id))
-				goto find;
-			g->epoch = owner;
-		}
+	if (in_code_cache(vm, pc) && segment_at(s, place, tag, owner >> 32) &&
+	    (trusted(vm, g, owner, turn) || segment_same(pid, pc, rest_in(s, place)->blob, g->compile_id))) {
+		g->epoch = owner;
 		s->found = *g;
 		s->found_rest = *rest_in(s, place);
 		return 0;
 	}
-find:
 	err = segment_find(pid, pc);
 	if (!err)
 		segment_keep(s, tag);
@@ -265,9 +267,9 @@ static __always_inline struct segment *recent_at(struct scratch *s, __u64 sp)
 }
 
 /*
- * The same, of a frame that stands at sp. Most frames stand where they stood when this CPU was sampled before. So they are looked up
- * by that first: what is needed for one stack is together in few cache lines and one page, while the segments of a stack are spread over
- * the whole cache. Returns 0 if there is none; then scratch.found_error says why.
+ * The same, of a frame that stands at sp. Most frames of a stack stand where they stood at this CPU's previous sample, so they are
+ * looked up by their place first. What one stack needs is then together in few pages, while its segments are spread over the whole
+ * cache. Returns 0 if there is none; scratch.found_error says why.
  */
 static __always_inline struct segment *recent_segment(const struct hotspot_process *vm, struct scratch *s, __u32 pid, __u64 pc, __u64 sp,
 						      __u32 turn)
@@ -276,8 +278,7 @@ static __always_inline struct segment *recent_segment(const struct hotspot_proce
 	__u32 tag = segment_tag(vm, pc);
 	__u64 owner = s->start.owner;
 
-	if (in_code_cache(vm, pc) && g->tag == tag && g->serial == owner >> 32 && g->epoch == (__u32)owner &&
-	    (vm->flags & HOTSPOT_UNLOAD_EVENTS) && turn % RECHECK)
+	if (in_code_cache(vm, pc) && g->tag == tag && g->serial == owner >> 32 && trusted(vm, g, owner, turn))
 		return g;
 	s->found_error = segment_of(pid, pc, turn);
 	if (s->found_error)
