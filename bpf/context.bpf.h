@@ -81,6 +81,22 @@ static __always_inline void take_partial(struct scratch *s, const struct hotspot
 		s->start.own = s->sample.user_frames;
 }
 
+/* Touches what every sample needs, before it needs it. */
+static __always_inline void touch_sample(const struct scratch *s, __u32 tid)
+{
+	touch(&s->threads[tid & (THREADS - 1)]);
+	touch(&s->start.owner);
+	touch(&s->start.depth_base);
+	touch(&s->start.chunk_to);
+	touch(&s->start.chunk);
+	touch(&s->start.placed);
+	touch(&s->caller);
+	touch(&s->stackcopy_low);
+#pragma unroll
+	for (__u32 i = 0; i < 32; i += 8)
+		touch(&s->sample.frames[i]);
+}
+
 /* Takes the stack that begins at scratch.regs. vm is 0 where the process has no attached VM. */
 static __always_inline void take_context(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
 					 __u32 pid, __u32 tid)

@@ -69,6 +69,7 @@ int tick(struct tick_context *ctx)
 	}
 
 	r = &s->sample;
+	touch_sample(s, tid);
 	fill_header(&r->header, task, EVENT_SAMPLE, begin);
 	r->flags = kernel ? SAMPLE_KERNEL : 0;
 	r->end = END_NONE;

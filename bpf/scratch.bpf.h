@@ -12,7 +12,8 @@
 #define LINK_CHUNK 512	  /* bytes: most links fit into one */
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define WAYS 2		  /* of these, in a set: places that a segment may have */
-#define RECENT 512	  /* a power of two: of 64 bytes of stack each */
+#define RECENT 512	  /* a power of two */
+#define RECENT_STEP 64	  /* bytes of stack for each of those */
 #define HEADER_WORDS 32	  /* a power of two: of a CodeBlob, what is needed of its fields is before */
 #define METHODS 1024	  /* a power of two */
 #define THREADS 256	  /* a power of two */
@@ -178,4 +179,23 @@ static __always_inline struct scratch *this_scratch(void)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
+}
+
+/*
+ * Reads a word for its cache line alone. The target has evicted most of what a sample needs. Lines that are read one right after the other
+ * arrive together, while a walk would wait for each.
+ */
+static __always_inline void touch(const void *at)
+{
+	(void)*(const volatile __u32 *)at;
+}
+
+/* The same for what is cached of the segments of frames from sp on, as far as one piece of the stack reaches. */
+static __always_inline void touch_recent(const struct scratch *s, __u64 sp)
+{
+	__u64 at = sp / RECENT_STEP;
+
+#pragma clang loop unroll(disable) /* it would need more stack than there is */
+	for (__u32 i = 0; i < STACKCOPY_CHUNK / RECENT_STEP; i += 64 / sizeof(struct segment))
+		touch(&s->recent[(at + i) & (RECENT - 1)]);
 }

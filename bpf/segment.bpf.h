@@ -263,7 +263,7 @@ __noinline int segment_of(__u32 pid, __u64 pc, __u32 turn)
 /* Where the segment of a frame that stands at sp is cached. */
 static __always_inline struct segment *recent_at(struct scratch *s, __u64 sp)
 {
-	return &s->recent[(sp >> 6) & (RECENT - 1)];
+	return &s->recent[sp / RECENT_STEP & (RECENT - 1)];
 }
 
 /*

@@ -22,6 +22,7 @@ __noinline int stackcopy_fill(__u64 addr, __u64 base)
 	len &= ~7ull;
 	if (len > STACKCOPY_CHUNK || len < 16)
 		len = 16;
+	touch_recent(s, addr);
 	s->stackcopy_low = addr;
 	s->stackcopy_len = len;
 	if (!bpf_probe_read_user(s->stackcopy, len, (void *)addr))
