@@ -112,7 +112,7 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 		if (!is_return(vm, s->words[i]))
 			continue;
 		spend_scan(s, FIT_WORDS);
-		if (segment_find(pid, s->words[i]))
+		if (segment_find(vm, s->words[i]))
 			continue;
 		next = at + 8 * i + s->found.frame;
 		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) || leads_to_code(vm, next)) {
@@ -190,7 +190,7 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 		rule = leaf_rule(pc, w->vm->code_low + g->begin, g->complete);
 		if (rule == LEAF_RET_AT_SP || rule == LEAF_RET_AT_SP8)
 			cfa = w->sp + (rule == LEAF_RET_AT_SP ? 8 : 16);
-	} else if ((__u32)(pc - w->vm->code_low) - g->begin >= g->handlers && deoptimised_pc(w->pid, pc, w->sp)) {
+	} else if ((__u32)(pc - w->vm->code_low) - g->begin >= g->handlers && deoptimised(w->vm, pc, w->sp)) {
 		pc = w->s->caller.pc;
 	}
 	push_code(w, FRAME_JIT, g->compile_id, pc);
@@ -234,7 +234,7 @@ static __always_inline int step_entry(struct walk *w)
 
 static __always_inline int step_interpreter(struct walk *w)
 {
-	int why = interpreter_frame(w->pid, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
+	int why = interpreter_frame(w->vm, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
 
 	if (edge)
 		why = stub_caller(w->pid, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->pid, w->pc, w->sp, why);
@@ -279,7 +279,7 @@ static __always_inline int java_step(struct walk *w)
 
 	if (!w->leaf && at_heap(w))
 		return go_to_heap(w);
-	g = recent_segment(vm, w->s, w->pid, w->pc, w->sp, w->s->start.walk + w->frames);
+	g = recent_segment(vm, w->s, w->pc, w->sp, w->s->start.walk + w->frames);
 	if (!g)
 		return end_walk(w, w->s->found_error);
 	if (w->frames == w->s->start.top) {

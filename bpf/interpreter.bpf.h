@@ -185,9 +185,8 @@ static __always_inline bool at_method_entry(const struct hotspot_process *vm, st
  * itself, where the frame holds the last one, and in the code around frames. Returns 0, with the frame and its caller in
  * scratch; INTERPRETER_ENTRY or INTERPRETER_EDGE where there is none yet, or not any more; or an enum walk_end.
  */
-__noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
+__noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u64 bp, __u32 leaf)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	struct interpreted_method *m = 0;
 	__u64 bci;

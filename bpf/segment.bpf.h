@@ -84,9 +84,8 @@ static __always_inline __u32 nearest_handler(const struct segment_rest *rest)
 #define BLOB_WORDS 9 /* that segment_find reads of a blob at most */
 
 /* Reads the blob around pc into scratch.found. Returns 0 or why that failed (enum walk_end). */
-__noinline int segment_find(__u32 pid, __u64 pc)
+__noinline int segment_find(const struct hotspot_process *vm, __u64 pc)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u32 reads = BLOB_WORDS, complete;
 	struct segment_rest *rest;
@@ -180,9 +179,8 @@ static __always_inline __u32 segment_place(struct scratch *s, __u32 tag, __u32 s
  * Whether the blob around pc is still the one at that offset, and has the compile id. The id alone would not show it: a freed block
  * keeps its header while a new one is cut off its end.
  */
-__noinline int segment_same(__u32 pid, __u64 pc, __u32 at, __u32 id)
+__noinline int segment_same(const struct hotspot_process *vm, __u64 pc, __u32 at, __u32 id)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u32 reads = 1;
 	__u64 blob;
@@ -231,10 +229,12 @@ static __always_inline bool trusted(const struct hotspot_process *vm, const stru
 	return g->epoch == (__u32)owner && (vm->flags & HOTSPOT_UNLOAD_EVENTS) && turn % RECHECK;
 }
 
-/* What is known of the code around pc, into scratch.found: by the cache, if that holds. Returns 0 or an enum walk_end. */
-__noinline int segment_of(__u32 pid, __u64 pc, __u32 turn)
+/*
+ * What is known of the code around pc, into scratch.found: by the cache, if that holds. Returns 0 or an enum walk_end. The rest is not
+ * read, as it is another cache line; it is at segment_place.
+ */
+__noinline int segment_of(const struct hotspot_process *vm, __u64 pc, __u32 turn)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	struct segment *g;
 	__u32 tag, place;
@@ -248,13 +248,12 @@ __noinline int segment_of(__u32 pid, __u64 pc, __u32 turn)
 	place = segment_place(s, tag, owner >> 32);
 	g = segment_in(s, place);
 	if (in_code_cache(vm, pc) && segment_at(s, place, tag, owner >> 32) &&
-	    (trusted(vm, g, owner, turn) || segment_same(pid, pc, rest_in(s, place)->blob, g->compile_id))) {
+	    (trusted(vm, g, owner, turn) || segment_same(vm, pc, rest_in(s, place)->blob, g->compile_id))) {
 		g->epoch = owner;
 		s->found = *g;
-		s->found_rest = *rest_in(s, place);
 		return 0;
 	}
-	err = segment_find(pid, pc);
+	err = segment_find(vm, pc);
 	if (!err)
 		segment_keep(s, tag);
 	return err;
@@ -271,7 +270,7 @@ static __always_inline struct segment *recent_at(struct scratch *s, __u64 sp)
  * looked up by their place first. What one stack needs is then together in few pages, while its segments are spread over the whole
  * cache. Returns 0 if there is none; scratch.found_error says why.
  */
-static __always_inline struct segment *recent_segment(const struct hotspot_process *vm, struct scratch *s, __u32 pid, __u64 pc, __u64 sp,
+static __always_inline struct segment *recent_segment(const struct hotspot_process *vm, struct scratch *s, __u64 pc, __u64 sp,
 						      __u32 turn)
 {
 	struct segment *g = recent_at(s, sp);
@@ -280,25 +279,29 @@ static __always_inline struct segment *recent_segment(const struct hotspot_proce
 
 	if (in_code_cache(vm, pc) && g->tag == tag && g->serial == owner >> 32 && trusted(vm, g, owner, turn))
 		return g;
-	s->found_error = segment_of(pid, pc, turn);
+	s->found_error = segment_of(vm, pc, turn);
 	if (s->found_error)
 		return 0;
 	*g = s->found;
 	return g;
 }
 
-/* The pc that a deoptimised frame at sp keeps, which would go on at pc; 0 if the code there is none of the frame's deopt handlers. */
-__noinline int deoptimised_pc(__u32 pid, __u64 pc, __u64 sp)
+/*
+ * Whether the frame at sp returns to a deopt handler of its code, at pc, and keeps a pc in the code cache, which is then in
+ * scratch.caller.pc.
+ */
+__noinline int deoptimised(const struct hotspot_process *vm, __u64 pc, __u64 sp)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
+	struct segment_rest *rest;
 	__u32 off;
 
-	if (!vm || !s || segment_of(pid, pc, 1))
+	if (!vm || !s || segment_of(vm, pc, 1))
 		return 0;
 	off = pc - vm->code_low - s->found.begin;
-	if (!off || (off != s->found_rest.deopt && off != s->found_rest.deopt_mh))
+	rest = rest_in(s, segment_place(s, segment_tag(vm, pc), s->start.owner >> 32));
+	if (!off || (off != rest->deopt && off != rest->deopt_mh))
 		return 0;
-	s->caller.pc = read_word(sp + s->found_rest.orig_pc);
+	s->caller.pc = read_word(sp + rest->orig_pc);
 	return in_code_cache(vm, s->caller.pc);
 }

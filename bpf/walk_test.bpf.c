@@ -164,7 +164,7 @@ int find(struct request *r)
 
 	if (!s)
 		return -1;
-	err = segment_find(r->pid, r->pc);
+	err = segment_find(vm, r->pc);
 	if (err)
 		return err;
 	if (!vm)
