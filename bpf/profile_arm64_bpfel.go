@@ -172,25 +172,50 @@ const (
 type ProfileHotspotProcess struct {
 	_                    structs.HostLayout
 	StartTicks           uint64
-	ThreadInJava         uint32
 	Serial               uint32
 	Slot                 uint32
 	Flags                uint32
-	Heaps                [4]ProfileCodeHeap
+	SegmentShift         uint32
 	CodeLow              uint64
 	CodeHigh             uint64
+	CallStubReturn       uint64
+	ReturnBarrier        uint64
+	EnterReturn          uint64
+	ThreadAnchor         uint32
+	ThreadStackBase      uint32
+	ThreadState          uint32
+	ThreadInJava         uint32
+	AnchorSp             uint32
+	AnchorFp             uint32
+	AnchorPc             uint32
+	WrapperAnchor        uint32
+	EntryWrapperOffset   int32
+	InterpMethod         int32
+	InterpSenderSp       int32
+	InterpBcp            int32
+	MethodConst          uint32
+	ConstMethodSize      uint32
+	ConstMethodCodeSize  uint32
+	BlockHeader          uint32
+	MayRedefine          uint64
 	InterpreterLow       uint64
 	InterpreterHigh      uint64
-	SegmentShift         uint32
-	BlockHeader          uint32
+	JavaThreadVtable     uint64
+	TlsModule            uint64
+	TlsOffset            uint64
+	ThreadOs             uint32
+	OsThreadId           uint32
+	ConstMethodConstants uint32
+	ConstPoolSize        uint32
+	MethodNameShift      uint32
+	Pad                  uint32
+	Heaps                [4]ProfileCodeHeap
 	NameNmethod          uint64
 	NameNative           uint64
 	NameInterpreter      uint64
 	NameVtable           uint64
 	NameAdapter          uint64
 	NameContinuation     uint64
-	CallStubReturn       uint64
-	ReturnBarrier        uint64
 	BlobName             uint32
 	BlobCodeBegin        uint32
 	BlobFrameSize        uint32
@@ -199,31 +224,6 @@ type ProfileHotspotProcess struct {
 	BlobDeoptHandler     uint32
 	BlobDeoptMhHandler   uint32
 	BlobOrigPc           uint32
-	TlsModule            uint64
-	TlsOffset            uint64
-	JavaThreadVtable     uint64
-	ThreadAnchor         uint32
-	ThreadStackBase      uint32
-	ThreadState          uint32
-	AnchorSp             uint32
-	AnchorFp             uint32
-	AnchorPc             uint32
-	WrapperAnchor        uint32
-	EntryWrapperOffset   int32
-	MayRedefine          uint64
-	MethodConst          uint32
-	ConstMethodSize      uint32
-	ConstMethodCodeSize  uint32
-	ConstMethodConstants uint32
-	ConstPoolSize        uint32
-	MethodNameShift      uint32
-	InterpMethod         int32
-	InterpSenderSp       int32
-	InterpBcp            int32
-	ThreadOs             uint32
-	OsThreadId           uint32
-	_                    [4]byte
-	EnterReturn          uint64
 	HeapLow              uint64
 	HeapHigh             uint64
 	BadColours           uint64
@@ -358,20 +358,28 @@ type ProfileScratch struct {
 	Words        [96]uint64
 	Found        struct {
 		_         structs.HostLayout
-		Tag       uint64
-		Owner     uint64
-		Begin     uint64
-		LiveId    uint64
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
 		Frame     uint32
-		Complete  uint32
 		CompileId uint32
-		Deopt     uint32
-		DeoptMh   uint32
-		OrigPc    int32
-		Kind      uint32
-		_         [4]byte
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
 	}
-	Regs struct {
+	FoundRest struct {
+		_       structs.HostLayout
+		Blob    uint32
+		Deopt   uint32
+		DeoptMh uint32
+		OrigPc  int32
+	}
+	HeaderLen  uint64
+	Header     [32]uint64
+	FoundError uint64
+	Regs       struct {
 		_      structs.HostLayout
 		Pc     uint64
 		Sp     uint64
@@ -441,21 +449,50 @@ type ProfileScratch struct {
 		Entries uint64
 		Table   uint64
 	}
-	Any      uint64
+	Any    uint64
+	Recent [512]struct {
+		_         structs.HostLayout
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
+		Frame     uint32
+		CompileId uint32
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
+	}
 	Segments [4096]struct {
 		_         structs.HostLayout
-		Tag       uint64
-		Owner     uint64
-		Begin     uint64
-		LiveId    uint64
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
 		Frame     uint32
-		Complete  uint32
 		CompileId uint32
-		Deopt     uint32
-		DeoptMh   uint32
-		OrigPc    int32
-		Kind      uint32
-		_         [4]byte
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
+	}
+	Rest [4096]struct {
+		_       structs.HostLayout
+		Blob    uint32
+		Deopt   uint32
+		DeoptMh uint32
+		OrigPc  int32
+	}
+	Methods [1024]struct {
+		_          structs.HostLayout
+		Method     uint64
+		Begin      uint64
+		Id         uint64
+		Serial     uint32
+		ClassEpoch uint32
+		Walk       uint32
+		Size       uint32
+		_          [24]byte
 	}
 	Threads [256]struct {
 		_         structs.HostLayout
@@ -467,6 +504,7 @@ type ProfileScratch struct {
 		StackBase uint64
 		OwnTid    uint32
 		Pad       uint32
+		_         [16]byte
 	}
 	Cfa   [1024]uint64
 	Watch struct {
@@ -500,6 +538,7 @@ type ProfileScratch struct {
 	}
 	Sample ProfileSample
 	Tail   [514]uint64
+	_      [24]byte
 }
 
 type ProfileSeenMethod struct {
