@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs. Programs that can
- * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.27 MB a CPU.
+ * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.33 MB a CPU.
  */
 #pragma once
 
