@@ -54,7 +54,7 @@ static __always_inline void take_link(struct scratch *s, const struct hotspot_pr
 	s->start.depth_base = s->start.stack_base ? s->start.stack_base : native_stack_base(task);
 	s->start.tag = s->start.link_tag = 0;
 	sample->flags |= SAMPLE_DEPTHS;
-	if (walk_user(s, vm, pid, LINK_FRAMES, 0) != END_KNOWN)
+	if (walk_user(s, vm, LINK_FRAMES, 0) != END_KNOWN)
 		return; /* the whole stack is no longer */
 	if (sample->user_frames > LINK_FRAMES)
 		sample->user_frames = LINK_FRAMES;
@@ -64,17 +64,17 @@ static __always_inline void take_link(struct scratch *s, const struct hotspot_pr
 		if (!check_contexts)
 			return;
 	}
-	walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+	walk_user(s, vm, MAX_USER_FRAMES, 0);
 }
 
 static __always_inline void take_partial(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
-					 __u32 pid, __u32 tid)
+					 __u32 tid)
 {
 	int levels = kept_acquire(task, tid, vm ? vm->serial : 0, s->sample.header.exec);
 
 	s->start.kept = levels >= 0;
 	/* Not where it was sampled: that has moved on. */
-	walk_user(s, vm, pid, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
+	walk_user(s, vm, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
 	if (s->start.own)
 		count_walk(SAMPLES_PARTIAL, 1);
 	else
@@ -105,9 +105,9 @@ static __always_inline void take_context(struct scratch *s, const struct hotspot
 	if (contexts == CONTEXT_CHAIN)
 		take_link(s, vm, task, pid);
 	else if (contexts == CONTEXT_PARTIAL)
-		take_partial(s, vm, task, pid, tid);
+		take_partial(s, vm, task, tid);
 	else
-		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+		walk_user(s, vm, MAX_USER_FRAMES, 0);
 }
 
 /* What follows n words behind the sample's header, 0 if there is no room for so many. */

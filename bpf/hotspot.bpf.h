@@ -94,9 +94,8 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
  * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
  * as well: words that were left on the stack by calls of the past are not. -1 if none is, or the budget ended.
  */
-__noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
+__noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, __u32 words)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words), next;
 	__u32 before, spilled;
@@ -169,16 +168,16 @@ __noinline int pushed_arguments(__u64 pc)
  * that is not known. Slow paths of barriers save registers there. C2's string intrinsics push a few words and go on in
  * compiled code: there is nothing to read that from.
  */
-__noinline int shifted_words(__u32 pid, __u64 ra_at, __u64 pc, int leaf)
+__noinline int shifted_words(const struct hotspot_process *vm, __u64 ra_at, __u64 pc, int leaf)
 {
 	int spilled;
 
-	if (!find_fitting_return(pid, ra_at, 1))
+	if (!find_fitting_return(vm, ra_at, 1))
 		return 0;
 	spilled = spilled_bytes(pc);
-	if (spilled > 0 && !find_fitting_return(pid, ra_at + spilled, 1))
+	if (spilled > 0 && !find_fitting_return(vm, ra_at + spilled, 1))
 		return spilled / 8;
-	return leaf ? find_fitting_return(pid, ra_at, SHIFT_WORDS) : 0;
+	return leaf ? find_fitting_return(vm, ra_at, SHIFT_WORDS) : 0;
 }
 
 static __always_inline int step_compiled(struct walk *w, const struct segment *g)
@@ -199,7 +198,7 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if ((w->leaf || w->near) && !frame_fits(w, cfa - 8)) {
-		shift = shifted_words(w->pid, cfa - 8, pc, w->leaf != 0);
+		shift = shifted_words(w->vm, cfa - 8, pc, w->leaf != 0);
 		if (shift > 0) {
 			cfa += 8 * shift;
 			if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
@@ -237,7 +236,7 @@ static __always_inline int step_interpreter(struct walk *w)
 	int why = interpreter_frame(w->vm, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
 
 	if (edge)
-		why = stub_caller(w->pid, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->pid, w->pc, w->sp, why);
+		why = stub_caller(w->vm, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->vm, w->pc, w->sp, why);
 	if (why)
 		return end_walk(w, why);
 	push_frame(w, w->s->frame);
@@ -247,7 +246,7 @@ static __always_inline int step_interpreter(struct walk *w)
 /* To the frames that a virtual thread has on the heap, or behind those of a chunk to the next ones. */
 static __always_inline int go_to_heap(struct walk *w)
 {
-	int why = heap_caller(w->pid, w->sp, w->frames);
+	int why = heap_caller(w->vm, w->sp, w->frames);
 
 	if (why)
 		return end_walk(w, why);
@@ -313,7 +312,7 @@ static __always_inline int java_step(struct walk *w)
 		if (sp > w->sp) { /* libjvm called the stub, or it is about to call libjvm: then it is at the anchor, too */
 			pc = read_word(anchor + vm->anchor_pc);
 			pc = pc ? pc : read_word(sp - 8);
-			if (!same_blob(w->pid, pc, w->pc))
+			if (!same_blob(w->vm, pc, w->pc))
 				push_code(w, FRAME_STUB, 0, w->pc);
 			return go_to(w, pc, sp, read_word(anchor + vm->anchor_fp));
 		}
@@ -323,7 +322,7 @@ static __always_inline int java_step(struct walk *w)
 		w->native = 1; /* a thread of the VM: libjvm called the stub */
 		return 1;
 	}
-	err = stub_caller(w->pid, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
+	err = stub_caller(w->vm, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)
 		return end_walk(w, err);
 	return go_to_found(w, 1);

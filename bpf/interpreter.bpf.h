@@ -224,9 +224,8 @@ __noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u
  * caller's sp, which an adapter may have left above the return address, and rbp the caller's. After it is gone, rbx is
  * the caller's sp. Returns 0, with the frame and its caller in scratch.
  */
-__noinline int interpreter_edge(__u32 pid, __u64 pc, __u64 sp, __u32 why)
+__noinline int interpreter_edge(const struct hotspot_process *vm, __u64 pc, __u64 sp, __u32 why)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	struct interpreted_method *m = 0;
 	__u64 caller = 0;

@@ -193,10 +193,8 @@ __noinline int segment_same(const struct hotspot_process *vm, __u64 pc, __u32 at
 }
 
 /* Whether two addresses are in the same blob. */
-__noinline int same_blob(__u32 pid, __u64 a, __u64 b)
+__noinline int same_blob(const struct hotspot_process *vm, __u64 a, __u64 b)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
-
 	return vm && blob_at(vm, a) == blob_at(vm, b);
 }
 
