@@ -64,6 +64,7 @@ func Load(opts Options) (*Objects, error) {
 		return nil, fmt.Errorf("count CPUs: %w", err)
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	spec.Maps["tick_counts"].MaxEntries = uint32(cpus)
 	spec.Maps["events"].MaxEntries = opts.RingBytes
 	if opts.Interrupting {
 		spec.Maps["nmi_events"].MaxEntries = opts.RingBytes

@@ -52,9 +52,8 @@ static __always_inline __u64 object_of(const struct hotspot_process *vm, __u64 r
  * they are for long: there the one to the chunk suffices if it was written since. One that was not leads to where the chunk was, and
  * that chunk's to where the Continuation was.
  */
-__noinline int find_chunk(__u32 pid)
+__noinline int find_chunk(const struct hotspot_process *vm)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 chunk, at, back, bad;
 
@@ -68,7 +67,7 @@ __noinline int find_chunk(__u32 pid)
 	if (!in_heap(vm, chunk))
 		return END_HEAP;
 	bad = vm->bad_colours ? read_word(vm->bad_colours) : 0;
-	if ((s->start.next_chunk & bad) && find_moved(pid, chunk))
+	if ((s->start.next_chunk & bad) && find_moved(vm, chunk))
 		chunk = s->moved;
 	s->start.chunk_at = chunk;
 	if ((read_word(chunk + vm->chunk_klass_at) >> (vm->chunk_klass_shift & 63) & vm->chunk_klass_mask) != vm->chunk_klass)
@@ -82,13 +81,13 @@ __noinline int find_chunk(__u32 pid)
 	if (back & bad) {
 		if (!(s->start.next_chunk & bad))
 			return 0;
-		if (find_moved(pid, at))
+		if (find_moved(vm, at))
 			at = s->moved;
 		if (!((at ^ s->start.continuation) & vm->address_mask))
 			return 0;
 	}
 	/* The VM may not have updated the ContinuationEntry either. */
-	return find_moved(pid, s->start.continuation) && !((at ^ s->moved) & vm->address_mask) ? 0 : END_HEAP;
+	return find_moved(vm, s->start.continuation) && !((at ^ s->moved) & vm->address_mask) ? 0 : END_HEAP;
 }
 
 /* Where the memory ends in which the walk stands: the stack, or the chunk that ends there. */
@@ -105,9 +104,8 @@ static __always_inline void stand_in(struct scratch *s, __u64 chunk_to)
  * first place with a Continuation whose newest chunk is one of it. Leaves it, and that chunk, in scratch.
  * Returns 0 or an enum walk_end.
  */
-__noinline int find_continuation(__u32 pid, __u64 sp)
+__noinline int find_continuation(const struct hotspot_process *vm, __u64 sp)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u32 first;
 
@@ -125,7 +123,7 @@ __noinline int find_continuation(__u32 pid, __u64 sp)
 			continue;
 		s->start.continuation = v;
 		s->start.next_chunk = read_word(v + vm->cont_tail);
-		if (find_chunk(pid))
+		if (find_chunk(vm))
 			continue;
 		s->start.entry = sp + 8 * i - vm->entry_cont;
 		return 0;
@@ -137,9 +135,8 @@ __noinline int find_continuation(__u32 pid, __u64 sp)
  * Whether the VM, which is to copy frames back from the newest chunk, has not begun to. words are the frame of its function thaw. There
  * is an object that begins with the JavaThread*, and has where the chunk's frames began. If they still do, they are all in the chunk.
  */
-__noinline int all_frozen(__u32 pid)
+__noinline int all_frozen(const struct hotspot_process *vm)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 begin, size, at, v;
 	__u32 left = 0;
@@ -172,9 +169,8 @@ __noinline int all_frozen(__u32 pid)
  * looks at frames and has the collector's barriers see to their references, then takes them off the chunk, and then copies them. Until it
  * takes them off, all are on the heap. After that some are in two places or in none.
  */
-__noinline int find_thawing(__u32 pid, __u64 sp)
+__noinline int find_thawing(const struct hotspot_process *vm, __u64 sp)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 
 	if (!vm || !s || !(vm->flags & HOTSPOT_CHUNKS) || !s->start.thread)
@@ -190,10 +186,10 @@ __noinline int find_thawing(__u32 pid, __u64 sp)
 		if (!in_heap(vm, s->start.continuation))
 			continue;
 		s->start.next_chunk = read_word(s->start.continuation + vm->cont_tail);
-		if (find_chunk(pid))
+		if (find_chunk(vm))
 			continue;
 		s->start.entry = v;
-		return all_frozen(pid) ? 0 : END_THAW;
+		return all_frozen(vm) ? 0 : END_THAW;
 	}
 	return END_THAW;
 }
@@ -202,9 +198,8 @@ __noinline int find_thawing(__u32 pid, __u64 sp)
  * To the frames of scratch.start.next_chunk, or the next one behind it that has any; behind the last one to the carrier's frames.
  * Returns 0, with the place in scratch.caller, or an enum walk_end.
  */
-__noinline int next_chunk(__u32 pid)
+__noinline int next_chunk(const struct hotspot_process *vm)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	int why = 0;
 
@@ -217,7 +212,7 @@ __noinline int next_chunk(__u32 pid)
 		if (!s->start.lookup_left)
 			return END_SCAN;
 		spend_lookup(s, CHUNK_READS);
-		why = find_chunk(pid);
+		why = find_chunk(vm);
 		if (why == NO_CHUNK)
 			break;
 		if (why)
@@ -252,7 +247,7 @@ __noinline int next_chunk(__u32 pid)
  * The caller, on the heap or behind that, of the last one of that many frames, where sp is. Returns 0, with the caller in scratch,
  * or an enum walk_end.
  */
-__noinline int heap_caller(__u32 pid, __u64 sp, __u32 frames)
+__noinline int heap_caller(const struct hotspot_process *vm, __u64 sp, __u32 frames)
 {
 	struct scratch *s = this_scratch();
 	int why = 0;
@@ -262,9 +257,9 @@ __noinline int heap_caller(__u32 pid, __u64 sp, __u32 frames)
 	if (contexts == CONTEXT_CHAIN)
 		return s->start.thawing ? END_THAW : END_HEAP; /* links know frames by where they stand on the stack */
 	if (s->start.thawing)
-		why = find_thawing(pid, sp);
+		why = find_thawing(vm, sp);
 	else if (!s->start.chunk_to)
-		why = find_continuation(pid, sp);
+		why = find_continuation(vm, sp);
 	else if (sp > s->start.chunk_to)
 		why = END_HEAP;
 	s->start.thawing = 0;
@@ -272,7 +267,7 @@ __noinline int heap_caller(__u32 pid, __u64 sp, __u32 frames)
 		return why;
 	if (!s->start.on_heap)
 		s->start.on_heap = frames;
-	return next_chunk(pid);
+	return next_chunk(vm);
 }
 
 /* A pointer to the stack, as it was read from at: in a chunk it is a number of words from there. Not a branch: it would double the verifier's work. */

@@ -56,94 +56,94 @@ type CodeMapEpochs struct {
 }
 
 type CodeMapHotspotProcess struct {
-	_            structs.HostLayout
-	StartTicks   uint64
-	ThreadInJava uint32
-	Serial       uint32
-	Slot         uint32
-	Flags        uint32
-	Heaps        [4]struct {
-		_          structs.HostLayout
-		Low        uint64
-		High       uint64
-		SegmentMap uint64
-	}
+	_                    structs.HostLayout
+	StartTicks           uint64
+	Serial               uint32
+	Slot                 uint32
+	Flags                uint32
+	SegmentShift         uint32
 	CodeLow              uint64
 	CodeHigh             uint64
-	InterpreterLow       uint64
-	InterpreterHigh      uint64
-	SegmentShift         uint32
-	BlockHeader          uint32
-	NameNmethod          uint64
-	NameNative           uint64
-	NameInterpreter      uint64
-	NameVtable           uint64
-	NameAdapter          uint64
-	NameContinuation     uint64
 	CallStubReturn       uint64
 	ReturnBarrier        uint64
-	BlobName             uint32
-	BlobCodeBegin        uint32
-	BlobFrameSize        uint32
-	BlobFrameComplete    uint32
-	BlobCompileId        uint32
-	BlobDeoptHandler     uint32
-	BlobDeoptMhHandler   uint32
-	BlobOrigPc           uint32
-	TlsModule            uint64
-	TlsOffset            uint64
-	JavaThreadVtable     uint64
+	EnterReturn          uint64
 	ThreadAnchor         uint32
 	ThreadStackBase      uint32
 	ThreadState          uint32
+	ThreadInJava         uint32
 	AnchorSp             uint32
 	AnchorFp             uint32
 	AnchorPc             uint32
 	WrapperAnchor        uint32
 	EntryWrapperOffset   int32
-	MayRedefine          uint64
-	MethodConst          uint32
-	ConstMethodSize      uint32
-	ConstMethodCodeSize  uint32
-	ConstMethodConstants uint32
-	ConstPoolSize        uint32
-	MethodNameShift      uint32
 	InterpMethod         int32
 	InterpSenderSp       int32
 	InterpBcp            int32
+	MethodConst          uint32
+	ConstMethodSize      uint32
+	ConstMethodCodeSize  uint32
+	BlockHeader          uint32
+	MayRedefine          uint64
+	InterpreterLow       uint64
+	InterpreterHigh      uint64
+	JavaThreadVtable     uint64
+	TlsModule            uint64
+	TlsOffset            uint64
 	ThreadOs             uint32
 	OsThreadId           uint32
-	_                    [4]byte
-	EnterReturn          uint64
-	HeapLow              uint64
-	HeapHigh             uint64
-	BadColours           uint64
-	AddressMask          uint64
-	OopBase              uint64
-	OopMask              uint64
-	ChunkKlass           uint64
-	ChunkKlassMask       uint64
-	ChunkKlassAt         uint32
-	ChunkKlassShift      uint32
-	OopShift             uint32
-	OopColourShift       uint32
-	EntryCont            uint32
-	ContTail             uint32
-	ChunkParent          uint32
-	ChunkCont            uint32
-	ChunkSize            uint32
-	ChunkSp              uint32
-	ChunkBottom          uint32
-	ChunkPc              uint32
-	ChunkStack           uint32
-	ForwardGranule       uint32
-	ForwardStart         uint32
-	ForwardShift         uint32
-	ForwardLength        uint32
-	ForwardEntries       uint32
-	Pad2                 uint32
-	_                    [4]byte
-	ForwardTables        [2]uint64
+	ConstMethodConstants uint32
+	ConstPoolSize        uint32
+	MethodNameShift      uint32
+	Pad                  uint32
+	Heaps                [4]struct {
+		_          structs.HostLayout
+		Low        uint64
+		High       uint64
+		SegmentMap uint64
+	}
+	NameNmethod        uint64
+	NameNative         uint64
+	NameInterpreter    uint64
+	NameVtable         uint64
+	NameAdapter        uint64
+	NameContinuation   uint64
+	BlobName           uint32
+	BlobCodeBegin      uint32
+	BlobFrameSize      uint32
+	BlobFrameComplete  uint32
+	BlobCompileId      uint32
+	BlobDeoptHandler   uint32
+	BlobDeoptMhHandler uint32
+	BlobOrigPc         uint32
+	HeapLow            uint64
+	HeapHigh           uint64
+	BadColours         uint64
+	AddressMask        uint64
+	OopBase            uint64
+	OopMask            uint64
+	ChunkKlass         uint64
+	ChunkKlassMask     uint64
+	ChunkKlassAt       uint32
+	ChunkKlassShift    uint32
+	OopShift           uint32
+	OopColourShift     uint32
+	EntryCont          uint32
+	ContTail           uint32
+	ChunkParent        uint32
+	ChunkCont          uint32
+	ChunkSize          uint32
+	ChunkSp            uint32
+	ChunkBottom        uint32
+	ChunkPc            uint32
+	ChunkStack         uint32
+	ForwardGranule     uint32
+	ForwardStart       uint32
+	ForwardShift       uint32
+	ForwardLength      uint32
+	ForwardEntries     uint32
+	Pad2               uint32
+	_                  [4]byte
+	ForwardTables      [2]uint64
 }
 
 type CodeMapLoadSite struct {

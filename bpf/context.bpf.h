@@ -54,31 +54,47 @@ static __always_inline void take_link(struct scratch *s, const struct hotspot_pr
 	s->start.depth_base = s->start.stack_base ? s->start.stack_base : native_stack_base(task);
 	s->start.tag = s->start.link_tag = 0;
 	sample->flags |= SAMPLE_DEPTHS;
-	if (walk_user(s, vm, pid, LINK_FRAMES, 0) != END_KNOWN)
+	if (walk_user(s, vm, LINK_FRAMES, 0) != END_KNOWN)
 		return; /* the whole stack is no longer */
 	if (sample->user_frames > LINK_FRAMES)
 		sample->user_frames = LINK_FRAMES;
 	if (link_suffices(s, vm, pid)) {
 		sample->flags |= SAMPLE_LINK;
-		count(SAMPLES_LINKED, 1);
+		count_walk(SAMPLES_LINKED, 1);
 		if (!check_contexts)
 			return;
 	}
-	walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+	walk_user(s, vm, MAX_USER_FRAMES, 0);
 }
 
 static __always_inline void take_partial(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
-					 __u32 pid, __u32 tid)
+					 __u32 tid)
 {
 	int levels = kept_acquire(task, tid, vm ? vm->serial : 0, s->sample.header.exec);
 
 	s->start.kept = levels >= 0;
 	/* Not where it was sampled: that has moved on. */
-	walk_user(s, vm, pid, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
+	walk_user(s, vm, MAX_USER_FRAMES, levels > 0 ? levels - 1 : 0);
 	if (s->start.own)
-		count(SAMPLES_PARTIAL, 1);
+		count_walk(SAMPLES_PARTIAL, 1);
 	else
 		s->start.own = s->sample.user_frames;
+}
+
+/* Touches what every sample needs, before it needs it. */
+static __always_inline void touch_sample(const struct scratch *s, __u32 tid)
+{
+	touch(&s->threads[tid & (THREADS - 1)]);
+	touch(&s->start.owner);
+	touch(&s->start.depth_base);
+	touch(&s->start.chunk_to);
+	touch(&s->start.chunk);
+	touch(&s->start.placed);
+	touch(&s->caller);
+	touch(&s->stackcopy_low);
+#pragma unroll
+	for (__u32 i = 0; i < 32; i += 8)
+		touch(&s->sample.frames[i]);
 }
 
 /* Takes the stack that begins at scratch.regs. vm is 0 where the process has no attached VM. */
@@ -89,9 +105,9 @@ static __always_inline void take_context(struct scratch *s, const struct hotspot
 	if (contexts == CONTEXT_CHAIN)
 		take_link(s, vm, task, pid);
 	else if (contexts == CONTEXT_PARTIAL)
-		take_partial(s, vm, task, pid, tid);
+		take_partial(s, vm, task, tid);
 	else
-		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+		walk_user(s, vm, MAX_USER_FRAMES, 0);
 }
 
 /* What follows n words behind the sample's header, 0 if there is no room for so many. */

@@ -51,6 +51,7 @@ const (
 	ObservationsDroppedBusy      = ProfileCounterOBSERVATIONS_DROPPED_BUSY
 	ObservationsDroppedTableFull = ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL
 
+	tickCounters = ProfileCounterTICK_COUNTERS
 	counterCount = ProfileCounterCOUNTER_COUNT
 )
 
@@ -66,6 +67,15 @@ func (o *Objects) ReadCounts() (Counts, error) {
 			return c, fmt.Errorf("read counter %d: %w", i, err)
 		}
 		for _, n := range perCPU {
+			c[i] += n
+		}
+	}
+	for cpu := range o.TickCounts.MaxEntries() {
+		var ticks [tickCounters]uint64
+		if err := o.TickCounts.Lookup(cpu, &ticks); err != nil {
+			return c, fmt.Errorf("read counters of CPU %d: %w", cpu, err)
+		}
+		for i, n := range ticks {
 			c[i] += n
 		}
 	}

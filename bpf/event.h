@@ -269,27 +269,35 @@ struct named_call {
 	__u64 spent; /* ns in all of them: the guest's own work, and its way into the kernel and back */
 };
 
-/* Per-CPU counters; user space sums them. Identities hold when no program runs:
- * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls. */
+/*
+ * Per-CPU counters; user space sums them. Identities hold when no program runs:
+ * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
+ *
+ * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines. All programs that walk
+ * count those from STACK_COPIES to WORDS_SCANNED.
+ */
 enum counter {
 	SAMPLES_ATTEMPTED,
 	SAMPLES_DELIVERED,
-	SAMPLES_DROPPED_RING_FULL,
-	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
-	TICKS_IDLE,
-	TICKS_FILTERED,
-	EVENTS_ATTEMPTED, /* everything that is not a sample */
-	EVENTS_DELIVERED,
-	EVENTS_DROPPED_RING_FULL,
-	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
+	RING_BYTES,	 /* of delivered samples */
 	NS_TOTAL,	 /* in the tick program */
 	NS_JAVA,	 /* for samples of Java threads */
 	SAMPLES_JAVA,	 /* of Java threads */
 	FRAMES_JAVA,	 /* user frames of those */
-	RING_BYTES,	 /* of delivered samples */
-	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	STACK_COPIES,	 /* pieces of stack copied */
+	SEGMENT_MISSES,	 /* code segments looked up the slow way */
 	WORDS_SCANNED,	 /* words of stacks that were searched for return addresses, as SCAN_BUDGET counts them */
+	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
+	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
+	TICKS_IDLE,
+	TICKS_FILTERED,
+	TICK_COUNTERS = 16,
+	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
+	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
+	EVENTS_ATTEMPTED, /* everything that is not a sample */
+	EVENTS_DELIVERED,
+	EVENTS_DROPPED_RING_FULL,
+	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
 	CODE_UNLOADS,	 /* announcements that code or classes went away */
 	CALLS_ATTEMPTED, /* calls that an engine sampled */
 	CALLS_DELIVERED,
@@ -300,8 +308,6 @@ enum counter {
 	BURSTS_ARMED,
 	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
 	NS_CALLS,	 /* in the call engines' programs */
-	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
-	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
 	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, recorded or not, and the last one of a pause */
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
@@ -351,48 +357,48 @@ enum hotspot_flags {
  * of vmStructs; offsets are in bytes. Nothing about a JDK is compiled into the programs.
  */
 struct hotspot_process {
+	/* What every walk needs comes first, in few cache lines. */
 	__u64 start_ticks; /* event_header.start in 10 ms, as /proc/PID/stat shows it: guards against a reused pid */
-	__u32 thread_in_java; /* JavaThread::_thread_state while it runs Java code: 8; from JDK 28 on 4 */
 	__u32 serial;	/* unique among all attachments of this agent, never 0 */
 	__u32 slot;	/* in the epochs map */
 	__u32 flags;	/* enum hotspot_flags */
-
-	struct code_heap heaps[MAX_CODE_HEAPS]; /* unused ones have low == high == 0 */
-	__u64 code_low, code_high;		/* CodeCache::_low_bound, _high_bound */
-	__u64 interpreter_low, interpreter_high; /* its code: calls from there push addresses that follow no call */
 	__u32 segment_shift;			/* CodeHeap::_log2_segment_size */
-	__u32 block_header;			/* sizeof(HeapBlock) */
-
-	/* CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer */
-	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation;
+	__u64 code_low, code_high;		/* CodeCache::_low_bound, _high_bound */
 	__u64 call_stub_return; /* StubRoutines::_call_stub_return_address */
 	__u64 return_barrier; /* where the last frame of a virtual thread returns if its callers are on the heap */
+	__u64 enter_return; /* ContinuationEntry::_return_pc: where the word is that says where their first frame returns to */
 
-	__u32 blob_name, blob_code_begin, blob_frame_size, blob_frame_complete;
-	__u32 blob_compile_id, blob_deopt_handler, blob_deopt_mh_handler, blob_orig_pc;
-
-	__u64 tls_module;	    /* of libjvm in this process */
-	__u64 tls_offset;	    /* of Thread::_thr_current */
-	__u64 java_thread_vtable;
 	__u32 thread_anchor, thread_stack_base, thread_state; /* JavaThread */
+	__u32 thread_in_java; /* JavaThread::_thread_state while it runs Java code: 8; from JDK 28 on 4 */
 	__u32 anchor_sp, anchor_fp, anchor_pc;		      /* JavaFrameAnchor */
 	__u32 wrapper_anchor;				      /* JavaCallWrapper::_anchor */
 	__s32 entry_wrapper_offset; /* of the JavaCallWrapper* from rbp, bytes */
-
-	__u64 may_redefine; /* bool: JvmtiExport::_can_hotswap_or_post_breakpoint; 0 if unknown */
+	__s32 interp_method, interp_sender_sp, interp_bcp; /* from rbp, bytes */
 	__u32 method_const;	/* Method::_constMethod */
 	__u32 const_method_size; /* sizeof(ConstMethod): bytecodes follow */
 	__u32 const_method_code_size;
+	__u32 block_header;			/* sizeof(HeapBlock) */
+	__u64 may_redefine; /* bool: JvmtiExport::_can_hotswap_or_post_breakpoint; 0 if unknown */
+	__u64 interpreter_low, interpreter_high; /* its code: calls from there push addresses that follow no call */
+
+	__u64 java_thread_vtable;
+	__u64 tls_module;	    /* of libjvm in this process */
+	__u64 tls_offset;	    /* of Thread::_thr_current */
+	__u32 thread_os;    /* JavaThread: OSThread* */
+	__u32 os_thread_id; /* OSThread: int, the thread's id as gettid() returns it there */
 	__u32 const_method_constants; /* ConstMethod::_constants */
 	__u32 const_pool_size; /* sizeof(ConstantPool): the constants follow, 8 bytes each */
 	__u32 method_name_shift; /* of the 16 bits of seen_method.shape that number the name's constant; 0 if unknown */
-	__s32 interp_method, interp_sender_sp, interp_bcp; /* from rbp, bytes */
+	__u32 pad;
 
-	__u32 thread_os;    /* JavaThread: OSThread* */
-	__u32 os_thread_id; /* OSThread: int, the thread's id as gettid() returns it there */
+	struct code_heap heaps[MAX_CODE_HEAPS]; /* unused ones have low == high == 0 */
+
+	/* CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer */
+	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation;
+	__u32 blob_name, blob_code_begin, blob_frame_size, blob_frame_complete;
+	__u32 blob_compile_id, blob_deopt_handler, blob_deopt_mh_handler, blob_orig_pc;
 
 	/* The rest is about frames of virtual threads on the heap, with HOTSPOT_CHUNKS. */
-	__u64 enter_return; /* ContinuationEntry::_return_pc: where the word is that says where their first frame returns to */
 	__u64 heap_low, heap_high; /* no object is outside */
 	__u64 bad_colours; /* ZGC: where a word is with bits that a reference has none of if its object has not moved; 0 if unknown */
 	__u64 address_mask; /* the bits of an object's address that say which one it is */

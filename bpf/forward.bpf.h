@@ -50,9 +50,8 @@ static __always_inline __u64 forward_entry(struct scratch *s)
  * has, or that is not known. Whether that is the object that was meant has to be seen: the answer may be about another one. What is
  * between is in scratch, as there is little room on the stack.
  */
-__noinline int find_moved(__u32 pid, __u64 object)
+__noinline int find_moved(const struct hotspot_process *vm, __u64 object)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 
 	if (!vm || !s)

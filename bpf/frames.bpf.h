@@ -16,14 +16,16 @@ enum walk_phase {
 	PHASE_LEAF_CALL, /* by frame pointer to Java, which called without an anchor */
 };
 
-/* Flags are words of their own: of those, the verifier keeps track. With bytes it takes ten times as long. */
+/*
+ * Flags are words of their own: of those, the verifier keeps track. With bytes it takes ten times as long. frames is the upper half of a
+ * word: of that it keeps no track. Otherwise it follows the walk for every number of frames, and Linux 6.12 does not come to an end.
+ */
 struct walk {
 	const struct hotspot_process *vm;
 	struct scratch *s;
 	__u64 pc, sp, bp;
-	__u32 pid;
-	__u32 frames;
 	__u32 limit; /* of frames: MAX_USER_FRAMES, or what a link takes */
+	__u32 frames;
 	__u32 kept_left; /* of its levels, outermost first, those that the walk has not passed */
 	__u32 met;	 /* frames in a row that are the kept ones */
 	__u8 end;  /* enum walk_end */

@@ -94,9 +94,8 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
  * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
  * as well: words that were left on the stack by calls of the past are not. -1 if none is, or the budget ended.
  */
-__noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
+__noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, __u32 words)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words), next;
 	__u32 before, spilled;
@@ -112,7 +111,7 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 		if (!is_return(vm, s->words[i]))
 			continue;
 		spend_scan(s, FIT_WORDS);
-		if (segment_find(pid, s->words[i]))
+		if (segment_find(vm, s->words[i]))
 			continue;
 		next = at + 8 * i + s->found.frame;
 		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) || leads_to_code(vm, next)) {
@@ -126,17 +125,20 @@ __noinline int find_fitting_return(__u32 pid, __u64 at, __u32 words)
 			break;
 		}
 	}
-	count(WORDS_SCANNED, before - s->start.scan_left);
+	count_walk(WORDS_SCANNED, before - s->start.scan_left);
 	return found;
 }
 
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments show. */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
-	__u64 ra = stackcopy_word(w->s, ra_at), tag = ra >> (w->vm->segment_shift & 31), next;
-	const struct segment *g = &w->s->segments[segment_slot(tag)];
+	__u64 ra = stackcopy_word(w->s, ra_at), owner = w->s->start.owner, next;
+	__u32 tag = segment_tag(w->vm, ra);
+	const struct segment *g = recent_at(w->s, ra_at + 8);
 
-	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->owner != w->s->start.owner)
+	if (g->tag != tag || g->serial != owner >> 32)
+		g = segment_in(w->s, segment_place(w->s, tag, owner >> 32));
+	if (!in_code_cache(w->vm, ra) || g->tag != tag || g->serial != owner >> 32 || g->epoch != (__u32)owner)
 		return false;
 	if (g->kind != BLOB_NMETHOD && g->kind != BLOB_NATIVE)
 		return true;
@@ -166,32 +168,29 @@ __noinline int pushed_arguments(__u64 pc)
  * that is not known. Slow paths of barriers save registers there. C2's string intrinsics push a few words and go on in
  * compiled code: there is nothing to read that from.
  */
-__noinline int shifted_words(__u32 pid, __u64 ra_at, __u64 pc, int leaf)
+__noinline int shifted_words(const struct hotspot_process *vm, __u64 ra_at, __u64 pc, int leaf)
 {
 	int spilled;
 
-	if (!find_fitting_return(pid, ra_at, 1))
+	if (!find_fitting_return(vm, ra_at, 1))
 		return 0;
 	spilled = spilled_bytes(pc);
-	if (spilled > 0 && !find_fitting_return(pid, ra_at + spilled, 1))
+	if (spilled > 0 && !find_fitting_return(vm, ra_at + spilled, 1))
 		return spilled / 8;
-	return leaf ? find_fitting_return(pid, ra_at, SHIFT_WORDS) : 0;
+	return leaf ? find_fitting_return(vm, ra_at, SHIFT_WORDS) : 0;
 }
 
 static __always_inline int step_compiled(struct walk *w, const struct segment *g)
 {
-	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp, off = pc - g->begin;
+	__u64 pc = w->pc, cfa = w->sp + g->frame, bp = w->bp;
 	int rule = LEAF_FRAME, shift;
 
 	if (w->leaf) {
-		rule = leaf_rule(pc, g->begin, g->complete);
+		rule = leaf_rule(pc, w->vm->code_low + g->begin, g->complete);
 		if (rule == LEAF_RET_AT_SP || rule == LEAF_RET_AT_SP8)
 			cfa = w->sp + (rule == LEAF_RET_AT_SP ? 8 : 16);
-	} else if (off && (off == g->deopt || off == g->deopt_mh)) {
-		__u64 orig = read_word(w->sp + g->orig_pc);
-
-		if (in_code_cache(w->vm, orig))
-			pc = orig;
+	} else if ((__u32)(pc - w->vm->code_low) - g->begin >= g->handlers && deoptimised(w->vm, pc, w->sp)) {
+		pc = w->s->caller.pc;
 	}
 	push_code(w, FRAME_JIT, g->compile_id, pc);
 	if (w->near)
@@ -199,7 +198,7 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 	if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
 		return end_walk(w, END_READ);
 	if ((w->leaf || w->near) && !frame_fits(w, cfa - 8)) {
-		shift = shifted_words(w->pid, cfa - 8, pc, w->leaf != 0);
+		shift = shifted_words(w->vm, cfa - 8, pc, w->leaf != 0);
 		if (shift > 0) {
 			cfa += 8 * shift;
 			if (stackcopy_cover(w->s, w->s->start.stack_to, cfa - 16, 16))
@@ -234,10 +233,10 @@ static __always_inline int step_entry(struct walk *w)
 
 static __always_inline int step_interpreter(struct walk *w)
 {
-	int why = interpreter_frame(w->pid, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
+	int why = interpreter_frame(w->vm, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
 
 	if (edge)
-		why = stub_caller(w->pid, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->pid, w->pc, w->sp, why);
+		why = stub_caller(w->vm, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->vm, w->pc, w->sp, why);
 	if (why)
 		return end_walk(w, why);
 	push_frame(w, w->s->frame);
@@ -247,7 +246,7 @@ static __always_inline int step_interpreter(struct walk *w)
 /* To the frames that a virtual thread has on the heap, or behind those of a chunk to the next ones. */
 static __always_inline int go_to_heap(struct walk *w)
 {
-	int why = heap_caller(w->pid, w->sp, w->frames);
+	int why = heap_caller(w->vm, w->sp, w->frames);
 
 	if (why)
 		return end_walk(w, why);
@@ -268,13 +267,10 @@ static __always_inline int java_step(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
 	struct segment *g;
-	__u64 tag;
 	int err;
 
 	if (!vm)
 		return end_walk(w, END_UNSUPPORTED); /* never: for the verifier */
-	tag = w->pc >> (vm->segment_shift & 31);
-	g = &w->s->segments[segment_slot(tag)];
 	if (!w->leaf && w->pc == vm->call_stub_return)
 		return step_entry(w);
 	if (w->frames >= wanted(w))
@@ -282,14 +278,9 @@ static __always_inline int java_step(struct walk *w)
 
 	if (!w->leaf && at_heap(w))
 		return go_to_heap(w);
-	if (!segment_valid(vm, g, w->pid, w->pc, tag, w->s->start.owner, w->s->start.walk + w->frames)) {
-		err = segment_find(w->pid, w->pc);
-		if (err)
-			return end_walk(w, err);
-		*g = w->s->found;
-		g->tag = tag;
-		g->owner = w->s->start.owner;
-	}
+	g = recent_segment(vm, w->s, w->pc, w->sp, w->s->start.walk + w->frames);
+	if (!g)
+		return end_walk(w, w->s->found_error);
 	if (w->frames == w->s->start.top) {
 		w->s->start.top_kind = g->kind;
 		if (w->s->start.anchored && w->pc == read_word(vm->enter_return))
@@ -321,7 +312,7 @@ static __always_inline int java_step(struct walk *w)
 		if (sp > w->sp) { /* libjvm called the stub, or it is about to call libjvm: then it is at the anchor, too */
 			pc = read_word(anchor + vm->anchor_pc);
 			pc = pc ? pc : read_word(sp - 8);
-			if (!same_blob(w->pid, pc, w->pc))
+			if (!same_blob(w->vm, pc, w->pc))
 				push_code(w, FRAME_STUB, 0, w->pc);
 			return go_to(w, pc, sp, read_word(anchor + vm->anchor_fp));
 		}
@@ -331,7 +322,7 @@ static __always_inline int java_step(struct walk *w)
 		w->native = 1; /* a thread of the VM: libjvm called the stub */
 		return 1;
 	}
-	err = stub_caller(w->pid, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
+	err = stub_caller(w->vm, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)
 		return end_walk(w, err);
 	return go_to_found(w, 1);

@@ -122,37 +122,42 @@ static __noinline void read_method_name(const struct hotspot_process *vm, struct
 	*name = (*pool + (*name & ~1ull)) * SEEN_METHODS_HASH; /* the lowest bit is a mark that changes */
 }
 
-/* The segment's id of a method: a word that differs where its shape or name does. */
+/* A word that differs where its shape or name does. */
 static __always_inline __u64 method_id(struct scratch *s)
 {
 	return s->start.method_shape ^ s->start.method_name;
 }
 
-/* What is known of a method that the interpreter runs: its bytecodes. Cached like a segment. 0 if it makes no sense. */
-static __always_inline struct segment *method_at(const struct hotspot_process *vm, struct scratch *s, __u64 method)
+static __always_inline __u32 method_slot(__u64 method)
 {
-	__u64 tag = method | 1ull << 63;
-	struct segment *g = &s->segments[segment_slot(tag)];
-	bool known = g->tag == tag && !((g->owner ^ s->start.owner) >> 32) && g->compile_id == s->sample.class_epoch;
+	return (__u32)((method * 0x9e3779b97f4a7c15ull) >> 44) & (METHODS - 1);
+}
+
+/* What is known of a method that the interpreter runs, cached. 0 if it makes no sense. */
+static __always_inline struct interpreted_method *method_at(const struct hotspot_process *vm, struct scratch *s, __u64 method)
+{
+	struct interpreted_method *m = &s->methods[method_slot(method)];
+	__u32 serial = s->start.owner >> 32;
+	bool known = m->method == method && m->serial == serial && m->class_epoch == s->sample.class_epoch;
 	__u64 cm;
 
-	if (known && (g->complete == s->start.walk || ((vm->flags & HOTSPOT_UNLOAD_EVENTS) && !may_redefine(vm, s))))
-		return g;
+	if (known && (m->walk == s->start.walk || ((vm->flags & HOTSPOT_UNLOAD_EVENTS) && !may_redefine(vm, s))))
+		return m;
 	cm = read_word(method + vm->method_const);
 	s->start.method_const = cm;
 	if (!cm || bpf_probe_read_user(&s->start.method_shape, sizeof(s->start.method_shape), (void *)(cm + vm->const_method_code_size)))
 		return 0;
 	read_method_name(vm, s);
-	if (!known || g->live_id != method_id(s) || g->begin != cm + vm->const_method_size)
+	if (!known || m->id != method_id(s) || m->begin != cm + vm->const_method_size)
 		see_method(vm->slot, method);
-	g->frame = (__u16)s->start.method_shape;
-	g->begin = s->start.method_const + vm->const_method_size;
-	g->live_id = method_id(s);
-	g->compile_id = s->sample.class_epoch;
-	g->complete = s->start.walk;
-	g->tag = tag;
-	g->owner = s->start.owner;
-	return g;
+	m->size = (__u16)s->start.method_shape;
+	m->begin = s->start.method_const + vm->const_method_size;
+	m->id = method_id(s);
+	m->class_epoch = s->sample.class_epoch;
+	m->walk = s->start.walk;
+	m->method = method;
+	m->serial = serial;
+	return m;
 }
 
 static __always_inline __u64 interpreted_frame(__u64 method, __u64 bci)
@@ -165,14 +170,14 @@ static __always_inline bool at_method_entry(const struct hotspot_process *vm, st
 					    __u64 caller)
 {
 	__u64 r13 = s->regs.r13, rbx = s->regs.rbx;
-	struct segment *m;
+	struct interpreted_method *m;
 
 	if (!on_stack(sp, r13) || (r13 & 7) || r13 > bp || rbx == caller)
 		return false;
 	if (!is_return(vm, read_word(r13 - 8)))
 		return false;
 	m = method_at(vm, s, rbx);
-	return m && m->frame;
+	return m && m->size;
 }
 
 /*
@@ -180,11 +185,10 @@ static __always_inline bool at_method_entry(const struct hotspot_process *vm, st
  * itself, where the frame holds the last one, and in the code around frames. Returns 0, with the frame and its caller in
  * scratch; INTERPRETER_ENTRY or INTERPRETER_EDGE where there is none yet, or not any more; or an enum walk_end.
  */
-__noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
+__noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u64 bp, __u32 leaf)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
-	struct segment *m = 0;
+	struct interpreted_method *m = 0;
 	__u64 bci;
 
 	if (!vm || !s)
@@ -198,14 +202,14 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
 	if (!m)
 		return leaf ? INTERPRETER_EDGE : END_INTERPRETER;
 	bci = FRAME_NO_BCI;
-	if (m->frame) {
+	if (m->size) {
 		bci = s->regs.r13 - m->begin;
-		if (!leaf || bci >= m->frame) {
+		if (!leaf || bci >= m->size) {
 			if (leaf && at_method_entry(vm, s, sp, bp, s->frame))
 				return INTERPRETER_ENTRY;
 			bci = stackcopy_word(s, bp + vm->interp_bcp) - m->begin;
 		}
-		if (bci >= m->frame) /* no frame of the interpreter, but something that looks like one */
+		if (bci >= m->size) /* no frame of the interpreter, but something that looks like one */
 			return leaf ? INTERPRETER_EDGE : END_INTERPRETER;
 	}
 	s->frame = interpreted_frame(s->frame, bci);
@@ -220,11 +224,10 @@ __noinline int interpreter_frame(__u32 pid, __u64 sp, __u64 bp, __u32 leaf)
  * caller's sp, which an adapter may have left above the return address, and rbp the caller's. After it is gone, rbx is
  * the caller's sp. Returns 0, with the frame and its caller in scratch.
  */
-__noinline int interpreter_edge(__u32 pid, __u64 pc, __u64 sp, __u32 why)
+__noinline int interpreter_edge(const struct hotspot_process *vm, __u64 pc, __u64 sp, __u32 why)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
-	struct segment *m = 0;
+	struct interpreted_method *m = 0;
 	__u64 caller = 0;
 
 	if (!vm || !s)
@@ -235,7 +238,7 @@ __noinline int interpreter_edge(__u32 pid, __u64 pc, __u64 sp, __u32 why)
 	} else if (on_stack(sp, s->regs.rbx)) {
 		caller = s->regs.rbx;
 	}
-	if (why == INTERPRETER_ENTRY || (m && m->frame))
+	if (why == INTERPRETER_ENTRY || (m && m->size))
 		s->frame = interpreted_frame(s->regs.rbx, FRAME_NO_BCI);
 	else
 		s->frame = (__u64)FRAME_STUB << FRAME_KIND_SHIFT | ((pc - vm->code_low) & 0xffffffff);

@@ -235,7 +235,7 @@ static __always_inline void write_observation(struct scratch *s, void *ring, __u
 		vm = 0;
 	if (!s->watch.bare) {
 		begin_walks(s, vm, task, tid);
-		walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+		walk_user(s, vm, MAX_USER_FRAMES, 0);
 	}
 	h = heap_of(vm, pid);
 	if (h && s->watch.klass)

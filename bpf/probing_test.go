@@ -47,8 +47,8 @@ func loadMaps(opts Options) (*Objects, error) {
 	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
 	o := &Objects{filterByPID: true}
 	for name, to := range map[string]**ebpf.Map{
-		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "processes": &o.Processes, "epochs": &o.Epochs,
-		"pids": &o.Pids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
+		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts,
+		"processes": &o.Processes, "epochs": &o.Epochs, "pids": &o.Pids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
 	} {
 		if *to, err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			return nil, errors.Join(err, o.Close())

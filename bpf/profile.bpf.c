@@ -2,6 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
+#define TICK_PROGRAM
 #include "context.bpf.h"
 #include "registers.bpf.h"
 #include "wakeup.bpf.h"
@@ -53,14 +54,14 @@ int tick(struct tick_context *ctx)
 	struct sample *r;
 
 	if (!tid) {
-		count(TICKS_IDLE, 1);
+		count_tick(TICKS_IDLE, 1);
 		return 0;
 	}
 	if (!chosen(pid)) {
-		count(TICKS_FILTERED, 1);
+		count_tick(TICKS_FILTERED, 1);
 		return 0;
 	}
-	count(SAMPLES_ATTEMPTED, 1);
+	count_tick(SAMPLES_ATTEMPTED, 1);
 	s = this_scratch();
 	if (!s) {
 		count(SAMPLES_DROPPED_NO_SCRATCH, 1);
@@ -68,6 +69,7 @@ int tick(struct tick_context *ctx)
 	}
 
 	r = &s->sample;
+	touch_sample(s, tid);
 	fill_header(&r->header, task, EVENT_SAMPLE, begin);
 	r->flags = kernel ? SAMPLE_KERNEL : 0;
 	r->end = END_NONE;
@@ -103,15 +105,15 @@ int tick(struct tick_context *ctx)
 	if (lost) {
 		count(SAMPLES_DROPPED_RING_FULL, 1);
 	} else {
-		count(SAMPLES_DELIVERED, 1);
-		count(RING_BYTES, size);
+		count_tick(SAMPLES_DELIVERED, 1);
+		count_tick(RING_BYTES, size);
 	}
 	begin = bpf_ktime_get_ns() - begin;
-	count(NS_TOTAL, begin);
+	count_tick(NS_TOTAL, begin);
 	if (r->flags & SAMPLE_JAVA_THREAD) {
-		count(NS_JAVA, begin);
-		count(SAMPLES_JAVA, 1);
-		count(FRAMES_JAVA, n);
+		count_tick(NS_JAVA, begin);
+		count_tick(SAMPLES_JAVA, 1);
+		count_tick(FRAMES_JAVA, n);
 	}
 	return 0;
 }

@@ -66,47 +66,48 @@ type ProfileCounter uint32
 const (
 	ProfileCounterSAMPLES_ATTEMPTED               ProfileCounter = 0
 	ProfileCounterSAMPLES_DELIVERED               ProfileCounter = 1
-	ProfileCounterSAMPLES_DROPPED_RING_FULL       ProfileCounter = 2
-	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH      ProfileCounter = 3
-	ProfileCounterTICKS_IDLE                      ProfileCounter = 4
-	ProfileCounterTICKS_FILTERED                  ProfileCounter = 5
-	ProfileCounterEVENTS_ATTEMPTED                ProfileCounter = 6
-	ProfileCounterEVENTS_DELIVERED                ProfileCounter = 7
-	ProfileCounterEVENTS_DROPPED_RING_FULL        ProfileCounter = 8
-	ProfileCounterEVENTS_DROPPED_BUSY             ProfileCounter = 9
-	ProfileCounterNS_TOTAL                        ProfileCounter = 10
-	ProfileCounterNS_JAVA                         ProfileCounter = 11
-	ProfileCounterSAMPLES_JAVA                    ProfileCounter = 12
-	ProfileCounterFRAMES_JAVA                     ProfileCounter = 13
-	ProfileCounterRING_BYTES                      ProfileCounter = 14
-	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 15
-	ProfileCounterSTACK_COPIES                    ProfileCounter = 16
-	ProfileCounterWORDS_SCANNED                   ProfileCounter = 17
-	ProfileCounterCODE_UNLOADS                    ProfileCounter = 18
-	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 19
-	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 20
-	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 21
-	ProfileCounterCALLS_DROPPED_NO_DRAFT          ProfileCounter = 22
-	ProfileCounterCALL_HITS                       ProfileCounter = 23
-	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 24
-	ProfileCounterBURSTS_ARMED                    ProfileCounter = 25
-	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 26
-	ProfileCounterNS_CALLS                        ProfileCounter = 27
-	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 28
-	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 29
-	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 30
-	ProfileCounterPROBE_HITS                      ProfileCounter = 31
-	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 32
-	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 33
-	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 34
-	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 35
-	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 36
-	ProfileCounterNS_PROBES                       ProfileCounter = 37
-	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 38
-	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 39
-	ProfileCounterTHREADS_REFUSED                 ProfileCounter = 40
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 41
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 42
+	ProfileCounterRING_BYTES                      ProfileCounter = 2
+	ProfileCounterNS_TOTAL                        ProfileCounter = 3
+	ProfileCounterNS_JAVA                         ProfileCounter = 4
+	ProfileCounterSAMPLES_JAVA                    ProfileCounter = 5
+	ProfileCounterFRAMES_JAVA                     ProfileCounter = 6
+	ProfileCounterSTACK_COPIES                    ProfileCounter = 7
+	ProfileCounterSEGMENT_MISSES                  ProfileCounter = 8
+	ProfileCounterWORDS_SCANNED                   ProfileCounter = 9
+	ProfileCounterSAMPLES_LINKED                  ProfileCounter = 10
+	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 11
+	ProfileCounterTICKS_IDLE                      ProfileCounter = 12
+	ProfileCounterTICKS_FILTERED                  ProfileCounter = 13
+	ProfileCounterTICK_COUNTERS                   ProfileCounter = 16
+	ProfileCounterSAMPLES_DROPPED_RING_FULL       ProfileCounter = 16
+	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH      ProfileCounter = 17
+	ProfileCounterEVENTS_ATTEMPTED                ProfileCounter = 18
+	ProfileCounterEVENTS_DELIVERED                ProfileCounter = 19
+	ProfileCounterEVENTS_DROPPED_RING_FULL        ProfileCounter = 20
+	ProfileCounterEVENTS_DROPPED_BUSY             ProfileCounter = 21
+	ProfileCounterCODE_UNLOADS                    ProfileCounter = 22
+	ProfileCounterCALLS_ATTEMPTED                 ProfileCounter = 23
+	ProfileCounterCALLS_DELIVERED                 ProfileCounter = 24
+	ProfileCounterCALLS_DROPPED_RING_FULL         ProfileCounter = 25
+	ProfileCounterCALLS_DROPPED_NO_DRAFT          ProfileCounter = 26
+	ProfileCounterCALL_HITS                       ProfileCounter = 27
+	ProfileCounterCALL_HITS_REFUSED               ProfileCounter = 28
+	ProfileCounterBURSTS_ARMED                    ProfileCounter = 29
+	ProfileCounterBURSTS_SKIPPED                  ProfileCounter = 30
+	ProfileCounterNS_CALLS                        ProfileCounter = 31
+	ProfileCounterSTACKS_DISPLACED                ProfileCounter = 32
+	ProfileCounterPROBE_HITS                      ProfileCounter = 33
+	ProfileCounterOBSERVATIONS_ATTEMPTED          ProfileCounter = 34
+	ProfileCounterOBSERVATIONS_DELIVERED          ProfileCounter = 35
+	ProfileCounterOBSERVATIONS_DROPPED_RING_FULL  ProfileCounter = 36
+	ProfileCounterOBSERVATIONS_DROPPED_BUSY       ProfileCounter = 37
+	ProfileCounterOBSERVATIONS_DROPPED_TABLE_FULL ProfileCounter = 38
+	ProfileCounterNS_PROBES                       ProfileCounter = 39
+	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 40
+	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 41
+	ProfileCounterTHREADS_REFUSED                 ProfileCounter = 42
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 43
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 44
 )
 
 type ProfileEpochs struct {
@@ -171,25 +172,50 @@ const (
 type ProfileHotspotProcess struct {
 	_                    structs.HostLayout
 	StartTicks           uint64
-	ThreadInJava         uint32
 	Serial               uint32
 	Slot                 uint32
 	Flags                uint32
-	Heaps                [4]ProfileCodeHeap
+	SegmentShift         uint32
 	CodeLow              uint64
 	CodeHigh             uint64
+	CallStubReturn       uint64
+	ReturnBarrier        uint64
+	EnterReturn          uint64
+	ThreadAnchor         uint32
+	ThreadStackBase      uint32
+	ThreadState          uint32
+	ThreadInJava         uint32
+	AnchorSp             uint32
+	AnchorFp             uint32
+	AnchorPc             uint32
+	WrapperAnchor        uint32
+	EntryWrapperOffset   int32
+	InterpMethod         int32
+	InterpSenderSp       int32
+	InterpBcp            int32
+	MethodConst          uint32
+	ConstMethodSize      uint32
+	ConstMethodCodeSize  uint32
+	BlockHeader          uint32
+	MayRedefine          uint64
 	InterpreterLow       uint64
 	InterpreterHigh      uint64
-	SegmentShift         uint32
-	BlockHeader          uint32
+	JavaThreadVtable     uint64
+	TlsModule            uint64
+	TlsOffset            uint64
+	ThreadOs             uint32
+	OsThreadId           uint32
+	ConstMethodConstants uint32
+	ConstPoolSize        uint32
+	MethodNameShift      uint32
+	Pad                  uint32
+	Heaps                [4]ProfileCodeHeap
 	NameNmethod          uint64
 	NameNative           uint64
 	NameInterpreter      uint64
 	NameVtable           uint64
 	NameAdapter          uint64
 	NameContinuation     uint64
-	CallStubReturn       uint64
-	ReturnBarrier        uint64
 	BlobName             uint32
 	BlobCodeBegin        uint32
 	BlobFrameSize        uint32
@@ -198,31 +224,6 @@ type ProfileHotspotProcess struct {
 	BlobDeoptHandler     uint32
 	BlobDeoptMhHandler   uint32
 	BlobOrigPc           uint32
-	TlsModule            uint64
-	TlsOffset            uint64
-	JavaThreadVtable     uint64
-	ThreadAnchor         uint32
-	ThreadStackBase      uint32
-	ThreadState          uint32
-	AnchorSp             uint32
-	AnchorFp             uint32
-	AnchorPc             uint32
-	WrapperAnchor        uint32
-	EntryWrapperOffset   int32
-	MayRedefine          uint64
-	MethodConst          uint32
-	ConstMethodSize      uint32
-	ConstMethodCodeSize  uint32
-	ConstMethodConstants uint32
-	ConstPoolSize        uint32
-	MethodNameShift      uint32
-	InterpMethod         int32
-	InterpSenderSp       int32
-	InterpBcp            int32
-	ThreadOs             uint32
-	OsThreadId           uint32
-	_                    [4]byte
-	EnterReturn          uint64
 	HeapLow              uint64
 	HeapHigh             uint64
 	BadColours           uint64
@@ -357,20 +358,28 @@ type ProfileScratch struct {
 	Words        [96]uint64
 	Found        struct {
 		_         structs.HostLayout
-		Tag       uint64
-		Owner     uint64
-		Begin     uint64
-		LiveId    uint64
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
 		Frame     uint32
-		Complete  uint32
 		CompileId uint32
-		Deopt     uint32
-		DeoptMh   uint32
-		OrigPc    int32
-		Kind      uint32
-		_         [4]byte
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
 	}
-	Regs struct {
+	FoundRest struct {
+		_       structs.HostLayout
+		Blob    uint32
+		Deopt   uint32
+		DeoptMh uint32
+		OrigPc  int32
+	}
+	HeaderLen  uint64
+	Header     [32]uint64
+	FoundError uint64
+	Regs       struct {
 		_      structs.HostLayout
 		Pc     uint64
 		Sp     uint64
@@ -440,21 +449,50 @@ type ProfileScratch struct {
 		Entries uint64
 		Table   uint64
 	}
-	Any      uint64
+	Any    uint64
+	Recent [512]struct {
+		_         structs.HostLayout
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
+		Frame     uint32
+		CompileId uint32
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
+	}
 	Segments [4096]struct {
 		_         structs.HostLayout
-		Tag       uint64
-		Owner     uint64
-		Begin     uint64
-		LiveId    uint64
+		Tag       uint32
+		Serial    uint32
+		Epoch     uint32
+		Begin     uint32
 		Frame     uint32
-		Complete  uint32
 		CompileId uint32
-		Deopt     uint32
-		DeoptMh   uint32
-		OrigPc    int32
-		Kind      uint32
-		_         [4]byte
+		Handlers  uint32
+		Complete  uint16
+		Kind      uint8
+		Pad       uint8
+	}
+	Rest [4096]struct {
+		_       structs.HostLayout
+		Blob    uint32
+		Deopt   uint32
+		DeoptMh uint32
+		OrigPc  int32
+	}
+	Methods [1024]struct {
+		_          structs.HostLayout
+		Method     uint64
+		Begin      uint64
+		Id         uint64
+		Serial     uint32
+		ClassEpoch uint32
+		Walk       uint32
+		Size       uint32
+		_          [24]byte
 	}
 	Threads [256]struct {
 		_         structs.HostLayout
@@ -466,6 +504,7 @@ type ProfileScratch struct {
 		StackBase uint64
 		OwnTid    uint32
 		Pad       uint32
+		_         [16]byte
 	}
 	Cfa   [1024]uint64
 	Watch struct {
@@ -499,6 +538,7 @@ type ProfileScratch struct {
 	}
 	Sample ProfileSample
 	Tail   [514]uint64
+	_      [24]byte
 }
 
 type ProfileSeenMethod struct {
@@ -519,6 +559,11 @@ type ProfileSharedStack struct {
 	Base   uint32
 	Frames uint32
 	Own    uint32
+}
+
+type ProfileTickCounts struct {
+	_ structs.HostLayout
+	N [16]uint64
 }
 
 type ProfileWalkEnd uint32
@@ -560,6 +605,7 @@ const (
 	ProfileMapProcesses            = "processes"
 	ProfileMapScratches            = "scratches"
 	ProfileMapSeenMethods          = "seen_methods"
+	ProfileMapTickCounts           = "tick_counts"
 	ProfileProgProcessExec         = "process_exec"
 	ProfileProgProcessExit         = "process_exit"
 	ProfileProgProcessFork         = "process_fork"
@@ -653,6 +699,7 @@ type ProfileMapSpecs struct {
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	TickCounts   *ebpf.MapSpec `ebpf:"tick_counts"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -716,6 +763,7 @@ type ProfileMaps struct {
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	TickCounts   *ebpf.Map `ebpf:"tick_counts"`
 }
 
 func (m *ProfileMaps) Close() error {
@@ -732,6 +780,7 @@ func (m *ProfileMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.TickCounts,
 	)
 }
 

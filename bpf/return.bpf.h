@@ -41,9 +41,8 @@ static __always_inline void spend_scan(struct scratch *s, __u32 words)
 }
 
 /* Index of the first word from sp that is a return address into the code cache; -1 if there is none, or the budget ended. */
-__noinline int find_return(__u32 pid, __u64 sp, __u32 words)
+__noinline int find_return(const struct hotspot_process *vm, __u64 sp, __u32 words)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words);
 	__u32 left;
@@ -66,12 +65,12 @@ __noinline int find_return(__u32 pid, __u64 sp, __u32 words)
 			break;
 		if (is_return(vm, s->words[i])) {
 			spend_scan(s, i + 1);
-			count(WORDS_SCANNED, i + 1);
+			count_walk(WORDS_SCANNED, i + 1);
 			return i;
 		}
 	}
 	spend_scan(s, n);
-	count(WORDS_SCANNED, n);
+	count_walk(WORDS_SCANNED, n);
 	return -1;
 }
 
@@ -93,9 +92,8 @@ static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u
  * return address up the stack is its own; rbp is still the caller's then, and was saved right below if it points there.
  * Returns 0 or an enum walk_end; the caller is in scratch.
  */
-__noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
+__noinline int stub_caller(const struct hotspot_process *vm, __u64 sp, __u64 bp, __u32 frame)
 {
-	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct scratch *s = this_scratch();
 	__u64 ra;
 	int i;
@@ -124,7 +122,7 @@ __noinline int stub_caller(__u32 pid, __u64 sp, __u64 bp, __u32 frame)
 			return 0;
 		}
 	}
-	i = find_return(pid, sp, SCAN_WORDS);
+	i = find_return(vm, sp, SCAN_WORDS);
 	barrier_var(i);
 	if (i < 0 || i >= SCAN_WORDS)
 		return s->start.scan_left ? END_NO_CODE : END_SCAN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs. Programs that can
- * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.27 MB a CPU.
+ * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.33 MB a CPU.
  */
 #pragma once
 
@@ -11,26 +11,52 @@
 #define STACKCOPY_CHUNK 2048 /* bytes: most stacks fit into one or two */
 #define LINK_CHUNK 512	  /* bytes: most links fit into one */
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
+#define WAYS 2		  /* of these, in a set: places that a segment may have */
+#define RECENT 512	  /* a power of two */
+#define RECENT_STEP 64	  /* bytes of stack for each of those */
+#define HEADER_WORDS 32	  /* a power of two: of a CodeBlob, what is needed of its fields is before */
+#define METHODS 1024	  /* a power of two */
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
 #define LOOKUP_BUDGET 8192 /* words of the VM's map of code, of code's headers, and of chunks, that are read for one sample */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
 
-/* What the walker needs to know of the code around one pc. Also caches methods, under tag = Method* | 1 << 63. */
+/*
+ * What the walker needs to know of the code around one pc. A set is one cache line, so a frame takes one. Addresses are offsets from
+ * hotspot_process.code_low.
+ */
 struct segment {
-	__u64 tag;	   /* pc >> segment_shift */
-	__u64 owner;	   /* who this was read from: serial of the VM << 32 | code epoch */
-	__u64 begin;	   /* first instruction; of a method: first bytecode */
-	__u64 live_id;	   /* where the compile id stands, 0 if there is none; of a method: see method_id */
-	__u32 frame;	   /* bytes from sp to the caller's sp; of a method: bytes of bytecode */
-	__u32 complete;	   /* the frame is there once pc - begin reaches this; of a method: the walk that read it last */
-	__u32 compile_id;  /* of a method: the class epoch in which it was compared with seen_methods */
-	__u32 deopt;	   /* deopt handler - begin, 0 if none */
-	__u32 deopt_mh;	   /* the same for method-handle calls */
-	__s32 orig_pc;	   /* where a deoptimised frame keeps its pc, from sp */
-	__u32 kind;	   /* enum blob_kind */
+	__u32 tag;	  /* offset >> segment_shift */
+	__u32 serial;	  /* of the VM that this was read from, 0 if none */
+	__u32 epoch;	  /* epochs.code when it was known to be right */
+	__u32 begin;	  /* first instruction */
+	__u32 frame;	  /* bytes from sp to the caller's sp */
+	__u32 compile_id;
+	__u32 handlers;	  /* no deopt handler is nearer to begin; ~0 if there is none */
+	__u16 complete;	  /* the frame is there once pc - begin reaches this */
+	__u8 kind;	  /* enum blob_kind */
+	__u8 pad;
 };
+
+/* The rest, which few frames need. */
+struct segment_rest {
+	__u32 blob;	/* the CodeBlob if it has a compile id, 0 otherwise */
+	__u32 deopt;	/* deopt handler - begin, 0 if none */
+	__u32 deopt_mh; /* the same for method-handle calls */
+	__s32 orig_pc;	/* where a deoptimised frame keeps its pc, from sp */
+};
+
+/* What is known of a method that the interpreter runs. */
+struct interpreted_method {
+	__u64 method;	   /* Method*, 0 if none */
+	__u64 begin;	   /* first bytecode */
+	__u64 id;	   /* see method_id */
+	__u32 serial;	   /* of the VM */
+	__u32 class_epoch; /* in which it was compared with seen_methods */
+	__u32 walk;	   /* the walk that read it last */
+	__u32 size;	   /* bytes of bytecode */
+} __attribute__((aligned(64)));
 
 enum blob_kind {
 	BLOB_NONE,
@@ -53,7 +79,7 @@ struct java_thread {
 	__u64 stack_base; /* highest address of its stack */
 	__u32 own_tid;	 /* as in struct known_thread_key, with HOTSPOT_THREADS */
 	__u32 pad;
-};
+} __attribute__((aligned(64)));
 
 /* The user's registers, whatever the architecture calls them. */
 struct user_registers {
@@ -66,10 +92,13 @@ struct scratch {
 	__u64 stackcopy_low, stackcopy_len; /* what of the stack is in stackcopy[], bytes */
 	__u64 stackcopy[STACKCOPY_WORDS];
 	__u64 words[SCAN_WORDS];
-	struct segment found; /* result of segment_find */
+	struct segment found; /* result of segment_find and segment_of; of the former without tag, serial and epoch */
+	struct segment_rest found_rest;
+	__u64 header_len, header[HEADER_WORDS]; /* of segment_find: what was read of the blob, bytes */
+	__u64 found_error; /* see recent_segment */
 	struct user_registers regs; /* as sampled */
 	struct {
-		__u64 owner;	/* as segment.owner */
+		__u64 owner;	/* serial of the VM << 32 | code epoch */
 		__u64 stack_base; /* 0 if unknown */
 		__u64 thread;	 /* JavaThread*, 0 if it is none */
 		__u64 found_thread; /* result of find_known_thread */
@@ -114,7 +143,10 @@ struct scratch {
 		__u64 offset, index, entries, table;
 	} forward; /* of find_moved */
 	__u64 any;   /* see any() */
-	struct segment segments[SEGMENTS];
+	struct segment recent[RECENT] __attribute__((aligned(64))); /* by where a frame stands, see recent_segment */
+	struct segment segments[SEGMENTS] __attribute__((aligned(64)));
+	struct segment_rest rest[SEGMENTS]; /* of segments[] */
+	struct interpreted_method methods[METHODS];
 	struct java_thread threads[THREADS];
 	__u64 cfa[MAX_USER_FRAMES]; /* of sample.frames: canonical frame addresses, 0 for unknown */
 	struct {
@@ -136,6 +168,7 @@ struct scratch {
 /* key: CPU; the size is set at load */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment: values begin at a page, not in the middle of a line */
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct scratch);
@@ -146,4 +179,23 @@ static __always_inline struct scratch *this_scratch(void)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
+}
+
+/*
+ * Reads a word for its cache line alone. The target has evicted most of what a sample needs. Lines that are read one right after the other
+ * arrive together, while a walk would wait for each.
+ */
+static __always_inline void touch(const void *at)
+{
+	(void)*(const volatile __u32 *)at;
+}
+
+/* The same for what is cached of the segments of frames from sp on, as far as one piece of the stack reaches. */
+static __always_inline void touch_recent(const struct scratch *s, __u64 sp)
+{
+	__u64 at = sp / RECENT_STEP;
+
+#pragma clang loop unroll(disable) /* it would need more stack than there is */
+	for (__u32 i = 0; i < STACKCOPY_CHUNK / RECENT_STEP; i += 64 / sizeof(struct segment))
+		touch(&s->recent[(at + i) & (RECENT - 1)]);
 }

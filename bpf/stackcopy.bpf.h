@@ -16,12 +16,13 @@ __noinline int stackcopy_fill(__u64 addr, __u64 base)
 	if (!s)
 		return 1;
 	len = s->start.chunk;
-	count(STACK_COPIES, 1);
+	count_walk(STACK_COPIES, 1);
 	if (base > addr && base - addr < len)
 		len = base - addr;
 	len &= ~7ull;
 	if (len > STACKCOPY_CHUNK || len < 16)
 		len = 16;
+	touch_recent(s, addr);
 	s->stackcopy_low = addr;
 	s->stackcopy_len = len;
 	if (!bpf_probe_read_user(s->stackcopy, len, (void *)addr))

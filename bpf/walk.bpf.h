@@ -69,10 +69,10 @@ static __always_inline int go_to_leaf_caller(struct walk *w)
 	__u64 sp = w->s->regs.sp;
 
 	if (!w->java) {
-		if (!go_to_java_caller(w, find_fitting_return(w->pid, sp, SCAN_WORDS), sp, w->s->regs.bp))
+		if (!go_to_java_caller(w, find_fitting_return(w->vm, sp, SCAN_WORDS), sp, w->s->regs.bp))
 			return end_walk(w, w->s->start.scan_left ? END_NO_ANCHOR : END_SCAN);
 	} else if (w->frames == 1) {
-		go_to_java_caller(w, find_fitting_return(w->pid, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);
+		go_to_java_caller(w, find_fitting_return(w->vm, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);
 	}
 	w->near = 1;
 	return go_to_java(w);
@@ -232,10 +232,10 @@ static __always_inline __u32 frames_on_stack(const struct scratch *s, __u32 fram
 }
 
 /* Fills frames, user_frames, end and flags of the sample, from its registers. At most limit frames are wanted. */
-static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 pid, __u32 limit, __u32 kept)
+static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 limit, __u32 kept)
 {
 	struct walk w = {
-		.s = s, .vm = vm, .pid = pid, .pc = s->regs.pc, .sp = s->regs.sp, .bp = s->regs.bp,
+		.s = s, .vm = vm, .pc = s->regs.pc, .sp = s->regs.sp, .bp = s->regs.bp,
 		.limit = limit, .kept_left = kept, .leaf = 1, .end = END_DEPTH,
 	};
 

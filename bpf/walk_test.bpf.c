@@ -105,7 +105,7 @@ int walk(struct request *r)
 	begin_sample(s, r);
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	begin_walks(s, vm, task, r->tid);
-	walk_user(s, vm, pid, MAX_USER_FRAMES, 0);
+	walk_user(s, vm, MAX_USER_FRAMES, 0);
 	r->ns = bpf_ktime_get_ns() - begin;
 	return bpf_probe_read_kernel(&out->sample, sizeof(out->sample), &s->sample);
 }
@@ -146,11 +146,12 @@ SEC("syscall")
 int scan(struct request *r)
 {
 	struct scratch *s = this_scratch();
+	__u32 pid = r->pid;
 
 	if (!s)
 		return -2;
 	s->start.scan_left = SCAN_BUDGET;
-	return find_return(r->pid, r->sp, r->words);
+	return find_return(bpf_map_lookup_elem(&processes, &pid), r->sp, r->words);
 }
 
 /* Returns 0 and describes the blob around pc, or an enum walk_end. */
@@ -158,20 +159,24 @@ SEC("syscall")
 int find(struct request *r)
 {
 	struct scratch *s = this_scratch();
+	__u32 pid = r->pid;
+	struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	int err;
 
 	if (!s)
 		return -1;
-	err = segment_find(r->pid, r->pc);
+	err = segment_find(vm, r->pc);
 	if (err)
 		return err;
-	r->blob_begin = s->found.begin;
+	if (!vm)
+		return -1; /* never: for the verifier */
+	r->blob_begin = vm->code_low + s->found.begin;
 	r->blob_kind = s->found.kind;
 	r->blob_frame = s->found.frame;
 	r->blob_complete = s->found.complete;
 	r->blob_id = s->found.compile_id;
-	r->blob_deopt = s->found.deopt;
-	r->blob_deopt_mh = s->found.deopt_mh;
+	r->blob_deopt = s->found_rest.deopt;
+	r->blob_deopt_mh = s->found_rest.deopt_mh;
 	return 0;
 }
 

@@ -28,6 +28,7 @@ type meter struct {
 const (
 	tickName     = "tick"
 	countersName = "counters"
+	ticksName    = "tick_counts"
 )
 
 // agentMeter finds the sampling program among those that the process holds: others may run the same one.
@@ -97,6 +98,7 @@ func programID(fdinfo io.Reader) (id ebpf.ProgramID, ok bool) {
 
 // countersOf opens the counters that a sampling program counts in.
 func countersOf(info *ebpf.ProgramInfo) (*bpf.Objects, error) {
+	var o bpf.Objects
 	ids, _ := info.MapIDs()
 	for _, id := range ids {
 		m, err := ebpf.NewMapFromID(id)
@@ -108,14 +110,19 @@ func countersOf(info *ebpf.ProgramInfo) (*bpf.Objects, error) {
 			m.Close()
 			return nil, fmt.Errorf("look at BPF map %d: %w", id, err)
 		}
-		if mapInfo.Name == countersName {
-			var o bpf.Objects
+		switch mapInfo.Name {
+		case countersName:
 			o.Counters = m
-			return &o, nil
+		case ticksName:
+			o.TickCounts = m
+		default:
+			m.Close()
 		}
-		m.Close()
 	}
-	return nil, fmt.Errorf("the BPF program %q has no map %q", info.Name, countersName)
+	if o.Counters == nil || o.TickCounts == nil {
+		return nil, fmt.Errorf("the BPF program %q has no map %q or %q", info.Name, countersName, ticksName)
+	}
+	return &o, nil
 }
 
 // A reading is what a program did since it was loaded, or a difference of two of those.
@@ -158,7 +165,7 @@ func (m *meter) during(do func() error) (reading, error) {
 func (m *meter) close() error {
 	err := m.program.Close()
 	if m.objects != nil {
-		err = errors.Join(err, m.objects.Counters.Close())
+		err = errors.Join(err, m.objects.Counters.Close(), m.objects.TickCounts.Close())
 	}
 	return err
 }
