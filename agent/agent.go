@@ -144,6 +144,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.services = &source.Services{
 		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions), Watcher: watch.New(opt.Proc),
 		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush, Refusal: explainLoad,
+		KernelTicks: a.atKernelTick(),
 	}
 	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
 		return nil, err

@@ -167,6 +167,9 @@ func (o *serveOptions) does(frequency int) string {
 	var all []string
 	if o.time || o.calls {
 		all = append(all, fmt.Sprintf("sampling at %d Hz", frequency))
+		if o.clock == attach.TickClock {
+			all[0] += " by the kernel's tick"
+		}
 	}
 	var events []string
 	for kind, on := range o.events.Kinds {
