@@ -47,6 +47,7 @@ import (
 // Options configure an Agent. The zero value samples the whole machine at 99 Hz.
 type Options struct {
 	Frequency    int                     // samples a second of CPU time, per CPU; 0 means DefaultFrequency
+	Clock        attach.Clock            // what decides when a sample is taken
 	PIDs         []int                   // only these processes and the children they start; nil means all
 	Filter       bool                    // choose processes in the kernel even if PIDs is empty (more are added with Choose)
 	MaxContexts  int                     // that open windows hold, all together; 0 means DefaultMaxContexts
@@ -143,6 +144,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.services = &source.Services{
 		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions), Watcher: watch.New(opt.Proc),
 		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush, Refusal: explainLoad,
+		KernelTicks: a.atKernelTick(),
 	}
 	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
 		return nil, err
@@ -156,6 +158,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
+		NoTick: a.atKernelTick() && attach.TicksEverywhere(),
 	})
 	read := <-symbols
 	if err != nil {
@@ -191,7 +194,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if a.ring, err = ring.NewReader(a.services.Objects.Events, a.services.Objects.NmiEvents); err != nil {
 		return nil, fmt.Errorf("open event stream: %w", err)
 	}
-	if err := a.openSources(); err != nil {
+	if err := a.openSources(read.FindKernel); err != nil {
 		return nil, err
 	}
 	if opt.Settle != nil {
@@ -230,10 +233,10 @@ func (a *Agent) requestFailed(err error) {
 	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", target.StackOf(err))
 }
 
-// openSources opens what the options ask for, and has records handled by what they are of.
-func (a *Agent) openSources() error {
+// openSources opens what the options ask for, given how functions of the kernel are found, and has records handled by what they are of.
+func (a *Agent) openSources(find attach.Functions) error {
 	a.handlers = a.ownHandlers()
-	ticks, err := newTicks(a)
+	ticks, err := newTicks(a, find)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -14,25 +15,48 @@ import (
 // looked for instead of being found by samples.
 type ticks struct {
 	source.Passive
-	agent  *Agent
-	events *attach.Ticks
+	agent *Agent
+	clock clock
+	event string // that is sampled
 
 	// Of the search for VMs.
 	seeking sync.WaitGroup
 	endSeek context.CancelFunc // nil if it did not begin
 }
 
-func newTicks(a *Agent) (*ticks, error) {
+// A clock has programs sample.
+type clock interface {
+	Start() error
+	Stop() error
+	Refresh() error
+	Close() error
+}
+
+// atKernelTick reports whether the kernel's own ticks are sampled.
+func (a *Agent) atKernelTick() bool { return a.opt.Clock == attach.TickClock && !a.opt.tickless() }
+
+// newTicks opens the clock that the options ask for.
+func newTicks(a *Agent, find attach.Functions) (*ticks, error) {
+	t := &ticks{agent: a}
+	if a.atKernelTick() {
+		k, err := attach.NewKernelTicks(a.services.Objects, a.opt.Frequency, find)
+		if err != nil {
+			return nil, fmt.Errorf("sample at the kernel's tick: %w", err)
+		}
+		t.clock, t.event = k, string(attach.TickClock)
+		return t, nil
+	}
 	events, err := attach.NewTicks(a.services.Objects.Tick, a.opt.Frequency)
 	if err != nil {
 		return nil, err
 	}
-	return &ticks{agent: a, events: events}, nil
+	t.clock, t.event = events, events.Event
+	return t, nil
 }
 
 func (t *ticks) Start(ctx context.Context) error {
 	if !t.agent.opt.tickless() {
-		return t.events.Start()
+		return t.clock.Start()
 	}
 	ctx, t.endSeek = context.WithCancel(ctx)
 	t.seeking.Go(func() { t.agent.seek(ctx) })
@@ -44,15 +68,22 @@ func (t *ticks) Stop() error {
 		t.endSeek()
 		t.seeking.Wait()
 	}
-	return t.events.Stop()
+	return t.clock.Stop()
 }
 
-func (t *ticks) Refresh() error { return t.events.Refresh() }
-func (t *ticks) Close() error   { return t.events.Close() }
+func (t *ticks) Refresh() error { return t.clock.Refresh() }
+func (t *ticks) Close() error   { return t.clock.Close() }
+
+// tickBias says what samples at the kernel's tick may get wrong.
+const tickBias = "samples are taken at the kernel's own timer tick: code that runs in step with the tick, such as what timers start, " +
+	"may have too many samples or too few; --clock=cpu-clock has a timer of its own"
 
 // Fill implements source.Filler.
 func (t *ticks) Fill(_ context.Context, _ *source.Closed, p *profile.Profile) source.Part {
-	p.Event = t.events.Event
+	p.Event = t.event
+	if t.event == string(attach.TickClock) {
+		p.Comments = append(p.Comments, tickBias)
+	}
 	return source.Part{}
 }
 

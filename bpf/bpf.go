@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // Options are what is fixed when the programs are loaded. The zero value samples every process.
@@ -27,6 +28,8 @@ type Options struct {
 	ConfirmLevels uint32
 	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of others.
 	LeaveUnknown bool
+	// NoTick leaves out the program Tick, which takes half a second of CPU time to verify: the one in its place does nothing.
+	NoTick bool
 	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts records.
 	CheckContexts bool
 }
@@ -47,7 +50,7 @@ type Objects struct {
 	// 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
 
-	filterByPID bool
+	opts Options
 }
 
 // Load loads all programs into the kernel. A verifier's refusal is an *ebpf.VerifierError.
@@ -76,18 +79,14 @@ func Load(opts Options) (*Objects, error) {
 	if opts.Contexts != ModeChain {
 		spec.Maps["known_links"].MaxEntries = 1
 	}
-	err = errors.Join(
-		spec.Variables["filter_by_pid"].Set(opts.FilterByPID),
-		spec.Variables["wakeup_bytes"].Set(opts.RingBytes/2),
-		spec.Variables["contexts"].Set(uint8(opts.Contexts)),
-		spec.Variables["confirm_levels"].Set(cmp.Or(opts.ConfirmLevels, DefaultConfirmLevels)),
-		spec.Variables["walk_unknown"].Set(!opts.LeaveUnknown),
-		spec.Variables["check_contexts"].Set(opts.CheckContexts),
-	)
+	err = errors.Join(spec.Variables["filter_by_pid"].Set(opts.FilterByPID), opts.setConstants(spec))
 	if err != nil {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
-	o := &Objects{filterByPID: opts.FilterByPID}
+	if opts.NoTick {
+		spec.Programs[ProfileProgTick].Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	}
+	o := &Objects{opts: opts}
 	if err := spec.LoadAndAssign(&o.ProfileObjects, nil); err != nil {
 		return nil, fmt.Errorf("load profile programs: %w", err)
 	}
@@ -97,6 +96,24 @@ func Load(opts Options) (*Objects, error) {
 	}
 	debug.FreeOSMemory() // the kernel's type information was needed once, and is tens of megabytes
 	return o, nil
+}
+
+// setConstants sets what all programs that sample have in common.
+func (o *Options) setConstants(spec *ebpf.CollectionSpec) error {
+	return errors.Join(
+		spec.Variables["wakeup_bytes"].Set(o.RingBytes/2),
+		spec.Variables["contexts"].Set(uint8(o.Contexts)),
+		spec.Variables["confirm_levels"].Set(cmp.Or(o.ConfirmLevels, DefaultConfirmLevels)),
+		spec.Variables["walk_unknown"].Set(!o.LeaveUnknown),
+		spec.Variables["check_contexts"].Set(o.CheckContexts),
+	)
+}
+
+// sampling are the maps that only programs that sample have.
+func (o *Objects) sampling() map[string]*ebpf.Map {
+	return map[string]*ebpf.Map{
+		"tick_counts": o.TickCounts, "scratches": o.Scratches, "kept_stacks": o.KeptStacks, "known_links": o.KnownLinks, "chain_rates": o.ChainRates,
+	}
 }
 
 func (o *Objects) loadCodeMap() error {
@@ -120,7 +137,8 @@ func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
 func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]*ebpf.Map) error {
 	shared := map[string]*ebpf.Map{}
 	for name, m := range more {
-		if spec.Maps[name] != nil {
+		if s := spec.Maps[name]; s != nil {
+			s.MaxEntries = m.MaxEntries()
 			shared[name] = m
 		}
 	}
@@ -135,7 +153,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 	}
 	setPageRings(spec)
 	if v := spec.Variables["filter_by_pid"]; v != nil {
-		if err := v.Set(o.filterByPID); err != nil {
+		if err := v.Set(o.opts.FilterByPID); err != nil {
 			return fmt.Errorf("set constants: %w", err)
 		}
 	}

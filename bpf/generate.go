@@ -37,6 +37,9 @@ var objects = []object{
 			"chain_rate link_tags seen_method known_thread known_thread_key",
 	},
 	{
+		name: "KernelTick", source: "bpf/kerneltick.bpf.c", cpu: atomics,
+	},
+	{
 		name: "CodeMap", source: "bpf/codemap.bpf.c", cpu: atomics, global: true,
 		types: "operand_kind code_load operand load_site",
 	},

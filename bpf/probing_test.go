@@ -45,7 +45,7 @@ func loadMaps(opts Options) (*Objects, error) {
 		return nil, err
 	}
 	spec.Maps["events"].MaxEntries = cmp.Or(opts.RingBytes, DefaultRingBytes)
-	o := &Objects{filterByPID: true}
+	o := &Objects{opts: Options{FilterByPID: true}}
 	for name, to := range map[string]**ebpf.Map{
 		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts,
 		"processes": &o.Processes, "epochs": &o.Epochs, "pids": &o.Pids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,

@@ -2,10 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
-#define TICK_PROGRAM
-#include "context.bpf.h"
-#include "registers.bpf.h"
-#include "wakeup.bpf.h"
+#include "sample.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -29,92 +26,18 @@ enum call_engine *export_call_engine __attribute__((unused));
 struct call *export_call __attribute__((unused));
 struct named_call *export_named_call __attribute__((unused));
 
-/* Appends the kernel's frames behind n user frames; returns how many. */
-static __always_inline __u32 kernel_frames(struct tick_context *ctx, struct sample *r, __u32 n)
-{
-	long bytes;
-
-	if (n > MAX_USER_FRAMES)
-		return 0;
-	bytes = bpf_get_stack(ctx, &r->frames[n], MAX_KERNEL_FRAMES * 8, 0);
-	return bytes > 0 ? bytes / 8 : 0;
-}
-
 SEC("perf_event")
 int tick(struct tick_context *ctx)
 {
-	__u64 begin = bpf_ktime_get_ns();
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	__u64 id = bpf_get_current_pid_tgid(), size;
-	__u32 pid = id >> 32, tid = (__u32)id, n, k = 0;
-	bool kernel = in_kernel(ctx), lost;
-	const struct hotspot_process *vm;
-	bool user = false;
-	struct scratch *s;
-	struct sample *r;
+	bool kernel = in_kernel(ctx), user;
+	struct scratch *s = begin_sample();
 
-	if (!tid) {
-		count_tick(TICKS_IDLE, 1);
+	if (!s)
 		return 0;
-	}
-	if (!chosen(pid)) {
-		count_tick(TICKS_FILTERED, 1);
-		return 0;
-	}
-	count_tick(SAMPLES_ATTEMPTED, 1);
-	s = this_scratch();
-	if (!s) {
-		count(SAMPLES_DROPPED_NO_SCRATCH, 1);
-		return 0;
-	}
-
-	r = &s->sample;
-	touch_sample(s, tid);
-	fill_header(&r->header, task, EVENT_SAMPLE, begin);
-	r->flags = kernel ? SAMPLE_KERNEL : 0;
-	r->end = END_NONE;
-	r->cpu = bpf_get_smp_processor_id();
-	r->class_epoch = r->attachment = 0;
-	r->user_frames = 0;
-	bpf_get_current_comm(r->comm, sizeof(r->comm));
-
-	if (!only_in_kernel(task)) {
-		if (read_registers(s, ctx, task, kernel)) {
-			user = true;
-			vm = bpf_map_lookup_elem(&processes, &pid);
-			if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
-				vm = 0;
-			take_context(s, vm, task, pid, tid);
-		} else {
-			r->end = END_COMPAT;
-		}
-	}
-	n = r->user_frames;
+	user = sample_user(s, ctx, kernel);
 	if (kernel)
-		k = kernel_frames(ctx, r, n);
-	r->kernel_frames = k;
-
-	size = offsetof(struct sample, frames) + 8 * (__u64)(n + k);
-	if (user)
-		size += append_tail(s, n, k);
-	if (size > sizeof(*r) + sizeof(s->tail))
-		size = sizeof(*r) + sizeof(s->tail);
-	lost = bpf_ringbuf_output(&events, r, size, wakeup_flags());
-	if (user)
-		end_context(s, lost);
-	if (lost) {
-		count(SAMPLES_DROPPED_RING_FULL, 1);
-	} else {
-		count_tick(SAMPLES_DELIVERED, 1);
-		count_tick(RING_BYTES, size);
-	}
-	begin = bpf_ktime_get_ns() - begin;
-	count_tick(NS_TOTAL, begin);
-	if (r->flags & SAMPLE_JAVA_THREAD) {
-		count_tick(NS_JAVA, begin);
-		count_tick(SAMPLES_JAVA, 1);
-		count_tick(FRAMES_JAVA, n);
-	}
+		sample_kernel(s, ctx, 0);
+	end_sample(s, user);
 	return 0;
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,6 +119,23 @@ func (k *Kernel) Lookup(addr uint64) (name, module string, ok bool) {
 	}
 	name, module, _ = strings.Cut(k.table.Name(i), "\t")
 	return name, strings.Trim(module, "[]"), true
+}
+
+// Find returns where functions of the kernel itself begin and where the next ones do, by name. It omits those that there are not. A nil Kernel has none.
+func (k *Kernel) Find(names ...string) map[string][2]uint64 {
+	found := map[string][2]uint64{}
+	for i := range k.Len() {
+		name := k.table.Name(i)
+		if !slices.Contains(names, name) {
+			continue
+		}
+		end := k.table.Start(i) + maxKernelFunction
+		if i+1 < k.Len() {
+			end = min(end, k.table.Start(i+1))
+		}
+		found[name] = [2]uint64{k.table.Start(i), end}
+	}
+	return found
 }
 
 // Len is the number of functions; 0 for a nil Kernel.

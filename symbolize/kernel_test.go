@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -52,6 +53,24 @@ func TestKernelLookup(t *testing.T) {
 		if name != test.name || module != test.module || ok != (test.name != "") {
 			t.Errorf("%#x is %q of %q (%t), want %q of %q", test.addr, name, module, ok, test.name, test.module)
 		}
+	}
+}
+
+func TestKernelFind(t *testing.T) {
+	k, err := ReadKallsyms(strings.NewReader(kallsyms))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := k.Find("do_one_initcall", "last_function", "ext4_read", "jiffies", "no_such_function")
+	want := map[string][2]uint64{
+		"do_one_initcall": {0xffffffff81000050, 0xffffffff81000100},
+		"last_function":   {0xffffffff81000300, 0xffffffff81000300 + maxKernelFunction}, // the next one is far away
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("found %#x, want %#x", found, want)
+	}
+	if none := (*Kernel)(nil).Find("abort"); len(none) != 0 {
+		t.Errorf("found %#x without symbols", none)
 	}
 }
 

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ticks are sampling events, one on every online CPU.
+// Ticks are sampling events, one on every online CPU, or on some of them.
 type Ticks struct {
 	Event string // the counted event, in the kernel's words: "cpu-clock"
 
 	prog *ebpf.Program
 	attr unix.PerfEventAttr
+	only map[int]bool // CPUs; nil means all
 	cpus map[int]*tick
 }
 
@@ -38,19 +39,27 @@ const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 // They use a timer and not the CPU's own counters. A counter is another clock than CPU time if its frequency changes, and is shared with
 // other programs that count. In a virtual machine it may stall CPUs for seconds: its interrupts cannot be masked, and each access to a
 // counter leaves the machine.
-func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
+func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) { return newCPUClock(prog, hz, nil) }
+
+// newCPUClock is NewTicks on some CPUs; nil means all.
+func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
 	}
-	return newTicks("cpu-clock", prog, unix.PerfEventAttr{
+	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, attr: unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
 		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled,
-	})
+	}})
 }
 
 // newTicks opens one event on every CPU.
 func newTicks(name string, prog *ebpf.Program, attr unix.PerfEventAttr) (*Ticks, error) {
-	t := &Ticks{Event: name, prog: prog, attr: attr, cpus: map[int]*tick{}}
+	return openTicks(&Ticks{Event: name, prog: prog, attr: attr})
+}
+
+// openTicks opens the events.
+func openTicks(t *Ticks) (*Ticks, error) {
+	t.cpus = map[int]*tick{}
 	if err := t.Refresh(); err != nil {
 		t.Close()
 		return nil, err
@@ -91,7 +100,7 @@ func (t *Ticks) Refresh() error {
 		}
 	}
 	for cpu := range online {
-		if t.cpus[cpu] != nil {
+		if t.cpus[cpu] != nil || t.only != nil && !t.only[cpu] {
 			continue
 		}
 		k, err := t.open(cpu)

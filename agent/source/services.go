@@ -26,6 +26,7 @@ type Services struct {
 	Log         *slog.Logger
 	Period      time.Duration // the CPU time that one sample stands for
 	Filter      bool          // the kernel side chooses processes
+	KernelTicks bool          // samples are taken in interrupts that come anyway
 
 	// Flush returns when every record that was in the ring at the call has been handled.
 	Flush func(context.Context) error
@@ -48,11 +49,15 @@ const interruption = 12 * time.Microsecond
 
 // TickTime is what a tick takes of a guest's CPU time.
 func (s *Services) TickTime() time.Duration {
+	took := interruption
+	if s.KernelTicks {
+		took = 0
+	}
 	c, err := s.Objects.ReadCounts()
 	if runs := c[bpf.SamplesAttempted]; err == nil && runs > 0 {
-		return interruption + time.Duration(c[bpf.NsTotal]/runs)
+		took += time.Duration(c[bpf.NsTotal] / runs)
 	}
-	return interruption
+	return took
 }
 
 // ListenFailed counts a panic over breakpoints in a process, for those who know it by its identity.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -42,6 +43,15 @@ func ReadSymbols(root proc.Root) (s Symbols) {
 	}
 	s.vdso = readVDSO(root)
 	return s
+}
+
+// FindKernel returns where functions of the kernel are, by name. It omits those that there are not, or that may not be seen.
+func (s Symbols) FindKernel(names ...string) map[string]bpf.CodeRange {
+	found := map[string]bpf.CodeRange{}
+	for name, r := range s.kernel.Find(names...) {
+		found[name] = bpf.CodeRange{Start: r[0], End: r[1]}
+	}
+	return found
 }
 
 // UseSymbols has frames named by these symbols. It must be called before Start.

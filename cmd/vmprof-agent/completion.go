@@ -76,6 +76,8 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 		return oneOf, append([]string{calls.Auto}, engines.Names()...)
 	case "context":
 		return oneOf, []string{"walk", "partial", "chain"}
+	case "clock":
+		return oneOf, []string{"auto", "tick", "cpu-clock"}
 	case "breakpoints":
 		return oneOf, []string{"auto", "always", "never"}
 	case "exact":

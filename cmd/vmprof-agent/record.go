@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -63,6 +64,7 @@ type recordOptions struct {
 	duration  time.Duration
 	window    time.Duration // of each of several consecutive windows; 0: there is one
 	frequency int
+	clock     attach.Clock
 	output    []string
 	stats     string
 	log       logFlags
@@ -94,6 +96,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.add(fs)
 	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
+	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
 	o.count.add(fs)
@@ -192,7 +195,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	written = append(written, together...)
 	options := agent.Options{
-		Frequency: o.frequency, PIDs: o.pids, Version: version.String(), Log: log,
+		Frequency: o.frequency, Clock: o.clock, PIDs: o.pids, Version: version.String(), Log: log,
 		Settle: settle(written...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
@@ -67,6 +68,7 @@ const windowLength = 10 * time.Second
 type serveOptions struct {
 	targets       targets
 	frequency     int
+	clock         attach.Clock
 	listen        string
 	webConfig     string
 	allowInsecure bool
@@ -84,6 +86,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	fs := newFlags("serve", serveUsage, stderr)
 	o.targets.add(fs, "profile only `PID` (or name, pattern)")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
+	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
 	o.add(fs)
 	o.contexts.add(fs)
 	o.history.add(fs)
@@ -141,7 +144,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
 	options := agent.Options{
-		Frequency: o.frequency, PIDs: pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+		Frequency: o.frequency, Clock: o.clock, PIDs: pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
@@ -164,6 +167,9 @@ func (o *serveOptions) does(frequency int) string {
 	var all []string
 	if o.time || o.calls {
 		all = append(all, fmt.Sprintf("sampling at %d Hz", frequency))
+		if o.clock == attach.TickClock {
+			all[0] += " by the kernel's tick"
+		}
 	}
 	var events []string
 	for kind, on := range o.events.Kinds {

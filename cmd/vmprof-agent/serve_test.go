@@ -145,6 +145,7 @@ func fetch(t *testing.T, ln net.Listener, path string) (status int, body string)
 func TestServeDoes(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                    "sampling at 99 Hz",
+		"--clock=tick":        "sampling at 99 Hz by the kernel's tick",
 		"-e lock,alloc":       "recording alloc, lock",
 		"-e cpu,page-faults":  "sampling at 99 Hz, recording page-faults",
 		"-e calls,safepoint ": "sampling at 99 Hz, recording safepoint",

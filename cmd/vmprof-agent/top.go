@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -52,6 +53,7 @@ type topOptions struct {
 	targets   targets
 	follower  *follower
 	frequency int
+	clock     attach.Clock
 	interval  time.Duration // the length of windows
 	budget    string
 	share     float64 // that budget is
@@ -64,6 +66,7 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	o.interval = 2 * time.Second
 	fs.VarP(seconds{&o.interval}, "interval", "i", "refresh every `TIME`")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
+	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
 	fs.StringVar(&o.budget, "budget", "1%", "limit CPU `SHARE` of allocations and locks")
 	if err := parseFlags(fs, topUsage, args); err != nil {
 		return nil, err
@@ -124,7 +127,7 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 // options are those of the agents: of CPU time, and of each kind of events.
 func (o *topOptions) options(log io.Writer) agent.Options {
 	return agent.Options{
-		Frequency: o.frequency, Filter: len(o.targets.words) > 0, Version: version.String(), Log: topLogger(log),
+		Frequency: o.frequency, Clock: o.clock, Filter: len(o.targets.words) > 0, Version: version.String(), Log: topLogger(log),
 		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)) / 2, // the other half is for events
 	}
 }

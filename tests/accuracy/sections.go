@@ -23,6 +23,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 	}
 	return []harness.Section[meter]{
 		detailed("shares", "each share within 1 % and chance; 99.5 % of the stacks whole", planShares(jdks)),
+		detailed("clock", "shares as in table shares, of samples at the kernel's own tick", planClock(jdks)),
 		section("beside", "shares as in table shares, 1 % of wrong names", planBeside(jdks)),
 		detailed("completeness", "99.5 % of the stacks whole", planCompleteness(jdks)),
 		detailed("virtuals", "99 % of the stacks whole; the others say why", planVirtuals()),

@@ -96,6 +96,11 @@ func (r result) failed() bool {
 }
 
 func (m meter) tryShares(ctx context.Context, t trial) (result, error) {
+	return m.shares(ctx, t, profiler.Options{Frequency: m.how.frequency, Duration: m.how.recording})
+}
+
+// shares records the trial's guest with these options.
+func (m meter) shares(ctx context.Context, t trial, options profiler.Options) (result, error) {
 	guest, err := guests.Start(ctx, t.jdk, t.program, t.flavour)
 	if err != nil {
 		return result{}, err
@@ -103,9 +108,8 @@ func (m meter) tryShares(ctx context.Context, t trial) (result, error) {
 	defer guest.Close()
 	time.Sleep(m.how.warmup)
 
-	recording, err := m.agent.Record(ctx, profiler.Options{
-		PID: guest.PID(), Frequency: m.how.frequency, Duration: m.how.recording,
-	})
+	options.PID = guest.PID()
+	recording, err := m.agent.Record(ctx, options)
 	if err != nil {
 		return result{}, err
 	}

@@ -45,6 +45,14 @@ var parts = []harness.Section[bench]{
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
+	{
+		Name: "interrupts", Markers: []string{"interrupts"}, Plan: harness.Always(bench.interrupts),
+		Aim: "samples at the kernel's tick add none",
+	},
+	{
+		Name: "clocks", Markers: []string{"clocks"}, Plan: harness.Always(bench.clocks),
+		Aim: "the profile at the kernel's tick is as close to cpu-clock's as chance allows, less a point",
+	},
 	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
 }
 
@@ -58,6 +66,7 @@ type options struct {
 	parts  []harness.Section[bench]
 
 	eventGuests []string
+	clockGuests []string
 	kinds       []eventKind
 }
 
@@ -66,7 +75,7 @@ func main() { harness.Main("bench", run) }
 func parse(args []string) (options, error) {
 	var o options
 	flags := o.Flags("bench", "one cold guest, one rate, one kind of events, one round or two", docs)
-	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite; the part events has its own unless this is set")
+	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite; the parts events and clocks have their own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
 	names := flags.String("parts", harness.List(parts, partName), "what to measure")
 	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
@@ -79,14 +88,14 @@ func parse(args []string) (options, error) {
 		}
 		*guests, *rates, *kinds = "Jython", "999", "alloc"
 	}
-	o.guests, o.eventGuests = strings.Split(*guests, ","), defaultEventGuests
+	o.guests, o.eventGuests, o.clockGuests = strings.Split(*guests, ","), defaultEventGuests, defaultClockGuests
 	flags.Visit(func(f *flag.Flag) {
 		if f.Name == "guests" {
-			o.eventGuests = o.guests
+			o.eventGuests, o.clockGuests = o.guests, o.guests
 		}
 	})
 	if o.Short {
-		o.eventGuests = o.guests
+		o.eventGuests, o.clockGuests = o.guests, o.guests
 	}
 	for _, word := range strings.Split(*rates, ",") {
 		rate, err := strconv.Atoi(word)
@@ -138,16 +147,17 @@ type manner struct {
 	depth   depthManner
 	events  eventManner
 	history historyManner
+	clock   clockManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
-		history: longHistory,
+		history: longHistory, clock: longClocks,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
-		events: shortEvents, history: shortHistory,
+		events: shortEvents, history: shortHistory, clock: shortClocks,
 	}
 )
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/pprof/profile"
 )
@@ -45,12 +46,17 @@ type AgentRun struct {
 	*Run
 	dir  string         // of its files, removed with them
 	says map[string]int // what it prints once it has attached to its target, and how often
+	tick bool           // it samples at the kernel's tick, for which it has no perf event
 }
 
 // WaitSampling waits until the agent samples, and has attached to its target if that is a JVM.
 func (r *AgentRun) WaitSampling() error {
 	if err := r.waitFor(r.says); err != nil {
 		return err
+	}
+	if r.tick {
+		time.Sleep(settle)
+		return nil
 	}
 	return r.Run.WaitSampling()
 }
@@ -131,7 +137,7 @@ func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &AgentRun{Run: run, dir: dir, says: o.attachments()}, nil
+	return &AgentRun{Run: run, dir: dir, says: o.attachments(), tick: slices.Contains(o.Extra, "--clock=tick")}, nil
 }
 
 // Names of the files in a recording's directory.

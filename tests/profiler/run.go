@@ -90,13 +90,15 @@ func (r *Run) await(what string, is func() bool) error {
 // WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a moment longer for
 // what it does next. It asks the kernel rather than the profiler, so that it serves for any.
 func (r *Run) WaitSampling() error {
-	const settle = 500 * time.Millisecond
 	if err := r.await("the profiler samples", r.samples); err != nil {
 		return err
 	}
 	time.Sleep(settle)
 	return nil
 }
+
+// settle is that moment.
+const settle = 500 * time.Millisecond
 
 // samples says that the process holds perf events.
 func (r *Run) samples() bool { return r.holds("perf_event") > 0 }
