@@ -48,8 +48,51 @@ type Frame struct {
 	Address     uint64
 }
 
-// A Symbol is an interned Frame: one comparable word.
-type Symbol = unique.Handle[Frame]
+// A Symbol is a Frame that is small and can be compared. What lines of a function share is interned once, and addresses not at all: code
+// has few functions, but in the native code of a process that runs for long there are ever new addresses.
+type Symbol struct {
+	place   unique.Handle[place]
+	address uint64
+}
+
+// A place is a Frame without its address.
+type place struct {
+	function             unique.Handle[function]
+	mapping              unique.Handle[Mapping]
+	line                 int
+	kind                 Kind
+	inlined, approximate bool
+}
+
+// A function is the names in a Frame.
+type function struct{ name, systemName, file string }
 
 // Intern returns the symbol of f.
-func Intern(f Frame) Symbol { return unique.Make(f) }
+func Intern(f Frame) Symbol {
+	return Symbol{unique.Make(place{
+		function: unique.Make(function{f.Function, f.SystemName, f.File}), mapping: f.Mapping,
+		line: f.Line, kind: f.Kind, inlined: f.Inlined, approximate: f.Approximate,
+	}), f.Address}
+}
+
+// Value returns the frame of s, which must not be the zero Symbol.
+func (s Symbol) Value() Frame {
+	p := s.place.Value()
+	f := p.function.Value()
+	return Frame{
+		Function: f.name, SystemName: f.systemName, File: f.file, Line: p.line, Kind: p.kind,
+		Inlined: p.inlined, Approximate: p.approximate, Mapping: p.mapping, Address: s.address,
+	}
+}
+
+// Address is that of the frame.
+func (s Symbol) Address() uint64 { return s.address }
+
+// Inlined reports whether the frame is inlined.
+func (s Symbol) Inlined() bool { return s.place.Value().inlined }
+
+// Approximate reports whether the frame is approximate.
+func (s Symbol) Approximate() bool { return s.place.Value().approximate }
+
+// WithoutAddress returns the symbol that all addresses of a line share, or of a function whose lines are not known.
+func (s Symbol) WithoutAddress() Symbol { return Symbol{place: s.place} }

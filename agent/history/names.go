@@ -44,7 +44,7 @@ type names struct {
 	stringIDs map[string]stringID
 	frameIDs  map[frame]frameID
 
-	recorded map[symbolize.Symbol]frameID // of frames with addresses; at most about maxCached
+	recorded map[symbolize.Symbol]frameID // at most about maxCached
 	groups   map[string]stringID          // of names of threads
 	symbols  []symbolize.Symbol           // of frames; the zero Symbol if it was not asked for yet
 }
@@ -88,6 +88,7 @@ func (n *names) frame(f frame) frameID {
 
 // record returns the ID of a recorded frame.
 func (n *names) record(s symbolize.Symbol) frameID {
+	s = s.WithoutAddress()
 	id, known := n.recorded[s]
 	if !known {
 		if len(n.recorded) >= maxCached {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxWindowNodes bounds the contexts of a window that is kept for pages. A node takes 40 bytes.
+	// maxWindowNodes bounds the contexts of a window that is kept for pages. A node takes 48 bytes.
 	maxWindowNodes = 8 << 10
 	// maxWindowProcesses bounds the processes of such a window. The rest become one.
 	maxWindowProcesses = 1000
@@ -136,10 +136,11 @@ func (r *reduction) process(proc *profile.Process) *reducedProcess {
 
 // frame returns a frame without its address, and without what else only its process knows.
 func (r *reduction) frame(s symbolize.Symbol) []symbolize.Symbol {
+	s = s.WithoutAddress()
 	one := r.frames[s]
 	if one == nil {
 		f := s.Value()
-		f.Address, f.Approximate = 0, false
+		f.Approximate = false
 		if f.Mapping != (unique.Handle[symbolize.Mapping]{}) {
 			f.Mapping = unique.Make(symbolize.Mapping{File: f.Mapping.Value().File})
 		}
