@@ -63,15 +63,27 @@ type pprofBuilder struct {
 	accounts  accounts
 	mappings  map[symbolize.Mapping]*pprof.Mapping
 	functions map[functionKey]*pprof.Function
+	places    map[symbolize.Symbol]place // by symbol without its address
 	locations map[locationKey]*pprof.Location
 }
 
 type functionKey struct{ name, systemName, file string }
 
-// locationKey identifies a location by its outermost line and, recursively, by what is inlined there.
+// locationKey identifies a location by its outermost line and, recursively, by what is inlined there. What pprof cannot distinguish is
+// one location.
 type locationKey struct {
-	inlined *pprof.Location
-	frame   symbolize.Frame
+	inlined  *pprof.Location
+	function *pprof.Function
+	mapping  *pprof.Mapping // nil if there is none
+	address  uint64
+	line     int64
+}
+
+// A place is where the frames of one symbol are, whatever their addresses.
+type place struct {
+	function *pprof.Function
+	mapping  *pprof.Mapping
+	line     int64
 }
 
 func newPprofBuilder(content Content) *pprofBuilder {
@@ -81,33 +93,45 @@ func newPprofBuilder(content Content) *pprofBuilder {
 		content:   content,
 		mappings:  make(map[symbolize.Mapping]*pprof.Mapping),
 		functions: make(map[functionKey]*pprof.Function),
+		places:    make(map[symbolize.Symbol]place),
 		locations: make(map[locationKey]*pprof.Location),
 	}
 }
 
-// location returns the location in which frame encloses the lines of inlined, which is nil or a location that
+// location returns the location in which the frame of a symbol encloses the lines of inlined, which is nil or a location that
 // is not complete: it is only in the profile once it went through complete.
-func (b *pprofBuilder) location(inlined *pprof.Location, frame symbolize.Frame) *pprof.Location {
-	// What pprof cannot distinguish is one location.
-	frame.Approximate, frame.Inlined = false, false
-	key := locationKey{inlined, frame}
+func (b *pprofBuilder) location(inlined *pprof.Location, symbol symbolize.Symbol) *pprof.Location {
+	at := b.place(symbol)
+	key := locationKey{inlined, at.function, at.mapping, symbol.Address(), at.line}
 	loc := b.locations[key]
 	if loc == nil {
-		loc = &pprof.Location{Address: frame.Address}
+		loc = &pprof.Location{Address: key.address, Mapping: key.mapping}
 		if inlined != nil {
-			loc.Line = append(loc.Line, inlined.Line...)
+			loc.Line = append(make([]pprof.Line, 0, len(inlined.Line)+1), inlined.Line...)
 		}
-		loc.Line = append(loc.Line, pprof.Line{Function: b.function(frame), Line: int64(max(frame.Line, 0))})
+		loc.Line = append(loc.Line, pprof.Line{Function: key.function, Line: key.line})
+		b.locations[key] = loc
+	}
+	return loc
+}
+
+// place returns where frames of a symbol are.
+func (b *pprofBuilder) place(symbol symbolize.Symbol) place {
+	symbol = symbol.WithoutAddress()
+	at, known := b.places[symbol]
+	if !known {
+		frame := symbol.Value()
+		at = place{function: b.function(frame), line: int64(max(frame.Line, 0))}
 		m := frameMapping(frame)
 		if b.content&Time == 0 {
 			m = m.WithoutVersion()
 		}
 		if m != (symbolize.Mapping{}) {
-			loc.Mapping = b.mapping(m)
+			at.mapping = b.mapping(m)
 		}
-		b.locations[key] = loc
+		b.places[symbol] = at
 	}
-	return loc
+	return at
 }
 
 // complete enters loc into the profile.

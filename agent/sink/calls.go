@@ -45,8 +45,8 @@ func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 		}
 		b.profile.Sample = append(b.profile.Sample, &pprof.Sample{
 			Location: []*pprof.Location{
-				b.complete(b.location(nil, e.Callee.Value())),
-				b.complete(b.location(nil, caller)),
+				b.complete(b.location(nil, e.Callee)),
+				b.complete(b.location(nil, symbolize.Intern(caller))),
 			},
 			Value:    b.content.values(0, 0, e.calls, 0),
 			Label:    labels,

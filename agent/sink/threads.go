@@ -43,7 +43,7 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 	approximate := make([]bool, thread.Tree.Len()+1) // by node: a frame of the stack is. Parents come before their children
 	for id, n := range thread.Tree.Nodes() {
 		if of == Time && id != cct.Root {
-			approximate[id] = approximate[n.Parent] || n.Key.Value().Approximate
+			approximate[id] = approximate[n.Parent] || n.Key.Approximate()
 		}
 		var entered uint64
 		if of == Time && b.content.entries() {
@@ -93,20 +93,22 @@ func setLabel(labels map[string][]string, key, value string) {
 	}
 }
 
+// noFrame stands for the frames of a sample that has none.
+var noFrame = symbolize.Intern(symbolize.Frame{Kind: symbolize.KindMarker})
+
 // stack returns the locations of a context, innermost first. There is always one.
 func (b *pprofBuilder) stack(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) []*pprof.Location {
 	if id == cct.Root {
 		// A sample without any frame, or one that found no room in its tree.
-		return []*pprof.Location{b.complete(b.location(nil, symbolize.Frame{Kind: symbolize.KindMarker}))}
+		return []*pprof.Location{b.complete(b.location(nil, noFrame))}
 	}
 	locations := make([]*pprof.Location, 0, tree.Node(id).Depth)
 	var inlined *pprof.Location // lines so far of the location that is being put together
 	for id != cct.Root {
 		n := tree.Node(id)
 		id = n.Parent
-		frame := n.Key.Value()
-		inlined = b.location(inlined, frame)
-		if !frame.Inlined || id == cct.Root {
+		inlined = b.location(inlined, n.Key)
+		if !n.Key.Inlined() || id == cct.Root {
 			locations = append(locations, b.complete(inlined))
 			inlined = nil
 		}
