@@ -207,8 +207,16 @@ type recordStats struct {
 	Events           *profile.EventStats `json:"events,omitempty"`
 }
 
-func writeStats(path string, a *agent.Agent, c profile.Counts) error {
-	cost, health := a.Cost(), a.Stats()
+// An agentUse is what the agent counted of itself.
+type agentUse struct {
+	cost   agent.Cost
+	health profile.Stats
+}
+
+func useOf(a *agent.Agent) agentUse { return agentUse{a.Cost(), a.Stats()} }
+
+func writeStats(path string, use agentUse, c profile.Counts) error {
+	cost, health := use.cost, use.health
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return fmt.Errorf("read own resource usage: %w", err)

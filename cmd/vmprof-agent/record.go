@@ -204,7 +204,11 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	defer a.Close()
+	defer func() {
+		if a != nil {
+			a.Close()
+		}
+	}()
 
 	if err := o.checkCounted(ctx, log); err != nil {
 		return err
@@ -254,6 +258,11 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		nameCommand(p, child.pid(), o.command)
 	}
 	o.count.fill(p, counts, true)
+	use := useOf(a)
+	// All names are in the profile. Without what they were made of there is room for what is made of them.
+	a.Close()
+	a = nil
+	runtime.GC()
 	accounts, failed, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
@@ -264,7 +273,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
-		if err := writeStats(o.stats, a, accounts); err != nil {
+		if err := writeStats(o.stats, use, accounts); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -280,7 +289,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	for _, out := range outputs {
 		if out.content == sink.OfEvents(profile.Values) && !out.again {
-			if err := o.valuesMissed(context.WithoutCancel(ctx), a.Stats().Events, out.stored); err != nil {
+			if err := o.valuesMissed(context.WithoutCancel(ctx), use.health.Events, out.stored); err != nil {
 				return err
 			}
 		}

@@ -166,5 +166,6 @@ func (r *rotation) stop(w *agent.Window) (*agent.Window, error) {
 	}
 	close(r.quit)
 	err := <-r.done
-	return r.open, err
+	w, r.open = r.open, nil // what it belongs to is closed before the recording is written
+	return w, err
 }

@@ -79,8 +79,9 @@ func TestRotation(t *testing.T) {
 		return windowOf(closed), nil
 	}
 	r.run(length, 4) // returns when the last window is open
-	if w, err := r.stop(nil); err != nil || w != r.open || w == first || closed != 3 {
-		t.Fatalf("stop = %p, %v, after %d windows; want %p", w, err, closed, r.open)
+	last := r.open
+	if w, err := r.stop(nil); err != nil || w != last || w == first || closed != 3 || r.open != nil {
+		t.Fatalf("stop = %p, %v, after %d windows; want %p", w, err, closed, last)
 	}
 	o := recordOptions{output: []string{filepath.Join(t.TempDir(), "out.pb.gz")}, window: length}
 	outputs := []output{{path: o.output[0]}}
