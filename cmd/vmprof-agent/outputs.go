@@ -160,10 +160,19 @@ func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []ou
 		if out.stored, err = sink.Pprof(p, content); err != nil {
 			return failed, err
 		}
+		if i == len(outputs)-1 && !collapsed(out.path) {
+			p.Processes = nil
+		}
 		failed = errors.Join(failed, o.writeOne(stdout, p, out))
 	}
 	p.Processes = nil
 	return failed, nil
+}
+
+// collapsed reports whether a file is made of the profile as the agent has it.
+func collapsed(path string) bool {
+	format, err := sink.FormatOf(path)
+	return err == nil && format == sink.FormatCollapsed
 }
 
 // writeOne writes one file of a part.
@@ -172,7 +181,7 @@ func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *outp
 		return nil
 	}
 	defer func() { out.failed = err != nil }()
-	if format, err := sink.FormatOf(out.path); err == nil && format == sink.FormatCollapsed {
+	if collapsed(out.path) {
 		return sink.Write(out.path, stdout, p, out.content)
 	}
 	return sink.WriteStored(out.path, stdout, out.stored)
