@@ -6,6 +6,7 @@
 //	go run ./tests/bench -guests Javac -rates 999
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
 //	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
+//	go run ./tests/bench -parts growth,processes # only how the agent's own cost grows
 //	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
@@ -45,6 +46,11 @@ var parts = []harness.Section[bench]{
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
+	{
+		Name: "growth", Markers: []string{"growth"}, Plan: harness.Always(bench.growth),
+		Aim: "a sample of a known stack takes 1 µs and no allocation, whatever else grows",
+	},
+	{Name: "processes", Markers: []string{"processes"}, Aim: "none", Plan: harness.Always(bench.processes)},
 	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
 }
 
@@ -138,16 +144,17 @@ type manner struct {
 	depth   depthManner
 	events  eventManner
 	history historyManner
+	growth  growthManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
-		history: longHistory,
+		history: longHistory, growth: longGrowth,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
-		events: shortEvents, history: shortHistory,
+		events: shortEvents, history: shortHistory, growth: shortGrowth,
 	}
 )
 
