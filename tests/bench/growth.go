@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/growth"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
@@ -26,6 +27,8 @@ type growthManner struct {
 
 	window    time.Duration
 	processes []int
+	jvms      []int
+	copies    []int // of the four methods of a crowd
 }
 
 var (
@@ -33,11 +36,11 @@ var (
 		base:    growth.Load{Samples: 1 << 20, Stacks: 10 << 10, Methods: 1_000, CPUs: 16},
 		samples: []int{1 << 18, 1 << 20, 1 << 22}, stacks: []int{1 << 10, 10 << 10, 100 << 10, 1000 << 10},
 		methods: []int{1_000, 10_000, 100_000}, cpus: []int{2, 16, 128}, rounds: 3,
-		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000},
+		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000}, jvms: []int{1, 10, 50}, copies: []int{250, 1_250, 6_250},
 	}
 	shortGrowth = growthManner{
 		base: growth.Load{Samples: 20 << 10, Stacks: 1 << 10, Methods: 200, CPUs: 2}, cpus: []int{2}, rounds: 1,
-		window: time.Second, processes: []int{10},
+		window: time.Second, processes: []int{10}, jvms: []int{1},
 	}
 )
 
@@ -124,8 +127,8 @@ type watched struct {
 }
 
 // watchGrowth records processes that run, and ends them.
-func (b bench) watchGrowth(ctx context.Context, what string, pids []int, end func() error) (watched, error) {
-	w, err := growth.Watch(ctx, pids, 0, b.how.growth.window)
+func (b bench) watchGrowth(ctx context.Context, what string, pids []int, vms int, end func() error) (watched, error) {
+	w, err := growth.Watch(ctx, pids, vms, b.how.growth.window)
 	if err = errors.Join(err, end()); err != nil {
 		return watched{}, fmt.Errorf("record %s: %w", what, err)
 	}
@@ -141,13 +144,64 @@ func (b bench) processes(ctx context.Context) ([]harness.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		w, err := b.watchGrowth(ctx, fmt.Sprintf("%d processes", n), turns.PIDs, turns.Close)
+		w, err := b.watchGrowth(ctx, fmt.Sprintf("%d processes", n), turns.PIDs, 0, turns.Close)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, w)
 	}
 	return []harness.Table{{Marker: "processes", Table: watchTable(all)}}, nil
+}
+
+// jvms records ever more JVMs, and a JVM of ever more methods.
+func (b bench) jvms(ctx context.Context) ([]harness.Table, error) {
+	var all []watched
+	for _, n := range b.how.growth.jvms {
+		pids, end, err := b.startTurns(ctx, n)
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		w, err := b.watchGrowth(ctx, fmt.Sprintf("%d JVMs", n), pids, n, end)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+	}
+	for _, n := range b.how.growth.copies {
+		guest, err := guests.Start(ctx, b.jdk, guests.CrowdOf(n), guests.Flavour{})
+		if err != nil {
+			return nil, err
+		}
+		methods, err := b.jdk.CompiledMethods(ctx, guest.PID())
+		if err != nil {
+			return nil, errors.Join(err, guest.Close())
+		}
+		w, err := b.watchGrowth(ctx, fmt.Sprintf("a JVM with %d compiled methods", methods), []int{guest.PID()}, 1, guest.Close)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+	}
+	return []harness.Table{{Marker: "jvms", Table: watchTable(all)}}, nil
+}
+
+// startTurns starts JVMs that work in turn. The caller calls end, also if it fails.
+func (b bench) startTurns(ctx context.Context, count int) (pids []int, end func() error, err error) {
+	var all []*guests.Guest
+	end = func() (err error) {
+		for _, g := range all {
+			err = errors.Join(err, g.Close())
+		}
+		return err
+	}
+	for range count {
+		guest, err := guests.Start(ctx, b.jdk, guests.Turns(count), guests.Flavour{})
+		if err != nil {
+			return nil, end, err
+		}
+		all, pids = append(all, guest), append(pids, guest.PID())
+	}
+	return pids, end, nil
 }
 
 func watchTable(all []watched) report.Table {

@@ -6,7 +6,7 @@
 //	go run ./tests/bench -guests Javac -rates 999
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
 //	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
-//	go run ./tests/bench -parts growth,processes # only how the agent's own cost grows
+//	go run ./tests/bench -parts growth,processes,jvms # only how the agent's own cost grows
 //	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
@@ -51,6 +51,7 @@ var parts = []harness.Section[bench]{
 		Aim: "a sample of a known stack takes 1 µs and no allocation, whatever else grows",
 	},
 	{Name: "processes", Markers: []string{"processes"}, Aim: "none", Plan: harness.Always(bench.processes)},
+	{Name: "jvms", Markers: []string{"jvms"}, Aim: "none", Plan: harness.Always(bench.jvms)},
 	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
 }
 
