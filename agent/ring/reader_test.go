@@ -3,6 +3,7 @@ package ring
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -45,7 +46,7 @@ func at(time uint64, more ...byte) []byte {
 }
 
 // readerOf reads fake rings, which send no wakeups.
-func readerOf(t *testing.T, rings ...*fakeRing) *Reader {
+func readerOf(t testing.TB, rings ...*fakeRing) *Reader {
 	t.Helper()
 	r, _, err := newReader()
 	if err != nil {
@@ -63,7 +64,7 @@ func readerOf(t *testing.T, rings ...*fakeRing) *Reader {
 }
 
 // next reads a record that must exist.
-func next(t *testing.T, r *Reader) uint64 {
+func next(t testing.TB, r *Reader) uint64 {
 	t.Helper()
 	record, err := r.Next()
 	if err != nil {
@@ -195,5 +196,30 @@ func TestReaderMalformed(t *testing.T) {
 		if _, err := r.Next(); !errors.Is(err, errMalformed) {
 			t.Errorf("a record of %d bytes: %v, want %v", size, err, errMalformed)
 		}
+	}
+}
+
+// BenchmarkNext reads samples of 24 frames, of one ring and of two.
+func BenchmarkNext(b *testing.B) {
+	for n := range 2 {
+		b.Run(fmt.Sprintf("rings=%d", n+1), func(b *testing.B) {
+			rings := []*fakeRing{newFakeRing(), newFakeRing()}[:n+1]
+			r := readerOf(b, rings...)
+			const size = 256 // with the header: none wraps
+			for _, f := range rings {
+				for range len(f.data) / 2 / size {
+					f.write(at(1, make([]byte, size-headerSize-8)...))
+				}
+				f.positions[1] = size
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				next(b, r)
+				// What was read is there again.
+				for _, f := range rings {
+					atomic.StoreUint64(f.producer, *f.consumer+size)
+				}
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@
 //	go run ./tests/bench -guests Javac -rates 999
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
 //	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
+//	go run ./tests/bench -parts growth,processes,jvms # only how the agent's own cost grows
 //	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
@@ -53,6 +54,12 @@ var parts = []harness.Section[bench]{
 		Name: "clocks", Markers: []string{"clocks"}, Plan: harness.Always(bench.clocks),
 		Aim: "the profile at the kernel's tick is as close to cpu-clock's as chance allows, less a point",
 	},
+	{
+		Name: "growth", Markers: []string{"growth"}, Plan: harness.Always(bench.growth),
+		Aim: "a sample of a known stack takes 1 µs and no allocation, whatever else grows",
+	},
+	{Name: "processes", Markers: []string{"processes"}, Aim: "none", Plan: harness.Always(bench.processes)},
+	{Name: "jvms", Markers: []string{"jvms"}, Aim: "none", Plan: harness.Always(bench.jvms)},
 	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
 }
 
@@ -148,16 +155,17 @@ type manner struct {
 	events  eventManner
 	history historyManner
 	clock   clockManner
+	growth  growthManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
-		history: longHistory, clock: longClocks,
+		history: longHistory, clock: longClocks, growth: longGrowth,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
-		events: shortEvents, history: shortHistory, clock: shortClocks,
+		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth,
 	}
 )
 

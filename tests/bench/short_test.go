@@ -11,8 +11,10 @@ import (
 func TestShort(t *testing.T) {
 	needs.Root(t, "sampling")
 	needs.JDK(t)
-	if _, err := exec.LookPath("perf"); err != nil {
-		needs.Missing(t, err)
+	for _, tool := range []string{"perf", "gcc"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			needs.Missing(t, err)
+		}
 	}
 	if err := run(t.Context(), []string{"-short"}, t.Output()); err != nil {
 		t.Error(err)

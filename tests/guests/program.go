@@ -76,6 +76,22 @@ func Virtuals() Program {
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
+// CrowdOf is a guest of that many copies of four methods, which one compiler compiles as soon as it can.
+func CrowdOf(copies int) Program {
+	return Program{
+		Name: fmt.Sprintf("Crowd of %d", copies), Class: "Crowd", Thread: worker,
+		Flags: []string{fmt.Sprintf("-Dcopies=%d", copies), "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=512m", "-XX:+UseSerialGC"},
+	}
+}
+
+// Turns is a guest that works while the others of that many do not: together they use a tenth of a CPU.
+func Turns(count int) Program {
+	return Program{
+		Name: fmt.Sprintf("Turns of %d", count), Class: "Turns", Thread: worker,
+		Flags: []string{fmt.Sprintf("-Dturns=%d", count), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx16m", "-Xss256k"},
+	}
+}
+
 // Siblings is a guest of methods that are inlined next to each other into one. All its work goes through the code of that one, and the
 // guest knows which of them works below which of its outermost methods.
 func Siblings() Program {

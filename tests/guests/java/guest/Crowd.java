@@ -4,10 +4,13 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.IntToLongFunction;
 
-/** Some 5,000 compiled methods, all in use: a guest whose method map takes time to read. */
+/**
+ * Some 5,000 compiled methods, all in use: a guest whose method map takes time to read. With {@code -Dcopies=COUNT} there are four times that
+ * many methods.
+ */
 final class Crowd implements Program {
     private static final int METHODS_PER_COPY = 4;
-    private static final int COPIES = 5_000 / METHODS_PER_COPY;
+    private static final int COPIES = Integer.getInteger("copies", 5_000 / METHODS_PER_COPY);
     private static final int CALLS_UNTIL_COMPILED = 3_000;
     private static final int WARM_UP_ROUNDS = 10;
 
