@@ -84,6 +84,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		}
 	}
 	a.services.Resolver.Wait(ctx, fold.Targets(closed.Processes), a.opt.NameDeadline)
+	a.services.Resolver.DropIdle()
 	a.owner.Do(func(*fold.State) { closed.Named = true })
 	return a.profileOf(ctx, closed, a.newProfile(w, end, closed.After)), nil
 }

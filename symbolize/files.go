@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // A FileKey identifies the content of a file. Either the build id alone is set, or the other fields, so that a file
@@ -21,7 +22,7 @@ type FileKey struct {
 // right mount namespace, and must not open a file that would block (a FIFO).
 type Opener func() (*os.File, error)
 
-// Files is a cache of the symbols of ELF files, bounded by their memory: the least recently requested files are dropped. While a file is
+// Files is a cache of the symbols of ELF files, bounded by their memory: the least recently requested files are dropped, and with DropIdle those that are not in use. While a file is
 // read, up to 100 MB more can be in use for a moment, if the file was crafted for that; for libjvm.so it is 10 MB. Several goroutines may
 // call its methods: reading one file does not delay requests for another.
 type Files struct {
@@ -43,8 +44,9 @@ type fileEntry struct {
 	object *Object
 	err    error
 
-	bytes int64 // guarded by Files.mu; 0 until the file was read
-	read  bool  // guarded by Files.mu: object and err are set
+	used  time.Time // guarded by Files.mu: when it was requested last
+	bytes int64     // guarded by Files.mu; 0 until the file was read
+	read  bool      // guarded by Files.mu: object and err are set
 }
 
 // NewFiles returns a cache of at most limit bytes.
@@ -87,9 +89,25 @@ func (c *Files) Known(key FileKey) (o *Object, ok bool, err error) {
 	if !ok || !at.Value.(*fileEntry).read {
 		return nil, false, nil
 	}
-	c.recent.MoveToFront(at)
-	e := at.Value.(*fileEntry)
+	e := c.use(at)
 	return e.object, true, e.err
+}
+
+// DropIdle drops files that nobody has requested since then.
+func (c *Files) DropIdle(since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at := c.recent.Back(); at != nil && at.Value.(*fileEntry).used.Before(since); at = c.recent.Back() {
+		c.drop(at)
+	}
+}
+
+// use notes a request. It must be called with the lock held.
+func (c *Files) use(at *list.Element) *fileEntry {
+	e := at.Value.(*fileEntry)
+	e.used = time.Now()
+	c.recent.MoveToFront(at)
+	return e
 }
 
 // GetBytes is Get for an ELF file in memory, such as the vDSO: image is read if key is not in the cache, and not kept.
@@ -123,11 +141,10 @@ func (c *Files) entry(key FileKey) *fileEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if at, ok := c.entries[key]; ok {
-		c.recent.MoveToFront(at)
-		return at.Value.(*fileEntry)
+		return c.use(at)
 	}
 	c.lastID++
-	e := &fileEntry{key: key, id: c.lastID}
+	e := &fileEntry{key: key, id: c.lastID, used: time.Now()}
 	c.entries[key] = c.recent.PushFront(e)
 	return e
 }

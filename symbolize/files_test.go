@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
@@ -37,6 +38,38 @@ func opener(t testing.TB, data []byte) (Opener, *int) {
 		opened++
 		return os.Open(path)
 	}, &opened
+}
+
+// Files that nobody requests any more are dropped, and read again if somebody does.
+func TestFilesDropIdle(t *testing.T) {
+	files := NewFiles(1 << 20)
+	open, opened := opener(t, image("stop"))
+	get := func(inode uint64) {
+		t.Helper()
+		if _, err := files.Get(FileKey{Inode: inode}, open); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get(1)
+	get(2)
+	between := time.Now()
+	if _, ok, err := files.Known(FileKey{Inode: 1}); !ok || err != nil {
+		t.Fatalf("not known: %v", err)
+	}
+	files.DropIdle(between)
+	if _, ok, _ := files.Known(FileKey{Inode: 2}); ok || len(files.entries) != 1 || files.recent.Len() != 1 {
+		t.Errorf("%d files are left, the idle one among them: %v", len(files.entries), ok)
+	}
+	get(1)
+	get(2)
+	if *opened != 3 {
+		t.Errorf("opened %d files, want the one that was dropped again", *opened)
+	}
+	files.DropIdle(time.Now().Add(time.Hour))
+	if files.bytes != 0 || len(files.entries) != 0 {
+		t.Errorf("%d files with %d bytes are left", len(files.entries), files.bytes)
+	}
+	files.DropIdle(time.Now())
 }
 
 func TestFilesGet(t *testing.T) {

@@ -99,6 +99,9 @@ func (rs *Resolver) Wait(ctx context.Context, of []*Process, deadline time.Durat
 	rs.queue.wait(ctx, of, deadline)
 }
 
+// DropIdle drops the symbols of files that no process has needed for a while.
+func (rs *Resolver) DropIdle() { rs.files.DropIdle(time.Now().Add(-idleSymbols)) }
+
 // Maps are the executable mappings of p. They are read anew unless that was done a moment ago. The worker that has p calls it.
 func (rs *Resolver) Maps(p *Process) proc.Maps {
 	rs.readMaps(p)

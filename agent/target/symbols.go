@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 	"unique"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,10 @@ import (
 
 // symbolBytes bounds the symbol tables of all files: about eight of the size of a JVM's library.
 const symbolBytes = 24 << 20
+
+// idleSymbols is after what time without a request a file's symbols are dropped, once a window closes. To read those of a JVM's library again takes
+// 10 ms.
+const idleSymbols = 2 * time.Minute
 
 // maxExecutable bounds a file whose symbols are read.
 const maxExecutable = 2 << 30
