@@ -10,7 +10,7 @@ import (
 )
 
 // rssAim is how much memory the agent may ever have had, in bytes.
-const rssAim = 60 << 20
+const rssAim = 50 << 20
 
 // An agentCost is what the agent used while a guest ran a segment.
 type agentCost struct {

@@ -15,11 +15,21 @@ import (
 // busyRate is the rate at which the whole machine is recorded, in samples a second of each CPU.
 const busyRate = 999
 
-// busyGuests keep two CPUs busy.
-var busyGuests = []string{"Xalan", "Jython"}
+// usualRate is the agent's default.
+const usualRate = 99
 
-// coreAim is how much of one CPU the agent may use while it records two busy ones.
-const coreAim = 0.01
+// busyGuests keep two CPUs busy.
+var busyGuests = []string{"Xalan", "Javac"}
+
+// A busyRun is a recording of two busy CPUs.
+type busyRun struct {
+	rate int     // samples a second of each CPU
+	core float64 // how much of one CPU the agent may use meanwhile
+	cost agentCost
+}
+
+// busyBPFAim is how long the sampling program may take for a sample of any process, kernel frames included, in nanoseconds.
+const busyBPFAim = 4700
 
 // busy records the whole machine while two guests keep two CPUs busy, and returns what the agent used meanwhile.
 func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
@@ -36,14 +46,18 @@ func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 		return nil, err
 	}
 	// The first second names what is running; what a recording costs is what comes after.
-	cost, _, err := b.watch(ctx, profiler.Options{Frequency: busyRate}, (*profiler.AgentRun).WaitSampling,
-		func() error { return runAll(guests, runFor(time.Second)) },
-		func() error { return runAll(guests, runFor(b.how.busy)) })
-	if err != nil {
-		return nil, err
+	runs := []busyRun{{rate: busyRate, core: 0.007}, {rate: usualRate, core: 0.002}}
+	for i := range runs {
+		cost, _, err := b.watch(ctx, profiler.Options{Frequency: runs[i].rate}, (*profiler.AgentRun).WaitSampling,
+			func() error { return runAll(guests, runFor(time.Second)) },
+			func() error { return runAll(guests, runFor(b.how.busy)) })
+		if err != nil {
+			return nil, err
+		}
+		cost.rss = max(cost.rss, cost.stats.RSSBytes)
+		runs[i].cost = cost
 	}
-	cost.rss = max(cost.rss, cost.stats.RSSBytes)
-	return []harness.Table{{Marker: "busy", Table: busyTable(cost)}}, nil
+	return []harness.Table{{Marker: "busy", Table: busyTable(runs)}}, nil
 }
 
 func runFor(wall time.Duration) func(*suite.Guest) error {
@@ -63,12 +77,16 @@ func runAll(guests []*suite.Guest, do func(*suite.Guest) error) error {
 	return err
 }
 
-func busyTable(c agentCost) report.Table {
-	table := report.Table{Header: []string{"two busy CPUs at 999 Hz", "measured", "aim", ""}}
-	table.Add("agent, % of a core", fmt.Sprintf("%.2f", 100*c.core()), fmt.Sprintf("≤ %.0f", 100*coreAim),
-		report.Verdict(c.core() <= coreAim))
-	table.Add("agent, peak MB", megabytes(c.rss), "≤ "+megabytes(rssAim), report.Verdict(c.rss <= rssAim))
-	table.Add("samples", fmt.Sprint(c.stats.Delivered), "", "")
-	table.Add("samples lost", fmt.Sprint(c.stats.Lost()), "0", report.Verdict(c.stats.Lost() == 0))
+func busyTable(runs []busyRun) report.Table {
+	table := report.Table{Header: []string{"two busy CPUs", "Hz", "measured", "aim", ""}}
+	for _, r := range runs {
+		c, add := r.cost, func(what, measured, aim, verdict string) { table.Add(what, fmt.Sprint(r.rate), measured, aim, verdict) }
+		bpf := harness.Per(float64(c.stats.BPFTime/time.Nanosecond), float64(c.stats.Attempted))
+		add("agent, % of a core", fmt.Sprintf("%.2f", 100*c.core()), fmt.Sprintf("≤ %.1f", 100*r.core), report.Verdict(c.core() <= r.core))
+		add("agent, peak MB", megabytes(c.rss), "≤ "+megabytes(rssAim), report.Verdict(c.rss <= rssAim))
+		add("BPF, ns a sample", fmt.Sprintf("%.0f", bpf), fmt.Sprintf("≤ %d", busyBPFAim), report.Verdict(bpf <= busyBPFAim))
+		add("samples", fmt.Sprint(c.stats.Delivered), "", "")
+		add("samples lost", fmt.Sprint(c.stats.Lost()), "0", report.Verdict(c.stats.Lost() == 0))
+	}
 	return table
 }
