@@ -12,8 +12,8 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 # Packages that have locks or atomics, and so goroutines.
 RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | sed 's,^,./,')
-# Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first.
-ALL := -count=1 -p 2 $(AS_ROOT) ./tests/... ./vmruntime/... ./...
+# Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first, so that none of them is left at the end.
+ALL := -count=1 -p 2 $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
 .PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench journeys faults busy demo deps clean
 

@@ -81,6 +81,9 @@ func TestTornTails(t *testing.T) {
 
 // The size of all files never exceeds the bound, also while windows are merged, and the newest windows stay.
 func TestSizeBound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, and has one thread")
+	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	r := newRig(t, Options{MaxSize: MinSize, Fine: 5 * time.Minute, Medium: time.Hour})
 	largest := int64(0)
@@ -267,6 +270,9 @@ func write(path string) error {
 
 // A writer that is killed at any moment loses no window that it had stored.
 func TestKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, and has one thread")
+	}
 	path := filepath.Join(t.TempDir(), "history")
 	rng := rand.New(rand.NewPCG(11, 12))
 	stored, killed := 0, 0

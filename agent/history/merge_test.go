@@ -39,6 +39,9 @@ func TestRareStacks(t *testing.T) {
 
 // Windows with ever other stacks are added up in bounded memory.
 func TestMergingIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, and has one thread")
+	}
 	var (
 		m    = newMerger(newNames(), new(spare))
 		want uint64

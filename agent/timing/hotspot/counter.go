@@ -27,6 +27,7 @@ const (
 	shortSlice   = 100 * time.Millisecond // where the budget has no room for more
 	firstSlice   = time.Millisecond       // what a slice costs at least: setting breakpoints and removing them
 	mostHits     = attach.MaxBreakpointHits
+	manyHits     = 200                   // of slices together, which show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
 	takePatience = time.Second           // for slices to end
@@ -88,6 +89,7 @@ type counted struct {
 
 	mu        sync.Mutex
 	tally     tally
+	pace      pace
 	slicing   context.CancelFunc // ends the open slice
 	ran       time.Duration      // CPU time of threads with breakpoints while these stood
 	elsewhere time.Duration      // CPU time of the other threads in the same time
@@ -253,6 +255,25 @@ func (g *counted) run(ctx context.Context) error {
 // errResting says that there is nothing to count now, or no budget for it.
 var errResting = errors.New("nothing to count")
 
+// A pace is how often calls are, in slices that have shortSlice or manyHits together: one that Take ended early may have had a few calls by
+// chance.
+type pace struct {
+	hits float64
+	time time.Duration // of threads with breakpoints
+}
+
+// add takes over a slice, and returns the calls a second of such time so far. slowed reports whether breakpoints take too much of it.
+func (p *pace) add(hits float64, length, hit time.Duration) (rate float64, slowed bool) {
+	p.hits, p.time = p.hits+hits, p.time+length
+	rate = p.hits / p.time.Seconds()
+	if p.time < shortSlice && p.hits < manyHits {
+		return rate, false
+	}
+	slowed = p.hits*float64(hit) > mostSlowed*float64(p.time)
+	*p = pace{}
+	return rate, slowed
+}
+
 // slice has breakpoints stand on the current code for some time.
 func (g *counted) slice(ctx context.Context) error {
 	if err := g.search(); err != nil {
@@ -317,9 +338,9 @@ func (g *counted) slice(ctx context.Context) error {
 		return err
 	}
 	hits := float64(kernel.Head().Runs)
-	if hits >= mostHits || hits*float64(hit) > mostSlowed*float64(max(seen.Ran, seen.Length)) {
+	if rate, slowed := g.pace.add(hits, max(seen.Ran, seen.Length), hit); slowed || hits >= mostHits {
 		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would slow it down; give the number of units with --per=N",
-			g.process.method, hits/seen.Length.Seconds())
+			g.process.method, rate)
 	}
 	if seen.Ran > 0 && all == seen.Threads {
 		g.ran += seen.Ran

@@ -135,3 +135,24 @@ func TestWindowCheck(t *testing.T) {
 		}
 	}
 }
+
+// A few calls in a slice that was ended early say nothing, and many of them do.
+func TestPace(t *testing.T) {
+	const hit = 10 * time.Microsecond
+	var p pace
+	if _, slowed := p.add(7, time.Millisecond, hit); slowed {
+		t.Error("too often, by a millisecond")
+	}
+	if rate, slowed := p.add(7, 99*time.Millisecond, hit); slowed || rate != 140 {
+		t.Errorf("%v a second, too often: %v", rate, slowed)
+	}
+	for i := 1; i <= 4; i++ {
+		rate, slowed := p.add(60, 10*time.Millisecond, hit)
+		if slowed != (i == 4) || math.Round(rate) != 6000 {
+			t.Errorf("after %d slices: %v a second, too often: %v", i, rate, slowed)
+		}
+	}
+	if rate, slowed := p.add(0, shortSlice, hit); slowed || rate != 0 {
+		t.Errorf("then: %v a second, too often: %v", rate, slowed)
+	}
+}
