@@ -13,7 +13,8 @@ LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Com
 # Packages that have locks or atomics, and so goroutines.
 RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | sed 's,^,./,')
 # Two packages at a time, as one alone leaves half of two CPUs idle; those that take longest come first, so that none of them is left at the end.
-ALL := -count=1 -p 2 $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
+# `lint` has vetted them.
+ALL := -count=1 -vet=off -p 2 $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
 .PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench journeys faults busy demo deps clean
 
@@ -68,7 +69,7 @@ lint-all: lint ## all of staticcheck, and errcheck: findings to read, which fail
 
 # What takes long and has one thread is skipped there, and runs later.
 race: ## the packages with goroutines, without their kernel side, under the race detector
-	CGO_ENABLED=1 go test -race -short -skip '$(LIVE)' $(RACY)
+	CGO_ENABLED=1 go test -vet=off -race -short -skip '$(LIVE)' $(RACY)
 
 cross: ## the agent builds for arm64
 	GOARCH=arm64 CGO_ENABLED=0 go build ./... && GOARCH=arm64 go vet ./...
