@@ -342,8 +342,10 @@ func (g *guest) version(c *vmruntime.Compilation) *version {
 	}
 	g.report(err)
 	v.tight = g.tightIn(c)
-	v.suspect = besideAny(v.tight, []uint64{c.VerifiedEntry}, nil)
-	v.slower = v.suspect && c.Tier == vmruntime.TierC1
+	if besideAny(v.tight, []uint64{c.VerifiedEntry}, nil) {
+		v.slower = c.Tier == vmruntime.TierC1
+		v.suspect = !v.slower
+	}
 	g.versions[c.Version] = v
 	g.noteVersions()
 	return v

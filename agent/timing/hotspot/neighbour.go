@@ -15,7 +15,7 @@ import (
 // traps, but a short loop there can make timings several times too long. The timer tries whether the processor is one of them.
 //
 // C1's loops are what the method has: places next to one are not used. C2 makes several loops of one, and those that are short run for few
-// iterations, most of the time; users are told.
+// iterations most of the time. Such versions are timed, and a note names them.
 
 const (
 	cacheLine   = 64
@@ -80,7 +80,7 @@ func (t *timer) slowed() string {
 	return fmt.Sprintf("a short loop is next to a breakpoint, which makes such loops up to %.1f times slower on this processor", t.slower)
 }
 
-// noteSlowed is what users are told of versions that are timed although they have such loops; "" if there are none.
+// noteSlowed is the note about versions that are timed although they have such loops; "" if there are none.
 func (g *guest) noteSlowed() string {
 	var names []string
 	for _, v := range g.versions {
