@@ -31,13 +31,13 @@ func (a *Agent) drain(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if a.receive(record) && a.ring.Empty() {
-				a.submit()
+				a.owner.Do((*fold.State).SubmitDue)
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
 			a.ring.SetDeadline(time.Now().Add(drainInterval))
-			a.submit()
+			a.owner.Do((*fold.State).SubmitDue)
 		case errors.Is(err, ring.ErrFlushed):
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 			a.flushes.done(a.ring)
 			if last {
 				return nil
@@ -66,9 +66,6 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 	}
 	return urgent
 }
-
-// submit hands the processes that got work since the last time to the naming workers.
-func (a *Agent) submit() { a.owner.Do((*fold.State).Submit) }
 
 // A handler takes the records of one kind. It is empty if this agent has nothing that such a record belongs to.
 type handler struct {
@@ -127,10 +124,13 @@ func handleCodeLoad(s *fold.State, raw []byte) {
 	}
 }
 
-func handleExec(s *fold.State, raw []byte) {
+func (a *Agent) handleExec(s *fold.State, raw []byte) {
 	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
 		s.Executed(&e.Header)
+		if a.opt.tickless() {
+			a.looks.executed(monotonic(), int(e.Header.Pid))
+		}
 	}
 }
 

@@ -277,20 +277,38 @@ func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool)
 	return wanted, full
 }
 
-// Hurry makes Urgent report that workers must not wait until the ring is drained.
-func (s *State) Hurry() { s.urgent = true }
+// Hurry has a worker come to p without waiting until the ring is drained.
+func (s *State) Hurry(p *Process) {
+	s.Dirty[p] = struct{}{}
+	p.hurried, s.urgent = true, true
+}
 
 // Urgent reports whether a process in Dirty must not wait.
 func (s *State) Urgent() bool { return s.urgent }
 
-// Submit hands the processes with new work to workers.
-func (s *State) Submit() {
+// Submit hands all processes with new work to workers.
+func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
+
+// SubmitDue is Submit for the processes that have waited for as long as they should: a worker does much work at once in less time than
+// the same work little by little.
+func (s *State) SubmitDue() {
+	now := proc.Monotonic()
+	s.submit(func(p *Process) bool { return p.hurried || p.Exited.Load() || now-p.submitted >= p.pause(now) })
+}
+
+func (s *State) submit(due func(*Process) bool) {
 	s.urgent = false
+	now := proc.Monotonic()
 	if s.oldest != noTime {
-		s.Lag = proc.Monotonic() - time.Duration(s.oldest)
+		s.Lag = now - time.Duration(s.oldest)
 		s.oldest = noTime
 	}
 	for p := range s.Dirty {
+		if !due(p) {
+			continue
+		}
+		delete(s.Dirty, p)
+		p.hurried, p.submitted = false, now
 		if p.Exited.Load() {
 			if s.Table[p.PID] == p {
 				delete(s.Table, p.PID)
@@ -301,5 +319,4 @@ func (s *State) Submit() {
 		}
 		s.opt.Submit(p.Process)
 	}
-	clear(s.Dirty)
 }
