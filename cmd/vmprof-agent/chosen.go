@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -77,22 +79,53 @@ func (c *chosen) endedBefore() error {
 }
 
 const (
-	goneInterval = 100 * time.Millisecond // between two looks at whether processes run
+	goneInterval = time.Second // between two looks at whether processes run, unless the kernel reports an end
 	// unseenEnd is how long a recording without any sample may seem to last after its processes had ended before it.
-	unseenEnd = 2 * goneInterval
+	unseenEnd = 200 * time.Millisecond
 )
 
 // waitGone returns true when none of the processes runs any more, false when ctx ended first.
 func (c *chosen) waitGone(ctx context.Context) bool {
+	ends := endsOf(c.processes)
+	defer ends.close()
 	for alive := c.processes; ; {
 		if alive = c.running(alive); len(alive) == 0 {
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return false
-		case <-time.After(goneInterval):
 		}
+		ends.wait(goneInterval)
+	}
+}
+
+// ends are pidfds of processes: descriptors that can be read once their process has ended.
+type ends []unix.PollFd
+
+// endsOf opens them. Processes that have ended, and those beyond the bound on open files, have none.
+func endsOf(processes []proc.Identity) (e ends) {
+	for _, id := range processes {
+		if fd, err := unix.PidfdOpen(id.PID, 0); err == nil {
+			e = append(e, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+	}
+	return e
+}
+
+// wait returns after d, or when a process has ended for which it has not returned before.
+func (e *ends) wait(d time.Duration) {
+	unix.Poll(*e, int(d.Milliseconds()))
+	*e = slices.DeleteFunc(*e, func(f unix.PollFd) bool {
+		if f.Revents != 0 {
+			unix.Close(int(f.Fd))
+		}
+		return f.Revents != 0
+	})
+}
+
+func (e *ends) close() {
+	for _, f := range *e {
+		unix.Close(int(f.Fd))
 	}
 }
 

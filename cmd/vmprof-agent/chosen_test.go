@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,40 @@ func TestChosenEnded(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, test.warns) || test.warns == "" && got != "" {
 			t.Errorf("%v: logs %q, want %q", test.pids, got, test.warns)
 		}
+	}
+}
+
+// Processes are waited for until the last one has ended, which the kernel reports at once.
+func TestWaitGone(t *testing.T) {
+	var pids []int
+	var all []*exec.Cmd
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pids, all = append(pids, cmd.Process.Pid), append(all, cmd)
+	}
+	c := chosenProcesses(pids)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c.waitGone(canceled) {
+		t.Error("processes that run have ended")
+	}
+	e := endsOf(c.processes)
+	defer e.close()
+	if len(e) != len(all) {
+		t.Fatalf("%d descriptors of %d processes", len(e), len(all))
+	}
+	for i, cmd := range all {
+		cmd.Process.Kill()
+		if e.wait(time.Minute); len(e) != len(all)-i-1 {
+			t.Errorf("%d descriptors are left after %d ends", len(e), i+1)
+		}
+		cmd.Wait()
+	}
+	if !c.waitGone(t.Context()) {
+		t.Error("processes that have ended run")
 	}
 }
 
