@@ -155,6 +155,12 @@ func TestSubmitDue(t *testing.T) {
 		work(2)
 		young.Noticed = proc.Monotonic()
 		expect("further work", 2)
+		if s.latest -= time.Hour; s.Pause() != maxPause {
+			t.Errorf("records wait for %v", s.Pause())
+		}
+		if s.Executed(&bpf.Header{Pid: 4}); s.Pause() == maxPause {
+			t.Error("records wait while programs start")
+		}
 		old.submitted -= maxPause
 		expect("work that has waited", 1)
 		work(1)

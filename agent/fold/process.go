@@ -40,10 +40,10 @@ const (
 	maxPause   = time.Second // no longer than this
 )
 
-// pause is how long new work of the process waits for more of it. A process that ends takes along the names of frames that wait, so one that
-// may be short-lived waits little.
-func (p *Process) pause(now time.Duration) time.Duration {
-	return min((now-p.Noticed)/pauseShare, maxPause)
+// pauseOf is how long new work of a process that was noticed then waits for more of it. A process that ends takes along the names of frames
+// that wait, so one that may be short-lived waits little.
+func pauseOf(noticed, now time.Duration) time.Duration {
+	return min((now-noticed)/pauseShare, maxPause)
 }
 
 // NewProcess returns a process of which only the identity is known.
