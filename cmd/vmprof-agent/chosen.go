@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -79,54 +80,72 @@ func (c *chosen) endedBefore() error {
 }
 
 const (
-	goneInterval = time.Second // between two looks at whether processes run, unless the kernel reports an end
+	// goneInterval is between two looks at whether processes run of which the kernel does not report the end.
+	goneInterval = 100 * time.Millisecond
 	// unseenEnd is how long a recording without any sample may seem to last after its processes had ended before it.
-	unseenEnd = 200 * time.Millisecond
+	unseenEnd = 2 * goneInterval
 )
 
 // waitGone returns true when none of the processes runs any more, false when ctx ended first.
 func (c *chosen) waitGone(ctx context.Context) bool {
-	ends := endsOf(c.processes)
-	defer ends.close()
+	ended := make(chan struct{}, 1)
+	unreported := false
+	for _, id := range c.processes {
+		process, err := openEnd(id.PID)
+		if err != nil {
+			unreported = true
+			continue
+		}
+		defer process.Close()
+		go func() {
+			if waitEnd(process) == nil {
+				select {
+				case ended <- struct{}{}:
+				default: // somebody looks anyway
+				}
+			}
+		}()
+	}
 	for alive := c.processes; ; {
 		if alive = c.running(alive); len(alive) == 0 {
 			return true
 		}
-		if ctx.Err() != nil {
+		var again <-chan time.Time
+		if unreported {
+			again = time.After(goneInterval)
+		}
+		select {
+		case <-ctx.Done():
 			return false
+		case <-ended:
+		case <-again:
 		}
-		ends.wait(goneInterval)
 	}
 }
 
-// ends are pidfds of processes: descriptors that can be read once their process has ended.
-type ends []unix.PollFd
-
-// endsOf opens them. Processes that have ended, and those beyond the bound on open files, have none.
-func endsOf(processes []proc.Identity) (e ends) {
-	for _, id := range processes {
-		if fd, err := unix.PidfdOpen(id.PID, 0); err == nil {
-			e = append(e, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-		}
+// openEnd opens a pidfd, which can be read once the process has ended.
+func openEnd(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, err
 	}
-	return e
+	if err := unix.SetNonblock(fd, true); err != nil { // the runtime waits for it without a thread
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// wait returns after d, or when a process has ended for which it has not returned before.
-func (e *ends) wait(d time.Duration) {
-	unix.Poll(*e, int(d.Milliseconds()))
-	*e = slices.DeleteFunc(*e, func(f unix.PollFd) bool {
-		if f.Revents != 0 {
-			unix.Close(int(f.Fd))
-		}
-		return f.Revents != 0
+// waitEnd returns nil when the process has ended, and an error if the file is closed before.
+func waitEnd(process *os.File) error {
+	conn, err := process.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n > 0
 	})
-}
-
-func (e *ends) close() {
-	for _, f := range *e {
-		unix.Close(int(f.Fd))
-	}
 }
 
 // recorded reports whether a profile has anything: samples, calls or events.

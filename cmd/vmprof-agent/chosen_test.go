@@ -70,17 +70,28 @@ func TestWaitGone(t *testing.T) {
 	if c.waitGone(canceled) {
 		t.Error("processes that run have ended")
 	}
-	e := endsOf(c.processes)
-	defer e.close()
-	if len(e) != len(all) {
-		t.Fatalf("%d descriptors of %d processes", len(e), len(all))
-	}
 	for i, cmd := range all {
-		cmd.Process.Kill()
-		if e.wait(time.Minute); len(e) != len(all)-i-1 {
-			t.Errorf("%d descriptors are left after %d ends", len(e), i+1)
+		end, err := openEnd(pids[i])
+		if err != nil {
+			t.Fatal(err)
 		}
-		cmd.Wait()
+		go cmd.Process.Kill()
+		if err := waitEnd(end); err != nil {
+			t.Errorf("the end of a process is not reported: %v", err)
+		}
+		end.Close()
+		if running := c.running(c.processes); len(running) != len(all)-i-1 {
+			t.Errorf("%d processes run after %d ends", len(running), i+1)
+		}
+		defer cmd.Wait()
+	}
+	if end, err := openEnd(os.Getpid()); err != nil {
+		t.Error(err)
+	} else {
+		go end.Close()
+		if waitEnd(end) == nil {
+			t.Error("the end of a process that runs is reported")
+		}
 	}
 	if !c.waitGone(t.Context()) {
 		t.Error("processes that have ended run")
