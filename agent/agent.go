@@ -119,6 +119,7 @@ type Agent struct {
 	drained  chan struct{} // closed when Run has returned
 	sample   bpf.Sample    // scratch of the drainer
 
+	looks   looks         // of seek
 	running atomic.Bool   // everything is attached and recorded
 	refused atomic.Uint64 // processes that Choose found no room for
 }
@@ -287,7 +288,7 @@ func (a *Agent) ownHandlers() handlers {
 	return handlers{
 		bpf.EventSample:      {a.handleSample, (*fold.State).Fail},
 		bpf.EventCodeLoad:    {handleCodeLoad, nil},
-		bpf.EventProcessExec: {handleExec, nil},
+		bpf.EventProcessExec: {a.handleExec, nil},
 		bpf.EventProcessExit: {handleExit, nil},
 	}
 }

@@ -29,8 +29,21 @@ type Process struct {
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
 	measuring  map[*measurement]struct{}
-	Holders    int  // open and closing windows that have samples of it
-	lingering  bool // names were in use when they should have been forgotten: the next Trim forgets them
+	Holders    int           // open and closing windows that have samples of it
+	lingering  bool          // names were in use when they should have been forgotten: the next Trim forgets them
+	submitted  time.Duration // when a worker last got it from the drainer, CLOCK_MONOTONIC
+	hurried    bool          // it does not wait for the next time
+}
+
+const (
+	pauseShare = 20          // of the time for which a process has been known, one part in so many is what new work waits, and
+	maxPause   = time.Second // no longer than this
+)
+
+// pauseOf is how long new work of a process that was noticed then waits for more of it. A process that ends takes along the names of frames
+// that wait, so one that may be short-lived waits little.
+func pauseOf(noticed, now time.Duration) time.Duration {
+	return min((now-noticed)/pauseShare, maxPause)
 }
 
 // NewProcess returns a process of which only the identity is known.
