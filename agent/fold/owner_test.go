@@ -148,12 +148,12 @@ func TestSubmitDue(t *testing.T) {
 			}
 		}
 		old, young := work(1), work(2)
-		old.Noticed -= time.Hour
+		old.renewed -= time.Hour
 		expect("the first work", 1, 2)
 		work(1)
 		young.submitted -= time.Millisecond // as if the test took that long
 		work(2)
-		young.Noticed = proc.Monotonic()
+		young.renewed = proc.Monotonic()
 		expect("further work", 2)
 		if s.latest -= time.Hour; s.Pause() != maxPause {
 			t.Errorf("records wait for %v", s.Pause())
@@ -164,6 +164,19 @@ func TestSubmitDue(t *testing.T) {
 		old.submitted -= maxPause
 		expect("work that has waited", 1)
 		work(1)
+		s.latest -= time.Hour
+		s.Unloaded(old, 1)
+		old.submitted -= time.Millisecond
+		if s.Pause() == maxPause {
+			t.Error("records wait while classes are unloaded")
+		}
+		expect("work of a VM that has unloaded classes", 1)
+		if old.renewed -= time.Hour; old.ClassEpoch != 1 {
+			t.Errorf("the class epoch is %d", old.ClassEpoch)
+		}
+		s.Unloaded(old, 1)
+		work(1)
+		expect("work of a VM that has not unloaded classes again")
 		s.Hurry(old)
 		if !s.Urgent() {
 			t.Error("work in a hurry is not urgent")

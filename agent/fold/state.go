@@ -45,7 +45,7 @@ type State struct {
 	contexts int                  // of all windows
 	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
-	latest   time.Duration        // when the latest process was noticed, or a program executed, CLOCK_MONOTONIC
+	latest   time.Duration        // when a process was noticed, a program executed or classes unloaded, CLOCK_MONOTONIC
 	faded    time.Duration        // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
 }
 
@@ -192,7 +192,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 	now := sample.Time
 	s.Received(now)
 	p.Samples++
-	p.ClassEpoch = sample.ClassEpoch
+	s.Unloaded(p, sample.ClassEpoch)
 	code := p.Code.Load()
 	t := s.joiner.Join(p, sample, code)
 	unknown := p.Meet(sample)
@@ -224,6 +224,16 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		return
 	}
 	s.Folded++
+}
+
+// Unloaded records how many times p's VM has unloaded classes. While it does, names are read as soon as those of a new process.
+func (s *State) Unloaded(p *Process, epoch uint32) {
+	if p.ClassEpoch == epoch {
+		return
+	}
+	p.ClassEpoch = epoch
+	p.renewed = proc.Monotonic()
+	s.latest = p.renewed
 }
 
 // Received records the time of a record, for Lag.
@@ -297,11 +307,11 @@ func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
 func (s *State) SubmitDue() {
 	now := proc.Monotonic()
 	s.submit(func(p *Process) bool {
-		return p.hurried || p.Exited.Load() || now-p.submitted >= pauseOf(p.Noticed, now)
+		return p.hurried || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)
 	})
 }
 
-// Pause is how long the drainer may leave records in the ring: as long as SubmitDue would leave work of the latest process.
+// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the work of any process.
 func (s *State) Pause() time.Duration { return pauseOf(s.latest, proc.Monotonic()) }
 
 func (s *State) submit(due func(*Process) bool) {
