@@ -44,6 +44,16 @@ func newPlugin(t *testing.T) *compiler {
 	return &compiler{c.plugin, t.TempDir()}
 }
 
+// counting is the run time that counts, an object that all programs of the tests are linked with.
+var counting = sync.OnceValues(func() (string, error) {
+	c, err := plugin()
+	if err != nil {
+		return "", err
+	}
+	object := filepath.Join(pluginDir, "runtime.o")
+	return object, c.compile(context.Background(), "", "-O1", "-w", "-c", "-o", object, "testdata/runtime.c")
+})
+
 // built compiles a file with a run time that counts, and runs it.
 func (c *compiler) built(t *testing.T, markers, level, file string, extra ...string) (*counts, map[loopID]loopRow, account) {
 	t.Helper()
@@ -53,7 +63,10 @@ func (c *compiler) built(t *testing.T, markers, level, file string, extra ...str
 		markers += ",stats=" + stats
 	}
 	object, program := filepath.Join(c.dir, "object.o"), filepath.Join(c.dir, "program")
-	runtime := filepath.Join(c.dir, "runtime.o")
+	runtime, err := counting()
+	if err != nil {
+		t.Fatal(err)
+	}
 	link := []string{"-o", program, object, runtime}
 	if filepath.Ext(file) == ".cc" {
 		link = append(link, "-lstdc++")
@@ -62,7 +75,6 @@ func (c *compiler) built(t *testing.T, markers, level, file string, extra ...str
 		markers string
 		args    []string
 	}{
-		{"", []string{"-O1", "-w", "-c", "-o", runtime, "testdata/runtime.c"}},
 		{markers, append([]string{level, "-g", "-w", "-c", "-o", object, file}, extra...)},
 		{"", link},
 	} {
