@@ -101,6 +101,9 @@ func TestNamesOfClosingWindow(t *testing.T) {
 
 // Many processes with few names each must not use up the names for ever.
 func TestNamesUnderPressure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	a, w := testAgent()
 	const processes = 1 << 10
 	for pid := range uint32(processes) {

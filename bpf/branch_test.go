@@ -250,7 +250,7 @@ func TestKernelBranchRetired(t *testing.T) {
 
 // The real programs load beside the agent's. On an event that records no branches they run and deliver nothing.
 func TestKernelBranchObject(t *testing.T) {
-	o := loadedObjects.take(t, Options{}, Load)
+	o := load(t, Options{})
 	spec, err := LoadBranch()
 	if err != nil {
 		t.Fatal(err)

@@ -290,8 +290,8 @@ func TestKernelMountedContexts(t *testing.T) {
 		opts contextOptions
 		end  WalkEnd
 	}{
-		{contextOptions{mode: ModePartial, confirm: 1}, EndRoot},
-		{contextOptions{mode: ModePartial, confirm: 1, check: true}, EndRoot},
+		{contextOptions{mode: ModePartial, confirm: confirming()[0]}, EndRoot},
+		{contextOptions{mode: ModePartial, confirm: confirming()[0], check: true}, EndRoot},
 		{contextOptions{mode: ModeChain}, EndHeap},
 	} {
 		w := newContextWalker(t, test.opts)

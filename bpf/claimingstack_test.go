@@ -28,7 +28,7 @@ func TestKernelClaimingStack(t *testing.T) {
 		}
 		return bytes.Contains(code, onPrivateStack)
 	}
-	o := loadedObjects.take(t, Options{}, Load)
+	o := load(t, Options{})
 	// The tick's stack is as large, it makes no tail call, and as it is not preempted it may be on a stack of its CPU.
 	if olderThan(t, 6, 13) {
 		t.Skip("the kernel has no stacks per CPU: 6.13 has")
@@ -36,14 +36,11 @@ func TestKernelClaimingStack(t *testing.T) {
 	if !private(o.Tick) {
 		t.Fatal("the tick's program is not on a stack of its CPU, so this test cannot see one that is")
 	}
-	for _, multi := range []bool{false, true} {
-		p, err := o.LoadProbes(multi)
-		needKernel(t, err)
-		defer p.Close()
-		programs := reflect.ValueOf(p.ProbePrograms)
+	for _, l := range []*probing{probings.take(t, Options{}, loadProbing), multiProbings.take(t, Options{}, loadMultiProbing)} {
+		programs := reflect.ValueOf(l.p.ProbePrograms)
 		for i := range programs.NumField() {
 			if prog, ok := programs.Field(i).Interface().(*ebpf.Program); ok && private(prog) {
-				t.Errorf("%s, multi %v, runs on a stack of its CPU", programs.Type().Field(i).Name, multi)
+				t.Errorf("%v, %s, runs on a stack of its CPU", prog, programs.Type().Field(i).Name)
 			}
 		}
 	}

@@ -12,13 +12,8 @@ import (
 
 // The program behind breakpoints on monitor enters passes the verifier. What it does is tested where breakpoints are set.
 func TestKernelLoadEnters(t *testing.T) {
-	o := loadedObjects.take(t, Options{}, Load)
-	p, err := o.LoadProbes(!olderThan(t, 6, 6))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	enters, err := o.LoadEnters(p.Heaps)
+	l := probings.take(t, Options{}, loadProbing)
+	enters, err := l.o.LoadEnters(l.p.Heaps)
 	var refused *ebpf.VerifierError
 	if errors.As(err, &refused) {
 		for _, line := range refused.Log[max(0, len(refused.Log)-40):] {
@@ -30,7 +25,7 @@ func TestKernelLoadEnters(t *testing.T) {
 	}
 	defer enters.Close()
 	// A ring of its own: nothing that it tells may arrive among the agent's samples.
-	if enters.Events.MaxEntries() == o.Events.MaxEntries() || enters.Counters.FD() == o.Counters.FD() {
+	if enters.Events.MaxEntries() == l.o.Events.MaxEntries() || enters.Counters.FD() == l.o.Counters.FD() {
 		t.Error("the object shares the agent's stream")
 	}
 	const longest = unsafe.Sizeof(ProfileSample{}) + unsafe.Sizeof(ProbeObservation{})

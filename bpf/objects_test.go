@@ -22,6 +22,21 @@ var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter, "timing": LoadTiming, "kerneltick": LoadKernelTick,
 }
 
+// loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels runs them.
+var loadedBy = map[string]func(*testing.T){
+	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside, "branch": TestKernelBeside,
+	"exact": TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes, "enter": TestKernelLoadEnters,
+	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples,
+}
+
+func TestEveryObjectIsLoaded(t *testing.T) {
+	for object := range objects {
+		if loadedBy[object] == nil {
+			t.Errorf("no test loads %s into a kernel", object)
+		}
+	}
+}
+
 // architectures that the agent is built for, as the names of objects have them.
 var architectures = []string{"x86", "arm64"}
 
@@ -281,7 +296,7 @@ func uprobeStack(t *testing.T, name, log string) {
 
 // The objects of engines load beside the agent's, and take nothing of its with them.
 func TestKernelBeside(t *testing.T) {
-	o := loadedObjects.take(t, Options{}, Load)
+	o := load(t, Options{})
 	beside := func(load func() (*ebpf.CollectionSpec, error), to io.Closer) (io.Closer, error) {
 		spec, err := load()
 		if err != nil {
@@ -300,6 +315,9 @@ func TestKernelBeside(t *testing.T) {
 		"probe": func() (io.Closer, error) { return o.LoadProbes(false) },
 	} {
 		t.Run(object, func(t *testing.T) {
+			if object == "probe" && testing.Short() {
+				t.Skip("other tests load it, and verifying it takes long")
+			}
 			loaded, err := load()
 			needKernel(t, err)
 			if err := loaded.Close(); err != nil {

@@ -114,9 +114,18 @@ func (p *partial) expect(why string, got taken, want int) {
 	}
 }
 
+// confirming are numbers of levels that must agree. An old kernel in an emulator takes seconds to verify the program for each, which shows no
+// more of that kernel: there, with -short, it is the default alone.
+func confirming() []uint32 {
+	if testing.Short() {
+		return []uint32{DefaultConfirmLevels}
+	}
+	return []uint32{1, 2, 3}
+}
+
 // everyConfirm runs a test for all numbers of levels that must agree, without and with checks.
 func everyConfirm(t *testing.T, f func(t *testing.T, opts contextOptions)) {
-	for confirm := uint32(1); confirm <= 3; confirm++ {
+	for _, confirm := range confirming() {
 		t.Run(fmt.Sprint(confirm), func(t *testing.T) { f(t, contextOptions{confirm: confirm}) })
 	}
 	t.Run("checked", func(t *testing.T) { f(t, contextOptions{confirm: 2, check: true}) })
@@ -294,7 +303,7 @@ func TestKernelPartialPlaces(t *testing.T) {
 
 // That frames agree by chance cannot be ruled out; it takes as many in a row as must agree.
 func TestKernelPartialByChance(t *testing.T) {
-	for confirm := uint32(1); confirm <= 3; confirm++ {
+	for _, confirm := range confirming() {
 		for same := 0; same <= 4; same++ {
 			p := newPartial(t, contextOptions{confirm: confirm}, 64<<10)
 			a, b, c := p.vm.typical(64), p.vm.typical(64), p.vm.typical(64)
@@ -330,7 +339,7 @@ func TestKernelPartialByChance(t *testing.T) {
 func TestKernelPartialTruncated(t *testing.T) {
 	for _, c := range brokenStacks {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPartial(t, contextOptions{confirm: 1}, 64<<10)
+			p := newPartial(t, contextOptions{confirm: confirming()[0]}, 64<<10)
 			p.call(func(s *fakeStack) { c.build(s) })
 			a := p.vm.typical(64)
 			p.compiled(a, 0x40, 0x48, 0x50, 0x58)

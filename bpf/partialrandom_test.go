@@ -117,7 +117,11 @@ func TestKernelPartialRandom(t *testing.T) {
 		t.Cleanup(func() { _ = full.Processes.Delete(p.vm.pid()) })
 		var frames, shared, deepest int
 		lost := false
-		for step := range 3000 {
+		steps := 3000
+		if testing.Short() {
+			steps = 1000
+		}
+		for step := range steps {
 			p.step()
 			want := full.walk(t, p.request())
 			if want.End != EndRoot && len(want.User) < MaxUserFrames {
@@ -161,6 +165,9 @@ func TestKernelPartialRandom(t *testing.T) {
 // Where call sites are few, frames agree by chance. Checking contexts tells of each sample exactly what becomes of it
 // without checks, and which share of them is wrong.
 func TestKernelPartialChecked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("shows nothing of the kernel")
+	}
 	for confirm := uint32(1); confirm <= 2; confirm++ {
 		ship := newPlayer(t, contextOptions{confirm: confirm}, true)
 		check := newContextWalker(t, contextOptions{mode: ModePartial, confirm: confirm, check: true})

@@ -11,21 +11,23 @@ import (
 // thread is from before. It is not owed anything, and collections meanwhile do not matter.
 func TestKernelBufferAfterTurn(t *testing.T) {
 	for _, outside := range []bool{false, true} {
-		a := newFakeAllocator(t)
-		a.begin(t)
-		a.allocate(24, false)
-		if outside {
-			a.allocate(5000, true)
-		}
-		a.told(t)
-		for _, p := range []*probe{a.inBuffer, a.beside} {
-			a.turn(t, p, 1)
-		}
-		a.allocate(32, false)
-		a.allocate(40, false)
-		if got, want := a.said(t), fmt.Sprintf("in 32 of %d, in 40 of %d", tlab, 32+room(32)); got != want {
-			t.Errorf("outside before: %v: %s, want %s", outside, got, want)
-		}
+		t.Run(fmt.Sprintf("outside before: %v", outside), func(t *testing.T) {
+			a := newFakeAllocator(t)
+			a.begin(t)
+			a.allocate(24, false)
+			if outside {
+				a.allocate(5000, true)
+			}
+			a.told(t)
+			for _, p := range []*probe{a.inBuffer, a.beside} {
+				a.turn(t, p, 1)
+			}
+			a.allocate(32, false)
+			a.allocate(40, false)
+			if got, want := a.said(t), fmt.Sprintf("in 32 of %d, in 40 of %d", tlab, 32+room(32)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
 	}
 }
 

@@ -65,7 +65,6 @@ func TestAuditKnown(t *testing.T) {
 		args         []string
 	}{
 		{"slower5", "slower than version 0", nil},
-		{"slower10", "slower than version 0", nil},
 		{"hoisted", "faster than version 0 (plain)", []string{"--loops"}},
 		{"unrolled", "faster than version 0 (plain)", []string{"--loops"}},
 	} {
@@ -76,15 +75,23 @@ func TestAuditKnown(t *testing.T) {
 			t.Errorf("%s: %q, want that version 1 is %s", test.method, first, test.want)
 		}
 	}
-	got := audit("slower0", "-d", "10")
+	got := audit("slower0", "-d", "6")
 	if first, _, _ := strings.Cut(got.stdout, "\n"); got.code != 0 ||
 		!strings.HasPrefix(first, "no difference that matters: ") && !strings.HasPrefix(first, "undecided: ") {
 		t.Errorf("slower0: %q, want no difference", first)
 	}
-	// Two processes that run the same code: two versions of each are compared.
-	got = audit("slower0", "-p", canary, "-d", "20")
-	if n := strings.Count(got.stdout, "process "+canary); got.code != 0 || n < 2 || strings.Count(got.stdout, "in process "+pid) < 2 {
-		t.Errorf("a canary: %d lines on process %s", n, canary)
+	// Two processes that run the same code: two versions of each are compared. On a busy machine the canary may be found late.
+	for attempt := 1; ; attempt++ {
+		got = audit("slower0", "-p", canary, "-d", "5")
+		n := strings.Count(got.stdout, "process "+canary)
+		if got.code == 0 && n >= 2 && strings.Count(got.stdout, "in process "+pid) >= 2 {
+			break
+		}
+		const attempts = 4
+		if got.code != 0 || attempt == attempts {
+			t.Errorf("a canary: exit code %d, %d lines on process %s", got.code, n, canary)
+			break
+		}
 	}
 	for _, test := range []struct{ method, want string }{
 		{"short", "too short to time"},
@@ -94,7 +101,7 @@ func TestAuditKnown(t *testing.T) {
 			t.Errorf("%s: exit code %d, want 1 with %q", test.method, got.code, test.want)
 		}
 	}
-	if got := audit("single", "-d", "5"); got.code != 0 || !strings.HasPrefix(got.stdout, "nothing to compare: only version 0") {
+	if got := audit("single", "-d", "2"); got.code != 0 || !strings.HasPrefix(got.stdout, "nothing to compare: only version 0") {
 		t.Errorf("single: exit code %d", got.code)
 	}
 
@@ -189,7 +196,8 @@ func TestAuditStockLoops(t *testing.T) {
 	for _, rounds := range []string{"40000", "60000"} {
 		guest, err := jvm.Start(context.WithoutCancel(t.Context()), jvm.Command{
 			JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{"calling", "100", rounds},
-			Flags: []string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"},
+			// Versions of C1 would be compared, too, until there are those of C2.
+			Flags: []string{"-Xmx64m", "-XX:-TieredCompilation", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"},
 		})
 		if err != nil {
 			t.Fatal(err)

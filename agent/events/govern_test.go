@@ -273,6 +273,9 @@ func TestPart(t *testing.T) {
 // A probe with few hits is recorded whole, all the time, next to a busy one of the same kind that is observed in slices, whose
 // hits alone take more than the budget.
 func TestTuneRare(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	for _, busy := range []uint64{130, 1300, 13_000, 1_300_000} {
 		k := newKernelSide(t)
 		k.trap.Store(int64(time.Microsecond))

@@ -362,11 +362,19 @@ func differ(got, want map[string]uint64) string {
 
 const modelSamples = 2000
 
+// modelSeeds are so many runs that differ; fewer under the race detector, where there is one goroutine.
+func modelSeeds() uint64 {
+	if testing.Short() {
+		return 2
+	}
+	return 10
+}
+
 // If nothing coincides by chance, partial walks and links give exactly the results of full walks.
 func TestModelExact(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for _, check := range []bool{false, true} {
-			for seed := range uint64(10) {
+			for seed := range modelSeeds() {
 				r := newModelRun(t, seed, JoinOptions{Contexts: mode, Check: check}, true)
 				r.run(modelSamples)
 				if !maps.Equal(r.gotContexts, r.contexts) {
@@ -390,7 +398,7 @@ func TestModelExact(t *testing.T) {
 // For any coincidences, and however often the chain forgets, no sample is lost, and leaves have their callers.
 func TestModelSums(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
-		for seed := range uint64(10) {
+		for seed := range modelSeeds() {
 			r := newModelRun(t, seed, JoinOptions{Contexts: mode, WalkEvery: 3}, false)
 			if mode == profile.ContextChain {
 				r.sample()

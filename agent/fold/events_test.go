@@ -137,6 +137,9 @@ func TestEventSetFull(t *testing.T) {
 // The interval of a sum contains the truth in about 95 of 100 windows: for drawn events, with unequal values and losses; and for
 // allocations whose buffers the window's ends cut. Waits for work are not part of it.
 func TestInterval(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const windows, every, lost = 2000, 5, 0.02
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {

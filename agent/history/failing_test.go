@@ -231,6 +231,9 @@ func TestIrremovable(t *testing.T) {
 
 // A writer refuses what readers would refuse, so that no window makes its segment unreadable: it is lost, and counted.
 func TestItemsAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	tree := func(nodes int) []node {
 		list := make([]node, nodes+1)
 		for i := 1; i <= nodes; i++ {

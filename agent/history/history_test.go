@@ -156,6 +156,9 @@ func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 
 // What was stored is read back, merged or not: sums are exact at every age.
 func TestSumsStay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := newRig(t, Options{Fine: time.Minute, Medium: 3 * time.Hour, Keep: 100 * time.Hour})
 	var want totals

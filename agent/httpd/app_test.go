@@ -440,6 +440,9 @@ func TestLivePage(t *testing.T) {
 // Dragging over the timeline selects a time, with Shift it sets the baseline, and the keyboard does both. With a baseline the flame graph,
 // the table and the panel have both sides.
 func TestBaselinePage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(20) {

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -40,7 +41,7 @@ type fixture struct {
 	*Listener
 	id     proc.Identity
 	memory *proc.Memory
-	heaps  func(bpf.HotspotHeap)
+	heaps  *ebpf.Map
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -66,13 +67,17 @@ func newFixture(t *testing.T) *fixture {
 	if err := o.Processes.Put(pid, &bpf.HotspotProcess{StartTicks: id.Ticks(), Serial: 7}); err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{Listener: l, id: id, memory: memory, heaps: func(h bpf.HotspotHeap) {
-		if err := heaps.Put(pid, &h); err != nil {
-			t.Fatal(err)
-		}
-	}}
-	f.heaps(bpf.HotspotHeap{Serial: 7, ObjectKlass: uint32(unsafe.Offsetof(object{}.klass))})
+	f := &fixture{l, id, memory, heaps}
+	f.heap(t, bpf.HotspotHeap{Serial: 7, ObjectKlass: uint32(unsafe.Offsetof(object{}.klass))})
 	return f
+}
+
+// heap says how this process's objects look.
+func (f *fixture) heap(t *testing.T, h bpf.HotspotHeap) {
+	t.Helper()
+	if err := f.heaps.Put(uint32(f.id.PID), &h); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // site is the first instruction of a function.
@@ -110,8 +115,15 @@ func (f *fixture) play(t *testing.T, w Window, enters func()) (Result, int) {
 	return r, w.Threads[0]
 }
 
+// Verifying the program takes an emulated processor seconds: one serves all.
 func TestKernelEnters(t *testing.T) {
 	f := newFixture(t)
+	t.Run("hits", f.hits)
+	t.Run("without class", f.withoutClass)
+	t.Run("of others", f.ofOthers)
+}
+
+func (f *fixture) hits(t *testing.T) {
 	often, seldom := &object{1, 0x1000}, &object{1, 0x2000}
 	enters := func() {
 		for range 3 {
@@ -159,8 +171,7 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 }
 
 // An unreadable object has no class; and a window whose time is over has its observations until then.
-func TestKernelEnterWithoutClass(t *testing.T) {
-	f := newFixture(t)
+func (f *fixture) withoutClass(t *testing.T) {
 	o := &object{1, 0x1000}
 	site := f.site(t, enterOften)
 	for _, test := range []struct {
@@ -170,7 +181,7 @@ func TestKernelEnterWithoutClass(t *testing.T) {
 	}{{"no register", 1 << 20, 7}, {"another heap", raxOffset, 8}} {
 		name := test.name
 		site.kernel.Reg = test.reg
-		f.heaps(bpf.HotspotHeap{Serial: test.serial, ObjectKlass: uint32(unsafe.Offsetof(object{}.klass))})
+		f.heap(t, bpf.HotspotHeap{Serial: test.serial, ObjectKlass: uint32(unsafe.Offsetof(object{}.klass))})
 		r, _ := f.play(t, Window{Sites: []Site{site}, Duration: 20 * time.Millisecond}, func() { enterOften(o) })
 		if len(r.Hits) == 0 || len(r.Hits) == MaxHits {
 			t.Errorf("%s: %d hits", name, len(r.Hits))
@@ -184,16 +195,18 @@ func TestKernelEnterWithoutClass(t *testing.T) {
 }
 
 // Hits of another program with the same pid, and windows on code that has changed, do not count.
-func TestKernelEnterOfOthers(t *testing.T) {
-	f := newFixture(t)
+func (f *fixture) ofOthers(t *testing.T) {
 	o := &object{1, 0x1000}
 	site := f.site(t, enterOften)
+	before := f.observer.Cost().Hits
+	self := f.id
+	t.Cleanup(func() { f.id = self })
 	f.id.Start += 1e9
 	r, _ := f.play(t, Window{Sites: []Site{site}, Duration: 20 * time.Millisecond}, func() { enterOften(o) })
 	if len(r.Hits)+len(r.Walks) != 0 {
 		t.Errorf("%d hits of another process", len(r.Hits))
 	}
-	if f.observer.Cost().Hits == 0 {
+	if f.observer.Cost().Hits == before {
 		t.Error("the breakpoint did not trap: the test shows nothing")
 	}
 	site.code[0]++

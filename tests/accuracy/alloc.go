@@ -78,7 +78,7 @@ const (
 func allocTrials(jdks []jvm.JDK, short bool) (trials []allocTrial) {
 	programs, lengths := allocPrograms, allocLengths
 	if short {
-		programs, lengths = programs[:1], lengths[:1]
+		programs, lengths = programs[:1], []time.Duration{3 * time.Second}
 	}
 	for _, program := range programs {
 		for _, length := range lengths {

@@ -23,7 +23,7 @@ func TestPlanAllocations(t *testing.T) {
 		t.Errorf("the control is %v", control)
 	}
 	short := allocTrials(jdks, true)
-	if len(short) != 1 || short[0].String() != "alloc, Xalan, 10s, JDK 17.0.1" {
+	if len(short) != 1 || short[0].String() != "alloc, Xalan, 3s, JDK 17.0.1" {
 		t.Errorf("in short %v", short)
 	}
 }

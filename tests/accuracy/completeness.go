@@ -16,10 +16,10 @@ import (
 )
 
 // realPrograms are the programs whose stacks must be whole, from the shallowest stacks to the deepest.
-// The short form has the second and the deepest.
+// The short form has the deepest.
 var (
 	realPrograms  = []string{"Jython", "Xalan", "Javac", "Scalac"}
-	shortPrograms = []string{"Xalan", "Scalac"}
+	shortPrograms = []string{"Scalac"}
 )
 
 // A complete is how many of a real program's stacks are complete.

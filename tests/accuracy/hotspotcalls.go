@@ -66,7 +66,7 @@ var (
 		replay: time.Minute, logical: true,
 	}
 	shortHotspot = hotspotManner{
-		warmup: 8 * time.Second, recordings: []time.Duration{5 * time.Second}, replay: 20 * time.Second,
+		warmup: 5 * time.Second, recordings: []time.Duration{5 * time.Second}, replay: 10 * time.Second,
 	}
 )
 

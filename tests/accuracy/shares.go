@@ -58,7 +58,6 @@ func shareTrials(jdks []jvm.JDK, short bool) (trials []trial) {
 // shortFlavours are the flavours of the short form in addition to the default one: each finds the next frame in a way that the default
 // flavour hardly uses.
 var shortFlavours = map[string][]string{
-	"Plain":     {"interpreter"},
 	"Inlined":   {"C1, debug info", "C2, debug info"},
 	"Recursive": {"interpreter", "C1"},
 	"Deopt":     {"C2"},

@@ -38,7 +38,7 @@ type totalTrial struct {
 	kinds   string // as -e has them
 	busy    bool   // other processes compete for all CPUs
 	jdk     jvm.JDK
-	times   int
+	lengths []time.Duration // of recordings, one after the other
 }
 
 // String is the trial's name, which -run matches.
@@ -57,8 +57,6 @@ var totalKinds = map[string][]string{
 }
 
 const (
-	// totalTimes is how often each program, set of kinds, machine and JDK is recorded: 120 times in all.
-	totalTimes = 3
 	// totalAim is how often a total should be within its interval.
 	totalAim = 0.95
 	// Possible errors of the programs' own accounts: of bytes by the VM's own allocations, of waits by the time that a thread needs to read
@@ -66,7 +64,8 @@ const (
 	bytesTolerance, waitsTolerance = 0.005, 0.02
 )
 
-// totalLengths are how long recordings are, one after the other.
+// totalLengths are how long recordings are, one after the other, of each program, set of kinds, machine and JDK: 120 in all. Short ones do
+// without the longest.
 var totalLengths = []time.Duration{6 * time.Second, 3 * time.Second, 1500 * time.Millisecond}
 
 func totalTrials(jdks []jvm.JDK, short bool) (trials []totalTrial) {
@@ -74,9 +73,9 @@ func totalTrials(jdks []jvm.JDK, short bool) (trials []totalTrial) {
 		for _, kinds := range totalKinds[program] {
 			for _, busy := range []bool{false, true} {
 				for _, jdk := range jdks {
-					t := totalTrial{program: program, kinds: kinds, busy: busy, jdk: jdk, times: totalTimes}
+					t := totalTrial{program: program, kinds: kinds, busy: busy, jdk: jdk, lengths: totalLengths}
 					if short {
-						t.times = 2
+						t.lengths = totalLengths[1:]
 					}
 					if !short || kinds == "cpu,alloc,lock" && !busy && jdk == jdks[0] {
 						trials = append(trials, t)
@@ -144,8 +143,7 @@ func (m meter) recordTotals(ctx context.Context, t totalTrial) (r totalResult, e
 		return r, err
 	}
 	once := time.Since(began)
-	for i := range t.times {
-		length := totalLengths[i%len(totalLengths)]
+	for _, length := range t.lengths {
 		work := max(int(float64(amount)*float64(length)/float64(once)), 1)
 		began := time.Now()
 		s, err := m.seeRun(ctx, guest, threads, work, "-e", t.kinds)

@@ -46,7 +46,7 @@ type manner struct {
 
 var (
 	longRun  = manner{experiments: 1000, seeds: 200, timings: 100_000, warmup: 3 * time.Second, window: time.Second, halves: 60, duels: 3, pairs: 20}
-	shortRun = manner{experiments: 60, seeds: 100, timings: 10_000, warmup: time.Second, window: time.Second / 4, halves: 20, duels: 1, pairs: 1}
+	shortRun = manner{experiments: 60, seeds: 40, timings: 10_000, warmup: time.Second, window: time.Second / 4, halves: 20, duels: 1, pairs: 1}
 )
 
 // A lab is what the sections share.

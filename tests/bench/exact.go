@@ -34,7 +34,7 @@ type exactCost struct {
 func (b bench) exact(ctx context.Context) ([]harness.Table, error) {
 	programs, iterations := exactPrograms, 20
 	if b.how.cold {
-		programs, iterations = programs[:1], 3
+		programs, iterations = programs[:1], 1
 	}
 	var costs []exactCost
 	for _, program := range programs {

@@ -37,7 +37,7 @@ type historyManner struct {
 
 var (
 	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 2 * time.Minute, services: 20, hours: 4}
-	shortHistory = historyManner{guests: []string{"Jython"}, recorded: 4 * time.Second, services: 2, hours: 2}
+	shortHistory = historyManner{guests: []string{"Xalan"}, recorded: 4 * time.Second, services: 2, hours: 2}
 )
 
 const (

@@ -93,7 +93,7 @@ func parse(args []string) (options, error) {
 		if o.Update {
 			return options{}, errors.New("-update needs a whole run: leave out -short")
 		}
-		*guests, *rates, *kinds = "Jython", "999", "alloc"
+		*guests, *rates, *kinds = "Xalan", "999", "alloc"
 	}
 	o.guests, o.eventGuests, o.clockGuests = strings.Split(*guests, ","), defaultEventGuests, defaultClockGuests
 	flags.Visit(func(f *flag.Flag) {

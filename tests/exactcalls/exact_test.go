@@ -11,6 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
 
+// rounds are so many that methods are compiled during them, with thresholds scaled for it.
+const rounds, scaled = 60, "-XX:CompileThresholdScaling=0.4"
+
 // Every context of the program's own methods has exactly the calls that the program counted itself: recursive ones, inlined ones, virtual
 // ones, native methods, exceptions, and callbacks from the class library and the VM.
 func TestContexts(t *testing.T) {
@@ -25,8 +28,8 @@ func TestContexts(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%d %s", jdk.Version, name), func(t *testing.T) {
-				g := traced(t, jdk, exact.Options{}, flags...)
-				g.order(t, "run 2 150")
+				g := traced(t, jdk, exact.Options{}, append(flags, scaled)...)
+				g.order(t, "run 2 %d", rounds)
 				c := g.recorded(t)
 				truth := g.truth(t)
 				compare(t, seen(c, truth), truth)
@@ -121,7 +124,7 @@ func calledBack(t *testing.T, c *Calls) {
 			}
 		}
 	}
-	if below != 2*150*3 || elsewhere != 0 {
+	if below != 2*rounds*3 || elsewhere != 0 {
 		t.Errorf("%d calls below invoke0 and %d elsewhere", below, elsewhere)
 	}
 }
@@ -130,8 +133,8 @@ func calledBack(t *testing.T, c *Calls) {
 func TestC1Inlining(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
-			g := traced(t, jdk, exact.Options{}, "-XX:TieredStopAtLevel=1")
-			g.order(t, "run 1 150")
+			g := traced(t, jdk, exact.Options{}, "-XX:TieredStopAtLevel=1", scaled)
+			g.order(t, "run 1 %d", rounds)
 			c := g.recorded(t)
 			truth := g.truth(t)
 			compare(t, perMethod(seen(c, truth)), perMethod(truth))

@@ -3,8 +3,8 @@
 //
 //	go run ./tests/kernels -kernels 6.1,6.12
 //
-// It packs every generated BPF object, the test binary of every package with a TestKernel function, and an init into an initramfs and boots
-// each kernel with it. It fails unless every object was loaded, every test binary ran and passed, and the kernel reported no fault.
+// It packs the test binary of every package with a TestKernel function, the generated BPF objects of the others, and an init into an initramfs
+// and boots each kernel with it. It fails unless these objects were loaded, every test binary ran and passed, and the kernel reported no fault.
 package main
 
 import (

@@ -13,13 +13,14 @@ import (
 	"strings"
 )
 
-// A testPackage is a Go package with something for the kernel: tests that need no guest, BPF objects, or both.
+// A testPackage is a Go package with something for the kernel: tests that need no guest, or BPF objects. Tests load their package's objects as
+// the agent does; an emulated processor takes seconds to verify some programs, so that the rig loads only objects without such tests.
 type testPackage struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
 
 	HasTest bool
-	Objects []string // paths of what bpf2go generated for this architecture
+	Objects []string // without tests: paths of what bpf2go generated for this architecture
 }
 
 // Step names the step that runs the package's tests: its path below the module, flattened.
@@ -75,6 +76,9 @@ func (p *testPackage) inspect() (err error) {
 			}
 			p.HasTest = p.HasTest || kernelTest.Match(src)
 		}
+	}
+	if p.HasTest {
+		return nil
 	}
 	p.Objects, err = filepath.Glob(filepath.Join(p.Dir, "*"+objectSuffix))
 	return err

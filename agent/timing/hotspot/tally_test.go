@@ -10,6 +10,9 @@ import (
 // What is estimated lies within its interval as often as it should, also for calls that come in bursts, whose rate drifts, or that
 // hardly ever come, and for looks at any share of the time.
 func TestTallyIntervals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, on one thread")
+	}
 	const (
 		runs   = 400
 		ticks  = 6000 // of 10 ms
