@@ -181,9 +181,9 @@ func TestKernelInternedRandomly(t *testing.T) {
 	w := newWalker(t)
 	k := newKnownFrames(t, w.SuffixSeed)
 	random := rand.New(rand.NewPCG(1, 2))
-	rounds := 3000
+	rounds := 1000
 	if testing.Short() {
-		rounds = 300
+		rounds = 200
 	}
 	stack := []uint64{1}
 	var short int
