@@ -51,6 +51,19 @@ struct {
 	__type(value, __u64);
 } suffix_seed SEC(".maps");
 
+/* Touches what refer needs, before it needs it. */
+static __always_inline void touch_known(const struct scratch *s, __u32 tid)
+{
+	__u32 zero = 0, i = tid & (NAMED_THREADS - 1);
+	__u64 *seed = bpf_map_lookup_elem(&suffix_seed, &zero), *named = bpf_map_lookup_elem(&named_threads, &i);
+
+	touch(&s->stack);
+	if (seed)
+		touch(seed);
+	if (named)
+		touch(named);
+}
+
 static __always_inline struct known_set *known_set_of(__u64 tag)
 {
 	__u32 i = tag >> SUFFIX_SLOT_SHIFT & (KNOWN_SETS - 1);

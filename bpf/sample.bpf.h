@@ -10,6 +10,9 @@
 #include "registers.bpf.h"
 #include "wakeup.bpf.h"
 
+/* Whether samples may refer to each other. Those of other modes have less than their stacks anyway. */
+#define INTERNED (contexts == CONTEXT_WALK && !check_contexts)
+
 /* Counts a tick and begins a sample of the current task; 0 if there is to be none. */
 static __always_inline struct scratch *begin_sample(void)
 {
@@ -35,6 +38,8 @@ static __always_inline struct scratch *begin_sample(void)
 	}
 	r = &s->sample;
 	touch_sample(s, (__u32)id);
+	if (INTERNED)
+		touch_known(s, (__u32)id);
 	fill_header(&r->header, task, EVENT_SAMPLE, begin);
 	r->flags = 0;
 	r->end = END_NONE;
@@ -81,9 +86,6 @@ static __always_inline void sample_kernel(struct scratch *s, void *ctx, __u64 sk
 		r->kernel_frames = bytes / 8;
 }
 
-/* Whether samples may refer to each other. Those of other modes have less than their stacks anyway. */
-#define INTERNED (contexts == CONTEXT_WALK && !check_contexts)
-
 /* Leaves of the user's stack what user space does not have. Before the kernel's frames are appended. */
 static __always_inline void shorten_sample(void)
 {
@@ -127,7 +129,7 @@ __noinline int end_sample(__u32 user)
 		size = room;
 	lost = bpf_ringbuf_output(&events, record, size, wakeup_flags());
 	if (INTERNED && s->stack.root) {
-		if (!lost)
+		if (!lost && s->stack.base != s->stack.suffixes)
 			keep_suffixes();
 	} else if (user) {
 		end_context(s, lost);
