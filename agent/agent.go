@@ -121,6 +121,7 @@ type Agent struct {
 	sample   bpf.Sample     // scratch of the drainer
 	stacks   *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
 
+	looks   looks         // of seek
 	running atomic.Bool   // everything is attached and recorded
 	refused atomic.Uint64 // processes that Choose found no room for
 }
@@ -297,7 +298,7 @@ func (a *Agent) ownHandlers() handlers {
 		bpf.EventFullSample:  {a.handleFull, (*fold.State).Fail},
 		bpf.EventShortSample: {a.handleShort, (*fold.State).Fail},
 		bpf.EventCodeLoad:    {handleCodeLoad, nil},
-		bpf.EventProcessExec: {handleExec, nil},
+		bpf.EventProcessExec: {a.handleExec, nil},
 		bpf.EventProcessExit: {handleExit, nil},
 	}
 }

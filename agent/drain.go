@@ -16,29 +16,31 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// drainInterval is how often the ring is emptied unless it fills up first. Waking for every sample would make the
-// agent cost ten times as much.
-const drainInterval = 100 * time.Millisecond
+// The ring is emptied at this interval unless it fills up first: at the shorter one while processes start. Waking for every sample would
+// make the agent cost ten times as much.
+const (
+	drainInterval = 100 * time.Millisecond
+	calmInterval  = 250 * time.Millisecond
+)
 
 // drain copies records from the ring to where they belong until ctx ends. It never reads a target: what a sample
 // needs from one goes to the naming workers.
 func (a *Agent) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
 	defer stop()
-	a.ring.SetDeadline(time.Now().Add(drainInterval))
+	a.ring.SetDeadline(time.Now().Add(a.submitDue()))
 	for {
 		last := ctx.Err() != nil // nothing ticks any more: what is in the ring now is all there will be
 		record, err := a.ring.Next()
 		switch {
 		case err == nil:
 			if a.receive(record) && a.ring.Empty() {
-				a.submit()
+				a.submitDue()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
-			a.ring.SetDeadline(time.Now().Add(drainInterval))
-			a.submit()
+			a.ring.SetDeadline(time.Now().Add(a.submitDue()))
 		case errors.Is(err, ring.ErrFlushed):
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 			a.flushes.done(a.ring)
 			if last {
 				return nil
@@ -50,6 +52,15 @@ func (a *Agent) drain(ctx context.Context) error {
 			return fmt.Errorf("read event stream: %w", err)
 		}
 	}
+}
+
+// submitDue hands processes with new work to workers, and returns how long the ring may be left alone.
+func (a *Agent) submitDue() (pause time.Duration) {
+	a.owner.Do(func(s *fold.State) {
+		s.SubmitDue()
+		pause = s.Pause()
+	})
+	return min(max(pause, drainInterval), calmInterval)
 }
 
 // receive folds one record. It reports whether workers must get it at once. A record over which the agent
@@ -67,9 +78,6 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 	}
 	return urgent
 }
-
-// submit hands the processes that got work since the last time to the naming workers.
-func (a *Agent) submit() { a.owner.Do((*fold.State).Submit) }
 
 // A handler takes the records of one kind. It is empty if this agent has nothing that such a record belongs to.
 type handler struct {
@@ -139,10 +147,13 @@ func handleCodeLoad(s *fold.State, raw []byte) {
 	}
 }
 
-func handleExec(s *fold.State, raw []byte) {
+func (a *Agent) handleExec(s *fold.State, raw []byte) {
 	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
 		s.Executed(&e.Header)
+		if a.opt.tickless() {
+			a.looks.executed(monotonic(), int(e.Header.Pid))
+		}
 	}
 }
 

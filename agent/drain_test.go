@@ -128,7 +128,7 @@ func TestSampleAfterExit(t *testing.T) {
 	if len(w.Processes) != 1 || w.Folded != 2 {
 		t.Errorf("%d samples of %d processes, want 2 of 1", w.Folded, len(w.Processes))
 	}
-	if a.submit(); len(a.state().Table) != 0 {
+	if a.owner.Do((*fold.State).Submit); len(a.state().Table) != 0 {
 		t.Errorf("%d processes are left", len(a.state().Table))
 	}
 }

@@ -34,29 +34,29 @@ func TestNamesOfProcessesThatAreGone(t *testing.T) {
 		{"alive, no window", func(a *Agent, w *fold.Window) { a.release(w) }, 3},
 		{"gone, in a window", func(a *Agent, w *fold.Window) {
 			a.fold(processRecord(bpf.EventProcessExit, id))
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 		}, 3},
 		{"gone, then the window", func(a *Agent, w *fold.Window) {
 			a.fold(processRecord(bpf.EventProcessExit, id))
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 			a.release(w)
 		}, 0},
 		{"the window, then gone", func(a *Agent, w *fold.Window) {
 			a.release(w)
 			a.fold(processRecord(bpf.EventProcessExit, id))
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 		}, 0},
 		{"gone, and its pid used again", func(a *Agent, w *fold.Window) {
 			a.release(w)
 			a.fold(processRecord(bpf.EventProcessExec, identity{PID: 100, Start: 5, Exec: 2}))
 			sampleOf(a, identity{PID: 100, Start: 5, Exec: 2})
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 		}, 0},
 		{"gone, in one of two windows", func(a *Agent, w *fold.Window) {
 			second := a.openForTest()
 			sampleOf(a, id, 1)
 			a.fold(processRecord(bpf.EventProcessExit, id))
-			a.submit()
+			a.owner.Do((*fold.State).Submit)
 			a.release(w)
 			if a.state().Names == 0 {
 				t.Error("the second window's name is gone")
@@ -84,7 +84,7 @@ func TestNamesOfClosingWindow(t *testing.T) {
 	other := a.openForTest()
 	sampleOf(a, id, 3)
 	a.fold(processRecord(bpf.EventProcessExit, id))
-	a.submit()
+	a.owner.Do((*fold.State).Submit)
 	a.state().Names += fold.MaxNames // under pressure
 	a.release(other)
 	a.state().Names -= fold.MaxNames
@@ -143,7 +143,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.sweep()
-	a.submit()
+	a.owner.Do((*fold.State).Submit)
 	if len(a.state().Table) != 1 || a.state().Table[8] == nil {
 		t.Errorf("%d processes are left, want number 8", len(a.state().Table))
 	}

@@ -1,6 +1,11 @@
 package bpf
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
 
 // A Counter counts something in the kernel, per CPU; enum counter in event.h says what.
 type Counter = ProfileCounter
@@ -61,23 +66,60 @@ type Counts [counterCount]uint64
 // ReadCounts reads all counters. While ticks arrive the sums of different counters can be off by those in flight.
 func (o *Objects) ReadCounts() (Counts, error) {
 	var c Counts
-	var perCPU []uint64
-	for i := range c {
-		if err := o.Counters.Lookup(uint32(i), &perCPU); err != nil {
-			return c, fmt.Errorf("read counter %d: %w", i, err)
-		}
-		for _, n := range perCPU {
-			c[i] += n
-		}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return c, fmt.Errorf("read counters: %w", err)
 	}
-	for cpu := range o.TickCounts.MaxEntries() {
-		var ticks [tickCounters]uint64
-		if err := o.TickCounts.Lookup(cpu, &ticks); err != nil {
-			return c, fmt.Errorf("read counters of CPU %d: %w", cpu, err)
-		}
-		for i, n := range ticks {
+	perCPU := make([]uint64, int(counterCount)*cpus)
+	if err := readAll(o.Counters, perCPU); err != nil {
+		return c, fmt.Errorf("read counters: %w", err)
+	}
+	for i, n := range perCPU {
+		c[i/cpus] += n
+	}
+	ticks := make([][tickCounters]uint64, o.TickCounts.MaxEntries())
+	if err := readAll(o.TickCounts, ticks); err != nil {
+		return c, fmt.Errorf("read counters of ticks: %w", err)
+	}
+	for _, of := range ticks {
+		for i, n := range of {
 			c[i] += n
 		}
 	}
 	return c, nil
+}
+
+// readAll reads all values of an array, those of a per-CPU array one key after the other. It takes one system call: the counters are read
+// several times a second.
+func readAll[V any](m *ebpf.Map, values []V) error {
+	var cursor ebpf.MapBatchCursor
+	keys := make([]uint32, m.MaxEntries())
+	n, err := m.BatchLookup(&cursor, keys, values, nil)
+	if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) { // the latter with the last batch
+		if n != len(keys) {
+			return fmt.Errorf("%d of %d entries", n, len(keys))
+		}
+		return nil
+	}
+	if !errors.Is(err, ebpf.ErrNotSupported) { // by per-CPU arrays before Linux 5.13
+		return err
+	}
+	return readEach(m, values)
+}
+
+// readEach is readAll with a system call for each key.
+func readEach[V any](m *ebpf.Map, values []V) error {
+	each := len(values) / int(m.MaxEntries())
+	for i := range m.MaxEntries() {
+		of := make([]V, each)
+		out := any(&of)
+		if m.Type() != ebpf.PerCPUArray {
+			out = &of[0]
+		}
+		if err := m.Lookup(i, out); err != nil {
+			return err
+		}
+		copy(values[int(i)*each:], of)
+	}
+	return nil
 }

@@ -53,8 +53,7 @@ func (e *Source) handleFault(s *fold.State, p *fold.Process, o *bpf.Observation,
 		f.fold(s)
 		return true
 	}
-	s.Dirty[p] = struct{}{}
-	s.Hurry()
+	s.Hurry(p)
 	return true
 }
 

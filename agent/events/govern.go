@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -25,8 +26,8 @@ const (
 	// checkInterval is the interval of checks whether a recently attached probe has already spent its budget for the time until rates are
 	// set again. A probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
 	checkInterval = governEvery / 50
-	// checksSkipped is how many of these checks are skipped once all probes are older than a second.
-	checksSkipped = 4
+	// calmInterval is that of these checks once all probes are older than a second.
+	calmInterval = governEvery / 10
 	// faultLookups is about how many page faults a second are recorded: looking one up takes the agent some 50 us.
 	faultLookups = 200
 	// leastBudget is the part of one CPU that events of a kind may always take, however little CPU time the processes use. A nearly idle
@@ -37,25 +38,39 @@ const (
 // govern keeps the probes within the budget until ctx ends.
 func (e *Probes) govern(ctx context.Context) {
 	e.measureTrap()
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	last := proc.Monotonic()
-	for beat := 0; ; beat++ {
+	tuned := proc.Monotonic()
+	checked := tuned
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		pause, fresh := calmInterval, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < governEvery
+		if fresh || e.sliced() {
+			pause = checkInterval
+		}
+		wait.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-wait.C:
 		}
 		now := proc.Monotonic()
 		switch {
-		case now-last >= governEvery:
-			e.tune(now, now-last)
-			last = now
-		case beat%(1+checksSkipped) == 0, now-time.Duration(e.lastAttached.Load()) < governEvery:
-			e.check(now, now-last)
+		case now-tuned >= governEvery:
+			e.tune(now, now-tuned)
+			tuned, checked = now, now
+		case fresh || now-checked >= calmInterval:
+			e.check(now, now-tuned)
+			checked = now
 		}
 		e.turn(proc.Monotonic())
 	}
+}
+
+// sliced reports whether a plan is observed in slices, which begin and end at their own times.
+func (e *Probes) sliced() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.duty.Always() })
 }
 
 // measureTrap measures the cost of a hit on this machine, without the program. It takes about 50 ms.

@@ -41,7 +41,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	}
 	s.Received(o.Time)
 	p := s.Process(o.Header)
-	p.ClassEpoch = o.ClassEpoch
+	s.Unloaded(p, o.ClassEpoch)
 	if p.Meet(&o.Sample) {
 		s.Dirty[p] = struct{}{}
 	}

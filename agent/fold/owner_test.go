@@ -3,6 +3,7 @@ package fold
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -125,4 +126,73 @@ func TestPlaceAllPanics(t *testing.T) {
 	if placed != 2 || len(failures()) != 1 {
 		t.Errorf("%d processes are placed, %d panics", placed, len(failures()))
 	}
+}
+
+// New work of a process waits for a twentieth of the time for which the process has been known, for a second at most.
+func TestSubmitDue(t *testing.T) {
+	var submitted []int
+	o, _ := ownerOf(StateOptions{})
+	o.Do(func(s *State) {
+		s.opt.Submit = func(p *target.Process) { submitted = append(submitted, p.PID) }
+		work := func(pid uint32) *Process {
+			p := s.Process(&bpf.Header{Pid: pid, Start: 5, Exec: 1})
+			s.Dirty[p] = struct{}{}
+			return p
+		}
+		expect := func(what string, want ...int) {
+			t.Helper()
+			submitted = nil
+			s.SubmitDue()
+			if slices.Sort(submitted); !slices.Equal(submitted, want) {
+				t.Errorf("%s: %v are submitted, want %v", what, submitted, want)
+			}
+		}
+		old, young := work(1), work(2)
+		old.renewed -= time.Hour
+		expect("the first work", 1, 2)
+		work(1)
+		young.submitted -= time.Millisecond // as if the test took that long
+		work(2)
+		young.renewed = proc.Monotonic()
+		expect("further work", 2)
+		if s.latest -= time.Hour; s.Pause() != maxPause {
+			t.Errorf("records wait for %v", s.Pause())
+		}
+		if s.Executed(&bpf.Header{Pid: 4}); s.Pause() == maxPause {
+			t.Error("records wait while programs start")
+		}
+		old.submitted -= maxPause
+		expect("work that has waited", 1)
+		work(1)
+		s.latest -= time.Hour
+		s.Unloaded(old, 1)
+		old.submitted -= time.Millisecond
+		if s.Pause() == maxPause {
+			t.Error("records wait while classes are unloaded")
+		}
+		expect("work of a VM that has unloaded classes", 1)
+		if old.renewed -= time.Hour; old.ClassEpoch != 1 {
+			t.Errorf("the class epoch is %d", old.ClassEpoch)
+		}
+		s.Unloaded(old, 1)
+		work(1)
+		expect("work of a VM that has not unloaded classes again")
+		s.Hurry(old)
+		if !s.Urgent() {
+			t.Error("work in a hurry is not urgent")
+		}
+		expect("work in a hurry", 1)
+		work(1)
+		s.Retire(old)
+		expect("a process that has ended", 1)
+		if work(1); len(s.Table) != 2 {
+			t.Error("the process that has ended is in the table")
+		}
+		expect("another process with its pid", 1)
+		work(1)
+		submitted = nil
+		if s.Submit(); len(submitted) != 1 || len(s.Dirty) != 0 {
+			t.Errorf("%v are submitted at once, %d processes still have work", submitted, len(s.Dirty))
+		}
+	})
 }

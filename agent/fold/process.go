@@ -29,13 +29,27 @@ type Process struct {
 	strangers  strangers
 	Chaining   *Chaining // nil unless contexts are chained
 	measuring  map[*measurement]struct{}
-	Holders    int  // open and closing windows that have samples of it
-	lingering  bool // names were in use when they should have been forgotten: the next Trim forgets them
+	Holders    int           // open and closing windows that have samples of it
+	lingering  bool          // names were in use when they should have been forgotten: the next Trim forgets them
+	renewed    time.Duration // when it was noticed, or its VM last unloaded classes, CLOCK_MONOTONIC
+	submitted  time.Duration // when a worker last got it from the drainer, CLOCK_MONOTONIC
+	hurried    bool          // it does not wait for the next time
 }
+
+const (
+	pauseShare = 20          // of the time for which a process has been known, one part in so many is what new work waits, and
+	maxPause   = time.Second // no longer than this
+)
+
+// pauseOf is how long new work of a process waits for more of it, if the process was noticed then, or unloaded classes. What is unloaded, and
+// a process that ends, take along the names of frames that wait.
+func pauseOf(since, now time.Duration) time.Duration { return min((now-since)/pauseShare, maxPause) }
 
 // NewProcess returns a process of which only the identity is known.
 func NewProcess(id proc.Identity, precise bool) *Process {
-	return &Process{Process: target.NewProcess(id), ID: id, Precise: precise, Requested: map[target.RawFrame]struct{}{}}
+	p := &Process{Process: target.NewProcess(id), ID: id, Precise: precise, Requested: map[target.RawFrame]struct{}{}}
+	p.renewed = p.Noticed
+	return p
 }
 
 // Targets are the same processes as workers know them.

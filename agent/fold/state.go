@@ -45,6 +45,7 @@ type State struct {
 	contexts int                  // of all windows
 	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
+	latest   time.Duration        // when a process was noticed, a program executed or classes unloaded, CLOCK_MONOTONIC
 	faded    time.Duration        // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
 }
 
@@ -98,6 +99,7 @@ func (s *State) Process(h *bpf.Header) *Process {
 		s.Retire(p)
 	}
 	p = NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
+	s.latest = p.Noticed
 	s.Table[int(h.Pid)] = p
 	return p
 }
@@ -147,6 +149,7 @@ func (s *State) Find(id proc.Identity) *Process {
 // Executed records that a process runs another program: everything known belongs to the old one. The new one is examined when it is first
 // sampled: most are too short-lived for that.
 func (s *State) Executed(h *bpf.Header) {
+	s.latest = proc.Monotonic()
 	if p := s.Table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
 		s.Retire(p)
 	}
@@ -189,7 +192,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 	now := sample.Time
 	s.Received(now)
 	p.Samples++
-	p.ClassEpoch = sample.ClassEpoch
+	s.Unloaded(p, sample.ClassEpoch)
 	code := p.Code.Load()
 	t := s.joiner.Join(p, sample, code)
 	unknown := p.Meet(sample)
@@ -222,6 +225,16 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		return
 	}
 	s.Folded++
+}
+
+// Unloaded records how many times p's VM has unloaded classes. While it does, names are read as soon as those of a new process.
+func (s *State) Unloaded(p *Process, epoch uint32) {
+	if p.ClassEpoch == epoch {
+		return
+	}
+	p.ClassEpoch = epoch
+	p.renewed = proc.Monotonic()
+	s.latest = p.renewed
 }
 
 // Received records the time of a record, for Lag.
@@ -278,20 +291,43 @@ func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool)
 	return wanted, full
 }
 
-// Hurry makes Urgent report that workers must not wait until the ring is drained.
-func (s *State) Hurry() { s.urgent = true }
+// Hurry has a worker come to p without waiting until the ring is drained.
+func (s *State) Hurry(p *Process) {
+	s.Dirty[p] = struct{}{}
+	p.hurried, s.urgent = true, true
+}
 
 // Urgent reports whether a process in Dirty must not wait.
 func (s *State) Urgent() bool { return s.urgent }
 
-// Submit hands the processes with new work to workers.
-func (s *State) Submit() {
+// Submit hands all processes with new work to workers.
+func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
+
+// SubmitDue is Submit for the processes that have waited for as long as they should: a worker does much work at once in less time than
+// the same work little by little.
+func (s *State) SubmitDue() {
+	now := proc.Monotonic()
+	s.submit(func(p *Process) bool {
+		return p.hurried || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)
+	})
+}
+
+// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the work of any process.
+func (s *State) Pause() time.Duration { return pauseOf(s.latest, proc.Monotonic()) }
+
+func (s *State) submit(due func(*Process) bool) {
 	s.urgent = false
+	now := proc.Monotonic()
 	if s.oldest != noTime {
-		s.Lag = proc.Monotonic() - time.Duration(s.oldest)
+		s.Lag = now - time.Duration(s.oldest)
 		s.oldest = noTime
 	}
 	for p := range s.Dirty {
+		if !due(p) {
+			continue
+		}
+		delete(s.Dirty, p)
+		p.hurried, p.submitted = false, now
 		if p.Exited.Load() {
 			if s.Table[p.PID] == p {
 				delete(s.Table, p.PID)
@@ -302,5 +338,4 @@ func (s *State) Submit() {
 		}
 		s.opt.Submit(p.Process)
 	}
-	clear(s.Dirty)
 }

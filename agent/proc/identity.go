@@ -58,7 +58,7 @@ func (r Root) Identify(pid int) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{PID: pid, Start: stat.StartTicks * nsPerTick}, nil
+	return stat.Identity(), nil
 }
 
 // Check returns ErrGone if the pid is not, or no longer, that process.
@@ -89,6 +89,9 @@ type Stat struct {
 	Threads    int
 	StartTicks uint64 // start of the thread group leader, 10 ms of CLOCK_BOOTTIME: see Identity
 }
+
+// Identity is whose they are. Start is rounded down to 10 ms and Exec is zero.
+func (s Stat) Identity() Identity { return Identity{PID: s.PID, Start: s.StartTicks * nsPerTick} }
 
 // Kernel reports whether it is a kernel thread, which has no memory of its own.
 func (s Stat) Kernel() bool { return s.Flags&pfKthread != 0 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,7 +114,7 @@ func (m Maps) Find(addr uint64) *Mapping {
 // are about to end have none. The kernel writes the file in pieces, so mappings that change meanwhile may appear
 // both as they were and as they are. A target can delay this read: call it through a Pool.
 func (r Root) Maps(pid int, keep func(*Mapping) bool) (Maps, error) {
-	f, err := os.Open(r.path(pid, "maps"))
+	f, err := r.open(pid, "maps")
 	if err != nil {
 		return nil, explain(pid, "open maps", err)
 	}

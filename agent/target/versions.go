@@ -27,11 +27,11 @@ const (
 	// maxInlined bounds the inlined methods of one version.
 	maxInlined = 256
 	// versionsInterval is how often it is looked up at most what became of versions, while there is new code or new frames.
-	versionsInterval = 500 * time.Millisecond
+	versionsInterval = time.Second
 	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is wanted. It is looked up at
 	// maxVersionsInterval all the same.
-	versionsShare       = 200
-	maxVersionsInterval = 3 * time.Second
+	versionsShare       = 1000
+	maxVersionsInterval = 10 * time.Second
 )
 
 // A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of CLOCK_MONOTONIC.

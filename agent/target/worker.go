@@ -255,7 +255,7 @@ func (rs *Resolver) identify(p *Process) {
 // new addresses that are in no mapping.
 const (
 	mapsInterval        = 200 * time.Millisecond
-	maxMapsInterval     = 3 * time.Second
+	maxMapsInterval     = 10 * time.Second
 	maxMapsIntervalNoVM = time.Second // of a process that may get a VM
 )
 

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -77,23 +80,72 @@ func (c *chosen) endedBefore() error {
 }
 
 const (
-	goneInterval = 100 * time.Millisecond // between two looks at whether processes run
+	// goneInterval is between two looks at whether processes run of which the kernel does not report the end.
+	goneInterval = 100 * time.Millisecond
 	// unseenEnd is how long a recording without any sample may seem to last after its processes had ended before it.
 	unseenEnd = 2 * goneInterval
 )
 
 // waitGone returns true when none of the processes runs any more, false when ctx ended first.
 func (c *chosen) waitGone(ctx context.Context) bool {
+	ended := make(chan struct{}, 1)
+	unreported := false
+	for _, id := range c.processes {
+		process, err := openEnd(id.PID)
+		if err != nil {
+			unreported = true
+			continue
+		}
+		defer process.Close()
+		go func() {
+			if waitEnd(process) == nil {
+				select {
+				case ended <- struct{}{}:
+				default: // somebody looks anyway
+				}
+			}
+		}()
+	}
 	for alive := c.processes; ; {
 		if alive = c.running(alive); len(alive) == 0 {
 			return true
 		}
+		var again <-chan time.Time
+		if unreported {
+			again = time.After(goneInterval)
+		}
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(goneInterval):
+		case <-ended:
+		case <-again:
 		}
 	}
+}
+
+// openEnd opens a pidfd, which can be read once the process has ended.
+func openEnd(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // the runtime waits for it without a thread
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// waitEnd returns nil when the process has ended, and an error if the file is closed before.
+func waitEnd(process *os.File) error {
+	conn, err := process.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n > 0
+	})
 }
 
 // recorded reports whether a profile has anything: samples, calls or events.

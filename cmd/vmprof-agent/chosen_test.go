@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,51 @@ func TestChosenEnded(t *testing.T) {
 		if got := log.String(); !strings.Contains(got, test.warns) || test.warns == "" && got != "" {
 			t.Errorf("%v: logs %q, want %q", test.pids, got, test.warns)
 		}
+	}
+}
+
+// Processes are waited for until the last one has ended, which the kernel reports at once.
+func TestWaitGone(t *testing.T) {
+	var pids []int
+	var all []*exec.Cmd
+	for range 2 {
+		cmd := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pids, all = append(pids, cmd.Process.Pid), append(all, cmd)
+	}
+	c := chosenProcesses(pids)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if c.waitGone(canceled) {
+		t.Error("processes that run have ended")
+	}
+	for i, cmd := range all {
+		end, err := openEnd(pids[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		go cmd.Process.Kill()
+		if err := waitEnd(end); err != nil {
+			t.Errorf("the end of a process is not reported: %v", err)
+		}
+		end.Close()
+		if running := c.running(c.processes); len(running) != len(all)-i-1 {
+			t.Errorf("%d processes run after %d ends", len(running), i+1)
+		}
+		defer cmd.Wait()
+	}
+	if end, err := openEnd(os.Getpid()); err != nil {
+		t.Error(err)
+	} else {
+		go end.Close()
+		if waitEnd(end) == nil {
+			t.Error("the end of a process that runs is reported")
+		}
+	}
+	if !c.waitGone(t.Context()) {
+		t.Error("processes that have ended run")
 	}
 }
 

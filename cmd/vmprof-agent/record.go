@@ -325,8 +325,12 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 			}
 		}()
 	}
-	tick := time.NewTicker(progressInterval)
-	defer tick.Stop()
+	var progress <-chan time.Time
+	if bar.w != nil {
+		tick := time.NewTicker(progressInterval)
+		defer tick.Stop()
+		progress = tick.C
+	}
 	for {
 		select {
 		case <-timeUp:
@@ -341,7 +345,7 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 			return nil
 		case err := <-exited:
 			return err
-		case <-tick.C:
+		case <-progress:
 			bar.draw(a)
 		}
 	}

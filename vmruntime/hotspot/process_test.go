@@ -153,9 +153,9 @@ func TestAttachStripped(t *testing.T) {
 			t.Errorf("notes do not have %q", sentence)
 		}
 	}
-	routines, err := codecache.ReadRoutines(p.memory, p.bias+listAddress)
-	if err != nil {
-		t.Fatal(err)
+	var routines codecache.Routines
+	if err := routines.Read(p.memory, p.bias+listAddress); err != nil || len(routines.Pieces) == 0 {
+		t.Fatalf("%d routines, %v", len(routines.Pieces), err)
 	}
 	for _, want := range loadLookups(t, "testdata/jdk17") {
 		got := lookUp(p, vmruntime.Site(want.Site))

@@ -15,9 +15,9 @@ import (
 //	[vtable stub]                      a call through a virtual or interface table
 //	[i2c/c2i adapter]                  between compiled and interpreted code
 type stubNames struct {
-	codelets codecache.Pieces // of the interpreter
-	routines codecache.Pieces // of other blobs
-	searched map[uint64]bool  // blobs that were there when routines was read
+	codelets codecache.Pieces   // of the interpreter
+	routines codecache.Routines // of other blobs
+	searched map[uint64]bool    // blobs that were there when routines was read
 }
 
 // lookup names the place at pc, which is in b.
@@ -50,7 +50,7 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, er
 }
 
 // find returns the stub routine that pc is in, which is in b. The VM generates some routines when they are first needed
-// (JDK 21+), each time in a new blob, so the list is read again for a blob that is new.
+// (JDK 21+), each time in a new blob, so it is seen for a blob that is new whether the list has grown.
 func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Piece, bool) {
 	if len(s.searched) > codecache.MaxKinds {
 		s.searched = nil
@@ -68,7 +68,7 @@ func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Pi
 // routine returns the first stub routine whose name matches.
 func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache.Piece, bool) {
 	s.load(p)
-	for _, routine := range s.routines {
+	for _, routine := range s.routines.Pieces {
 		if match(routine.Name) {
 			return routine, true
 		}
@@ -79,7 +79,7 @@ func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache
 // load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason to fail.
 func (s *stubNames) load(p *Process) {
 	if list, ok := p.symbol(symbolStubList); ok {
-		s.routines, _ = codecache.ReadRoutines(p.memory, list)
+		s.routines.Read(p.memory, list)
 	}
 }
 

@@ -125,27 +125,31 @@ func ReadCodelets(t vmstructs.Reader, s *StubSchema) (Pieces, error) {
 // maxRoutines bounds the list of stub routines. JDK 25 has 160.
 const maxRoutines = 4096
 
-// ReadRoutines lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose head is the
+// Routines are the stub routines of a VM, as they were when its list of them was last read.
+type Routines struct {
+	Pieces
+	head uint64 // of the list: new routines are put before it
+}
+
+// Read lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose head is the
 // variable at list, a hidden symbol. A StubCodeDesc (src/hotspot/share/runtime/stubCodeGenerator.hpp) begins with five
 // words: next, group, name, begin, end. It is in no table; what does not look like one is left out.
 //
 // Entry points that the VM exports (StubRoutines._…, up to about JDK 24) are no substitute: they are fewer, so that the
 // next one below an address is often that of another routine.
-func ReadRoutines(t vmstructs.Reader, list uint64) (Pieces, error) {
+func (r *Routines) Read(t vmstructs.Reader, list uint64) error {
 	const words = 5
-	desc, err := t.Word(list)
-	if err != nil {
-		return nil, err
+	head, err := t.Word(list)
+	if err != nil || head == r.head {
+		return err
 	}
 	var found []Piece
 	var pointers []uint64
-	for range maxRoutines {
-		if desc == 0 {
-			break
-		}
-		object, err := t.Bytes(desc, 8*words)
+	near := vmstructs.Nearby{Reader: t}
+	for desc := head; desc != 0 && len(found) < maxRoutines; {
+		object, err := near.Bytes(desc, 8*words)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		found = append(found, Piece{Begin: vmstructs.Number(object[24:32]), End: vmstructs.Number(object[32:40])})
 		pointers = append(pointers, vmstructs.Number(object[16:24]))
@@ -153,10 +157,11 @@ func ReadRoutines(t vmstructs.Reader, list uint64) (Pieces, error) {
 	}
 	names, err := t.Texts(pointers)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range found {
 		found[i].Name = names[pointers[i]]
 	}
-	return newPieces(found), nil
+	r.head, r.Pieces = head, newPieces(found)
+	return nil
 }

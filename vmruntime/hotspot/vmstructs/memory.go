@@ -30,6 +30,30 @@ func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
 	return b, nil
 }
 
+// Nearby reads small objects that often lie close together, such as those of a linked list, a page at a time. What it has read does not
+// change any more: it is for one walk.
+type Nearby struct {
+	Reader
+	page uint64 // that was read last
+	data []byte // its bytes
+}
+
+// Bytes reads n bytes, which must not be changed.
+func (t *Nearby) Bytes(addr, n uint64) ([]byte, error) {
+	page, at := addr&^(PageSize-1), addr%PageSize
+	if n > PageSize-at {
+		return t.Reader.Bytes(addr, n)
+	}
+	if t.data == nil || page != t.page {
+		data, err := t.Reader.Bytes(page, PageSize)
+		if err != nil { // a recording has only what was once read
+			return t.Reader.Bytes(addr, n)
+		}
+		t.page, t.data = page, data
+	}
+	return t.data[at : at+n : at+n], nil
+}
+
 // Text reads a NUL-terminated string of at most MaxNameBytes.
 func (t Reader) Text(addr uint64) (string, error) {
 	s, err := t.Texts([]uint64{addr})

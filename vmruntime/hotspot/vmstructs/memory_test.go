@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
@@ -26,6 +27,43 @@ func TestTargetStrings(t *testing.T) {
 	}
 	if s, err := (Reader{m.Memory()}).Text(tooLong); err == nil {
 		t.Errorf("string without end: %q", s)
+	}
+}
+
+// counted counts reads.
+type counted struct {
+	vmruntime.Memory
+	reads int
+}
+
+func (c *counted) Read(addr uint64, p []byte) error {
+	c.reads++
+	return c.Memory.Read(addr, p)
+}
+
+// Objects near each other are read together; those at the edge of a page, and on a page that cannot be read as a whole, by themselves.
+func TestNearby(t *testing.T) {
+	m := &vmtest.Image{Base: PageSize}
+	m.Put(make([]byte, 2*PageSize+16))
+	first, last := m.Words(1, 2, 3, 4), m.Words(5, 6)
+	copied := m.Memory()
+	mem := &counted{Memory: copied}
+	near := Nearby{Reader: Reader{mem}}
+	for _, c := range []struct {
+		addr, n uint64
+		reads   int // that are made so far
+	}{
+		{PageSize, 40, 1}, {PageSize + 4000, 96, 1}, {2*PageSize - 8, 16, 2}, {2 * PageSize, 8, 3}, {PageSize, 8, 4},
+		{first, 32, 6}, {last, 16, 8}, // the page ends early
+	} {
+		got, err := near.Bytes(c.addr, c.n)
+		want, _ := Reader{copied}.Bytes(c.addr, c.n)
+		if err != nil || !bytes.Equal(got, want) || mem.reads != c.reads {
+			t.Errorf("%d bytes at %#x: %x, %v after %d reads; want %x after %d", c.n, c.addr, got, err, mem.reads, want, c.reads)
+		}
+	}
+	if _, err := near.Bytes(0xdead0000, 8); err == nil {
+		t.Error("memory that is not there was read")
 	}
 }
 
