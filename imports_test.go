@@ -34,6 +34,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/proc", "vmruntime"},
 	{"agent/probesite agent/valueprobe", "elffile"},
 	{"agent/library", "agent/proc"},
+	{"agent/intern", "agent/proc bpf"},
 	{"agent/attach", "bpf elffile agent/probesite agent/proc agent/valueprobe"},
 	{"agent/runtimes/bridge", "agent/attach agent/proc bpf elffile vmruntime"},
 	{"agent/runtimes/hotspotbpf", "agent/attach agent/runtimes/bridge bpf elffile vmruntime vmruntime/hotspot vmruntime/hotspot/javaheap"},
@@ -85,8 +86,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
-	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/library agent/monitors agent/proc agent/profile agent/ring agent/runtimes " +
-		"agent/source agent/target agent/watch bpf"},
+	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +
+		"agent/runtimes agent/source agent/target agent/watch bpf"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/intern"
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
 	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -115,9 +116,10 @@ type Agent struct {
 	engines  *engines.Engines // of sources; nil if calls are not sampled
 	ring     *ring.Reader     // of all that programs write
 	flushes  flushes
-	links    []link.Link   // to what follows processes
-	drained  chan struct{} // closed when Run has returned
-	sample   bpf.Sample    // scratch of the drainer
+	links    []link.Link    // to what follows processes
+	drained  chan struct{}  // closed when Run has returned
+	sample   bpf.Sample     // scratch of the drainer
+	stacks   *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
 
 	looks   looks         // of seek
 	running atomic.Bool   // everything is attached and recorded
@@ -155,12 +157,13 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	symbols := make(chan target.Symbols, 1)
 	go func() { symbols <- target.ReadSymbols(opt.Proc) }() // while the kernel verifies the programs
-	objects, err := bpf.Load(bpf.Options{
+	options := bpf.Options{
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
 		NoTick: a.atKernelTick() && attach.TicksEverywhere(),
-	})
+	}
+	objects, err := bpf.Load(options)
 	read := <-symbols
 	if err != nil {
 		return nil, explainLoad(err)
@@ -189,6 +192,11 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	for _, pid := range opt.PIDs {
 		if err := a.Choose(pid); err != nil {
+			return nil, err
+		}
+	}
+	if options.Interned() {
+		if a.stacks, err = intern.New(objects, log); err != nil {
 			return nil, err
 		}
 	}
@@ -287,6 +295,8 @@ func (a *Agent) openSources(find attach.Functions) error {
 func (a *Agent) ownHandlers() handlers {
 	return handlers{
 		bpf.EventSample:      {a.handleSample, (*fold.State).Fail},
+		bpf.EventFullSample:  {a.handleFull, (*fold.State).Fail},
+		bpf.EventShortSample: {a.handleShort, (*fold.State).Fail},
 		bpf.EventCodeLoad:    {handleCodeLoad, nil},
 		bpf.EventProcessExec: {a.handleExec, nil},
 		bpf.EventProcessExit: {handleExit, nil},

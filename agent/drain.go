@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/intern"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -85,7 +86,7 @@ type handler struct {
 }
 
 // handlers has a row for each kind of record that BPF programs emit; sources add theirs when they are opened.
-type handlers [bpf.EventObserved + 1]handler
+type handlers [bpf.EventShortSample + 1]handler
 
 // handlerOf returns the handler of a record.
 func (a *Agent) handlerOf(raw []byte) (h handler) {
@@ -116,9 +117,20 @@ func (a *Agent) recordFailed(s *fold.State, raw []byte, err error) {
 	}
 }
 
-func (a *Agent) handleSample(s *fold.State, raw []byte) {
+func (a *Agent) handleSample(s *fold.State, raw []byte) { a.take(s, raw, bpf.DecodeSample) }
+
+func (a *Agent) handleFull(s *fold.State, raw []byte) { a.take(s, raw, a.stacks.Full) }
+
+func (a *Agent) handleShort(s *fold.State, raw []byte) { a.take(s, raw, a.stacks.Short) }
+
+// take folds a sample.
+func (a *Agent) take(s *fold.State, raw []byte, decode func([]byte, *bpf.Sample) error) {
 	s.Samples++
-	if err := bpf.DecodeSample(raw, &a.sample); err != nil {
+	switch err := decode(raw, &a.sample); {
+	case errors.Is(err, intern.ErrUnknown):
+		s.Discard(profile.UnknownStack)
+		return
+	case err != nil:
 		s.Discard(profile.Malformed)
 		return
 	}

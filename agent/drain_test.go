@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/intern"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
@@ -25,8 +26,16 @@ func testAgentWith(opt Options, log *slog.Logger) (*Agent, *fold.Window) {
 	a := &Agent{opt: opt, services: &source.Services{Log: log, Resolver: target.NewResolver(target.Config{Runtimes: runtimes.Table(), Log: log}), Filter: true}}
 	a.handlers = a.ownHandlers()
 	a.own(nil, nil)
+	a.stacks, _ = intern.New(noKernel{}, log)
 	return a, a.openForTest()
 }
+
+// A noKernel keeps no tags.
+type noKernel struct{}
+
+func (noKernel) Reseed(uint64) error       { return nil }
+func (noKernel) ForgetSuffix(uint64) error { return nil }
+func (noKernel) ForgetThread(uint32) error { return nil }
 
 // state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
 func (a *Agent) state() (s *fold.State) {
@@ -231,10 +240,16 @@ func TestSampleRetries(t *testing.T) {
 func BenchmarkReceive(b *testing.B) {
 	fold.FindNested = false
 	b.Cleanup(func() { fold.FindNested = true })
-	for _, c := range []struct{ cpus, stacks int }{{2, 1}, {8, 1}, {128, 1}, {8, 100}, {8, 10_000}, {128, 100}} {
-		b.Run(fmt.Sprintf("cpus=%d/stacks=%d", c.cpus, c.stacks), func(b *testing.B) {
+	for _, c := range []struct {
+		cpus, stacks int
+		short        bool // samples refer to earlier ones
+	}{
+		{2, 1, false}, {8, 1, false}, {128, 1, false}, {8, 100, false}, {8, 10_000, false}, {128, 100, false},
+		{2, 1, true}, {8, 1, true}, {128, 1, true}, {8, 100, true}, {8, 10_000, true}, {128, 100, true},
+	} {
+		b.Run(fmt.Sprintf("cpus=%d/stacks=%d/short=%t", c.cpus, c.stacks, c.short), func(b *testing.B) {
 			a, w := testAgent()
-			var records [][]byte
+			var records, again [][]byte
 			for i := range c.cpus * c.stacks {
 				frames := make([]bpf.Frame, 24)
 				for level := range frames {
@@ -243,10 +258,19 @@ func BenchmarkReceive(b *testing.B) {
 				for level, stack := 2, i/c.cpus; level >= 0; level, stack = level-1, stack/22 {
 					frames[level] += bpf.Frame(stack % 22)
 				}
-				records = append(records, sampleRecord(identity{PID: uint32(i%c.cpus) + 1, Start: 5, Exec: 1}, frames...))
+				id := identity{PID: uint32(i%c.cpus) + 1, Start: 5, Exec: 1}
+				if !c.short {
+					records = append(records, sampleRecord(id, frames...))
+					continue
+				}
+				full, callers := foldtest.Full(id, frames...)
+				records, again = append(records, full), append(again, foldtest.Short(id, callers, frames[0]))
 			}
 			for _, r := range records {
 				a.receive(r)
+			}
+			if c.short {
+				records = again
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

@@ -79,6 +79,9 @@ func Load(opts Options) (*Objects, error) {
 	if opts.Contexts != ModeChain {
 		spec.Maps["known_links"].MaxEntries = 1
 	}
+	if !opts.Interned() {
+		spec.Maps["known_suffixes"].MaxEntries, spec.Maps["named_threads"].MaxEntries = 1, 1
+	}
 	err = errors.Join(spec.Variables["filter_by_pid"].Set(opts.FilterByPID), opts.setConstants(spec))
 	if err != nil {
 		return nil, fmt.Errorf("set constants: %w", err)
@@ -109,10 +112,14 @@ func (o *Options) setConstants(spec *ebpf.CollectionSpec) error {
 	)
 }
 
+// Interned reports whether samples may refer to earlier ones for their outermost frames: see Objects.Reseed.
+func (o *Options) Interned() bool { return o.Contexts == ModeWalk && !o.CheckContexts }
+
 // sampling are the maps that only programs that sample have.
 func (o *Objects) sampling() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
 		"tick_counts": o.TickCounts, "scratches": o.Scratches, "kept_stacks": o.KeptStacks, "known_links": o.KnownLinks, "chain_rates": o.ChainRates,
+		"known_suffixes": o.KnownSuffixes, "named_threads": o.NamedThreads, "suffix_seed": o.SuffixSeed,
 	}
 }
 
@@ -158,6 +165,32 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		}
 	}
 	return spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: shared})
+}
+
+// Reseed has samples refer to earlier ones, but to none from before: nothing that was sent is taken to be known. With a seed of 0 no sample
+// refers to another one, as before the first call. Records that programs are about to write may still have the last seed.
+func (o *Objects) Reseed(seed uint64) error {
+	if err := o.SuffixSeed.Put(uint32(0), seed); err != nil {
+		return fmt.Errorf("set seed of suffixes: %w", err)
+	}
+	return nil
+}
+
+// ForgetSuffix has the frames that a sample referred to sent again.
+func (o *Objects) ForgetSuffix(tag uint64) error {
+	slot := uint32(tag>>ProfileSuffixTagsSUFFIX_SLOT_SHIFT) % o.KnownSuffixes.MaxEntries()
+	if err := o.KnownSuffixes.Put(slot, ProfileKnownSet{}); err != nil {
+		return fmt.Errorf("forget a suffix: %w", err)
+	}
+	return nil
+}
+
+// ForgetThread has the name of a thread sent again.
+func (o *Objects) ForgetThread(tid uint32) error {
+	if err := o.NamedThreads.Put(tid%o.NamedThreads.MaxEntries(), uint64(0)); err != nil {
+		return fmt.Errorf("forget the name of a thread: %w", err)
+	}
+	return nil
 }
 
 // SetSteady says of a link, by the tag that a sample had, whether it suffices from now on (ModeChain): if not, its

@@ -22,6 +22,7 @@ type (
 	Call           = ProfileCall
 	NamedCall      = ProfileNamedCall
 	SharedStack    = ProfileSharedStack
+	ShortHeader    = ProfileShortSample
 	ChainRate      = ProfileChainRate
 	SeenMethod     = ProfileSeenMethod
 )
@@ -36,6 +37,8 @@ const (
 	EventNamedCall   = uint8(ProfileEventKindEVENT_NAMED_CALL)
 	EventNewMethod   = uint8(ProfileEventKindEVENT_NEW_METHOD)
 	EventObserved    = uint8(ProfileEventKindEVENT_OBSERVED)
+	EventFullSample  = uint8(ProfileEventKindEVENT_FULL_SAMPLE)
+	EventShortSample = uint8(ProfileEventKindEVENT_SHORT_SAMPLE)
 )
 
 // What sampled a call.
@@ -121,6 +124,15 @@ type Sample struct {
 	Depths     []uint32     // of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
 	LinkTag    uint64       // of the first two frames, 0 if there is none: see Objects.SetSteady
 	Shared     *SharedStack // nil without SampleShared
+	Callers    uint64       // identifies all of User but the innermost frame, with process and epoch; 0 if nothing does
+	Root       uint64       // tag of no frame, with which those of the stack's suffixes begin; EventFullSample only
+}
+
+// A ShortSample is a Sample that refers to an earlier one for its outermost user frames. It points into the record it was decoded from.
+type ShortSample struct {
+	*ShortHeader
+	User   []Frame  // own frames, innermost first: those before the frames that are known
+	Kernel []uint64 // pcs, innermost first
 }
 
 // A CodeLoad announces a compilation, as the VM described it. It points into the record it was decoded from.
@@ -184,6 +196,13 @@ func DecodeSample(raw []byte, s *Sample) error {
 			return fmt.Errorf("sample of %d frames, %d of its own and %d shared: %w", n, shared.Own, shared.Frames, ErrMalformed)
 		}
 	}
+	var root uint64
+	if Kind(raw) == EventFullSample {
+		if len(tail) != 8 || withDepths || withShared {
+			return fmt.Errorf("full sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k, ErrMalformed)
+		}
+		root = binary.NativeEndian.Uint64(tail)
+	}
 	comm := raw[unsafe.Offsetof(ProfileSample{}.Comm):]
 	*s = Sample{
 		Header:     (*Header)(unsafe.Pointer(unsafe.SliceData(raw))),
@@ -198,9 +217,41 @@ func DecodeSample(raw []byte, s *Sample) error {
 		Depths:     depths,
 		LinkTag:    tag,
 		Shared:     shared,
+		Root:       root,
 	}
 	if s.Header.LeftOut > 0 && n == MaxUserFrames {
 		s.LeftOut, s.User = int(s.Header.LeftOut), unrolled(s.User, int(s.Header.LeftOut))
+	}
+	return nil
+}
+
+// SuffixStep is how many frames a suffix of a stack has more than the one before: SUFFIX_STEP.
+const SuffixStep = 4
+
+// SuffixTag returns the tag of a suffix, given that of the one before and the frames that this one has in addition, outermost first. If there
+// are fewer, the rest is 0.
+func SuffixTag(before uint64, own [SuffixStep]Frame) uint64 {
+	v := uint64(own[0])*0x9e3779b97f4a7c15 + uint64(own[1])*0xc2b2ae3d27d4eb4f + uint64(own[2])*0x165667b19e3779f9 + uint64(own[3])*0xd6e8feb86659fd93
+	tag := (before ^ v) * 0x9e3779b97f4a7c15
+	return tag ^ tag>>29
+}
+
+// DecodeShort decodes raw into s without copying.
+func DecodeShort(raw []byte, s *ShortSample) error {
+	const fixed = unsafe.Sizeof(ShortHeader{})
+	if uintptr(len(raw)) < fixed {
+		return fmt.Errorf("short sample of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	raw = aligned(raw)
+	h := (*ShortHeader)(unsafe.Pointer(unsafe.SliceData(raw)))
+	n, k, frames := int(h.UserFrames), int(h.KernelFrames), raw[fixed:]
+	if n > MaxUserFrames || n+k > len(ProfileSample{}.Frames) || len(frames) != 8*(n+k) {
+		return fmt.Errorf("short sample of %d bytes with %d+%d frames: %w", len(raw), n, k, ErrMalformed)
+	}
+	*s = ShortSample{
+		ShortHeader: h,
+		User:        unsafe.Slice((*Frame)(unsafe.Pointer(unsafe.SliceData(frames))), n),
+		Kernel:      unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(frames[8*n:]))), k),
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ enum event_kind {
 	EVENT_NAMED_CALL,   /* struct named_call: a call that an engine sampled, with names that were read at once */
 	EVENT_NEW_METHOD,   /* struct new_method (exact.h): a method that was not called before */
 	EVENT_OBSERVED,	    /* struct sample, and a struct observation behind its frames: what a probe saw, and where */
+	EVENT_FULL_SAMPLE,  /* struct sample, and behind its frames the __u64 tag of no frame: others may refer to it */
+	EVENT_SHORT_SAMPLE, /* struct short_sample */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -125,6 +127,25 @@ struct sample {
 	__u32 attachment;  /* hotspot_process.serial, 0 if none */
 	__u8 comm[16];	   /* of the thread */
 	__u64 frames[MAX_FRAMES];
+};
+
+/*
+ * A sample whose outermost user frames are those that another one had, which had the tag base: all of that one's but the innermost, or so
+ * many of the outermost that the rest can be divided by SUFFIX_STEP. The thread's name, class_epoch and attachment are as they were.
+ * Own frames follow, as in struct sample: at least one unless the stack has none. The last of the user's is next to the known ones.
+ */
+struct short_sample {
+	struct event_header header;
+	__u16 user_frames, kernel_frames; /* own */
+	__u8 end;			  /* enum walk_end */
+	__u8 flags;			  /* enum sample_flags */
+	__u16 cpu;
+	__u64 base;
+};
+
+enum suffix_tags {
+	SUFFIX_SLOT_SHIFT = 40, /* where a tag stands in known_suffixes */
+	NO_SUFFIX = ~0u,
 };
 
 /* The frames of a stack that a thread's previous sample had, too. Behind the frames, with SAMPLE_SHARED. */

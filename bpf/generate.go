@@ -34,7 +34,7 @@ var objects = []object{
 		name: "Profile", source: "bpf/profile.bpf.c", cpu: atomics, global: true,
 		types: "event_kind walk_end frame_kind sample_flags counter hotspot_flags event_header sample " +
 			"process_event call_engine call named_call hotspot_process code_heap context_mode shared_stack " +
-			"chain_rate link_tags seen_method known_thread known_thread_key",
+			"chain_rate link_tags short_sample suffix_tags seen_method known_thread known_thread_key",
 	},
 	{
 		name: "KernelTick", source: "bpf/kerneltick.bpf.c", cpu: atomics,

@@ -87,9 +87,10 @@ static __always_inline void take_tick(void *ctx, bool user_tick)
 	if (!s)
 		return;
 	user = sample_user(s, 0, true);
+	shorten_sample();
 	if (!user_tick)
 		sample_interrupted(s, ctx);
-	end_sample(s, user);
+	end_sample(user);
 }
 
 /* The kernel charges a tick to the current task. It runs in the timer's hard interrupt. */

@@ -22,12 +22,15 @@ const (
 	KernelTickMapEvents           = "events"
 	KernelTickMapKeptStacks       = "kept_stacks"
 	KernelTickMapKnownLinks       = "known_links"
+	KernelTickMapKnownSuffixes    = "known_suffixes"
 	KernelTickMapKnownThreads     = "known_threads"
+	KernelTickMapNamedThreads     = "named_threads"
 	KernelTickMapNmiEvents        = "nmi_events"
 	KernelTickMapPids             = "pids"
 	KernelTickMapProcesses        = "processes"
 	KernelTickMapScratches        = "scratches"
 	KernelTickMapSeenMethods      = "seen_methods"
+	KernelTickMapSuffixSeed       = "suffix_seed"
 	KernelTickMapTickCounts       = "tick_counts"
 	KernelTickProgChargeTick      = "charge_tick"
 	KernelTickProgExpireTick      = "expire_tick"
@@ -96,19 +99,22 @@ type KernelTickProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type KernelTickMapSpecs struct {
-	ChainRates   *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.MapSpec `ebpf:"known_links"`
-	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
-	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids         *ebpf.MapSpec `ebpf:"pids"`
-	Processes    *ebpf.MapSpec `ebpf:"processes"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
-	TickCounts   *ebpf.MapSpec `ebpf:"tick_counts"`
+	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
+	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
+	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids          *ebpf.MapSpec `ebpf:"pids"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
+	TickCounts    *ebpf.MapSpec `ebpf:"tick_counts"`
 }
 
 // KernelTickVariableSpecs contains global variables before they are loaded into the kernel.
@@ -150,19 +156,22 @@ func (o *KernelTickObjects) Close() error {
 //
 // It can be passed to LoadKernelTickObjects or ebpf.CollectionSpec.LoadAndAssign.
 type KernelTickMaps struct {
-	ChainRates   *ebpf.Map `ebpf:"chain_rates"`
-	Counters     *ebpf.Map `ebpf:"counters"`
-	Epochs       *ebpf.Map `ebpf:"epochs"`
-	Events       *ebpf.Map `ebpf:"events"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.Map `ebpf:"known_links"`
-	KnownThreads *ebpf.Map `ebpf:"known_threads"`
-	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
-	Pids         *ebpf.Map `ebpf:"pids"`
-	Processes    *ebpf.Map `ebpf:"processes"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
-	TickCounts   *ebpf.Map `ebpf:"tick_counts"`
+	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Epochs        *ebpf.Map `ebpf:"epochs"`
+	Events        *ebpf.Map `ebpf:"events"`
+	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.Map `ebpf:"known_links"`
+	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
+	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
+	Pids          *ebpf.Map `ebpf:"pids"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
+	TickCounts    *ebpf.Map `ebpf:"tick_counts"`
 }
 
 func (m *KernelTickMaps) Close() error {
@@ -173,12 +182,15 @@ func (m *KernelTickMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.KnownSuffixes,
 		m.KnownThreads,
+		m.NamedThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.SuffixSeed,
 		m.TickCounts,
 	)
 }

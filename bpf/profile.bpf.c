@@ -17,6 +17,8 @@ enum counter *export_counter __attribute__((unused));
 enum hotspot_flags *export_hotspot_flags __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
 enum context_mode *export_context_mode __attribute__((unused));
+enum suffix_tags *export_suffix_tags __attribute__((unused));
+struct short_sample *export_short_sample __attribute__((unused));
 enum link_tags *export_link_tags __attribute__((unused));
 struct known_thread *export_known_thread __attribute__((unused));
 struct known_thread_key *export_known_thread_key __attribute__((unused));
@@ -35,9 +37,10 @@ int tick(struct tick_context *ctx)
 	if (!s)
 		return 0;
 	user = sample_user(s, ctx, kernel);
+	shorten_sample();
 	if (kernel)
 		sample_kernel(s, ctx, 0);
-	end_sample(s, user);
+	end_sample(user);
 	return 0;
 }
 

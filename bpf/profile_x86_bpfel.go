@@ -143,6 +143,8 @@ const (
 	ProfileEventKindEVENT_NAMED_CALL   ProfileEventKind = 6
 	ProfileEventKindEVENT_NEW_METHOD   ProfileEventKind = 7
 	ProfileEventKindEVENT_OBSERVED     ProfileEventKind = 8
+	ProfileEventKindEVENT_FULL_SAMPLE  ProfileEventKind = 9
+	ProfileEventKindEVENT_SHORT_SAMPLE ProfileEventKind = 10
 )
 
 type ProfileFrameKind uint32
@@ -271,6 +273,11 @@ type ProfileKeptStack struct {
 		Frame uint64
 		Cfa   uint64
 	}
+}
+
+type ProfileKnownSet struct {
+	_    structs.HostLayout
+	Tags [2]uint64
 }
 
 type ProfileKnownThread struct {
@@ -427,6 +434,16 @@ type ProfileScratch struct {
 		MethodShape  uint64
 		MethodName   uint64
 	}
+	Stack struct {
+		_        structs.HostLayout
+		Root     uint64
+		Tag      uint64
+		Thread   uint64
+		Frames   uint32
+		Suffixes uint32
+		Base     uint32
+		_        [4]byte
+	}
 	Caller struct {
 		_  structs.HostLayout
 		Pc uint64
@@ -468,6 +485,7 @@ type ProfileScratch struct {
 		Table   uint64
 	}
 	Any    uint64
+	_      [24]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32
@@ -579,6 +597,24 @@ type ProfileSharedStack struct {
 	Own    uint32
 }
 
+type ProfileShortSample struct {
+	_            structs.HostLayout
+	Header       ProfileEventHeader
+	UserFrames   uint16
+	KernelFrames uint16
+	End          uint8
+	Flags        uint8
+	Cpu          uint16
+	Base         uint64
+}
+
+type ProfileSuffixTags uint32
+
+const (
+	ProfileSuffixTagsSUFFIX_SLOT_SHIFT ProfileSuffixTags = 40
+	ProfileSuffixTagsNO_SUFFIX         ProfileSuffixTags = 4294967295
+)
+
 type ProfileTickCounts struct {
 	_ structs.HostLayout
 	N [16]uint64
@@ -617,12 +653,15 @@ const (
 	ProfileMapEvents               = "events"
 	ProfileMapKeptStacks           = "kept_stacks"
 	ProfileMapKnownLinks           = "known_links"
+	ProfileMapKnownSuffixes        = "known_suffixes"
 	ProfileMapKnownThreads         = "known_threads"
+	ProfileMapNamedThreads         = "named_threads"
 	ProfileMapNmiEvents            = "nmi_events"
 	ProfileMapPids                 = "pids"
 	ProfileMapProcesses            = "processes"
 	ProfileMapScratches            = "scratches"
 	ProfileMapSeenMethods          = "seen_methods"
+	ProfileMapSuffixSeed           = "suffix_seed"
 	ProfileMapTickCounts           = "tick_counts"
 	ProfileProgProcessExec         = "process_exec"
 	ProfileProgProcessExit         = "process_exit"
@@ -646,6 +685,8 @@ const (
 	ProfileVarExportProcessEvent   = "export_process_event"
 	ProfileVarExportSampleFlags    = "export_sample_flags"
 	ProfileVarExportSharedStack    = "export_shared_stack"
+	ProfileVarExportShortSample    = "export_short_sample"
+	ProfileVarExportSuffixTags     = "export_suffix_tags"
 	ProfileVarExportWalkEnd        = "export_walk_end"
 	ProfileVarFilterByPid          = "filter_by_pid"
 	ProfileVarJavaOnly             = "java_only"
@@ -705,19 +746,22 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	ChainRates   *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.MapSpec `ebpf:"known_links"`
-	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
-	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids         *ebpf.MapSpec `ebpf:"pids"`
-	Processes    *ebpf.MapSpec `ebpf:"processes"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
-	TickCounts   *ebpf.MapSpec `ebpf:"tick_counts"`
+	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
+	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
+	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids          *ebpf.MapSpec `ebpf:"pids"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
+	TickCounts    *ebpf.MapSpec `ebpf:"tick_counts"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -742,6 +786,8 @@ type ProfileVariableSpecs struct {
 	ExportProcessEvent   *ebpf.VariableSpec `ebpf:"export_process_event"`
 	ExportSampleFlags    *ebpf.VariableSpec `ebpf:"export_sample_flags"`
 	ExportSharedStack    *ebpf.VariableSpec `ebpf:"export_shared_stack"`
+	ExportShortSample    *ebpf.VariableSpec `ebpf:"export_short_sample"`
+	ExportSuffixTags     *ebpf.VariableSpec `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.VariableSpec `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	JavaOnly             *ebpf.VariableSpec `ebpf:"java_only"`
@@ -769,19 +815,22 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	ChainRates   *ebpf.Map `ebpf:"chain_rates"`
-	Counters     *ebpf.Map `ebpf:"counters"`
-	Epochs       *ebpf.Map `ebpf:"epochs"`
-	Events       *ebpf.Map `ebpf:"events"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.Map `ebpf:"known_links"`
-	KnownThreads *ebpf.Map `ebpf:"known_threads"`
-	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
-	Pids         *ebpf.Map `ebpf:"pids"`
-	Processes    *ebpf.Map `ebpf:"processes"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
-	TickCounts   *ebpf.Map `ebpf:"tick_counts"`
+	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Epochs        *ebpf.Map `ebpf:"epochs"`
+	Events        *ebpf.Map `ebpf:"events"`
+	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.Map `ebpf:"known_links"`
+	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
+	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
+	Pids          *ebpf.Map `ebpf:"pids"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
+	TickCounts    *ebpf.Map `ebpf:"tick_counts"`
 }
 
 func (m *ProfileMaps) Close() error {
@@ -792,12 +841,15 @@ func (m *ProfileMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.KnownSuffixes,
 		m.KnownThreads,
+		m.NamedThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.SuffixSeed,
 		m.TickCounts,
 	)
 }
@@ -824,6 +876,8 @@ type ProfileVariables struct {
 	ExportProcessEvent   *ebpf.Variable `ebpf:"export_process_event"`
 	ExportSampleFlags    *ebpf.Variable `ebpf:"export_sample_flags"`
 	ExportSharedStack    *ebpf.Variable `ebpf:"export_shared_stack"`
+	ExportShortSample    *ebpf.Variable `ebpf:"export_short_sample"`
+	ExportSuffixTags     *ebpf.Variable `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.Variable `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.Variable `ebpf:"filter_by_pid"`
 	JavaOnly             *ebpf.Variable `ebpf:"java_only"`

@@ -6,9 +6,12 @@
 #pragma once
 
 #define TICK_PROGRAM
-#include "context.bpf.h"
+#include "intern.bpf.h"
 #include "registers.bpf.h"
 #include "wakeup.bpf.h"
+
+/* Whether samples may refer to each other. Those of other modes have less than their stacks anyway. */
+#define INTERNED (contexts == CONTEXT_WALK && !check_contexts)
 
 /* Counts a tick and begins a sample of the current task; 0 if there is to be none. */
 static __always_inline struct scratch *begin_sample(void)
@@ -35,6 +38,8 @@ static __always_inline struct scratch *begin_sample(void)
 	}
 	r = &s->sample;
 	touch_sample(s, (__u32)id);
+	if (INTERNED)
+		touch_known(s, (__u32)id);
 	fill_header(&r->header, task, EVENT_SAMPLE, begin);
 	r->flags = 0;
 	r->end = END_NONE;
@@ -81,33 +86,66 @@ static __always_inline void sample_kernel(struct scratch *s, void *ctx, __u64 sk
 		r->kernel_frames = bytes / 8;
 }
 
-/* Writes the sample. With user it has the user's stack, and what follows the frames. */
-static __always_inline void end_sample(struct scratch *s, bool user)
+/* Leaves of the user's stack what user space does not have. Before the kernel's frames are appended. */
+static __always_inline void shorten_sample(void)
 {
-	struct sample *r = &s->sample;
-	__u32 n = r->user_frames, k = r->kernel_frames;
-	__u64 size, spent;
-	bool lost;
+	if (INTERNED)
+		refer();
+}
 
+/* Writes the sample. With user it has the user's stack, and what follows the frames. */
+__noinline int end_sample(__u32 user)
+{
+	struct scratch *s = this_scratch();
+	__u64 begin, spent, size, room = sizeof(s->sample) + sizeof(s->tail);
+	__u32 n, k, walked, java;
+	bool referring = false, lost;
+	struct sample *r;
+	void *record;
+
+	if (!s)
+		return 0;
+	record = r = &s->sample;
+	n = walked = r->user_frames;
+	k = r->kernel_frames;
+	java = r->flags & SAMPLE_JAVA_THREAD;
+	begin = r->header.time;
 	size = offsetof(struct sample, frames) + 8 * (__u64)(n + k);
-	if (user)
+	if (INTERNED && s->stack.root) {
+		walked = s->stack.frames;
+		referring = s->stack.base != NO_SUFFIX;
+		if (!referring)
+			size += append_root(s, n + k);
+	} else if (user) {
 		size += append_tail(s, n, k);
-	if (size > sizeof(*r) + sizeof(s->tail))
-		size = sizeof(*r) + sizeof(s->tail);
-	lost = bpf_ringbuf_output(&events, r, size, wakeup_flags());
-	if (user)
+	}
+	if (referring) {
+		shorten();
+		record = short_record(s);
+		size -= offsetof(struct sample, frames) - sizeof(struct short_sample);
+		room -= offsetof(struct sample, frames) - sizeof(struct short_sample);
+	}
+	if (size > room)
+		size = room;
+	lost = bpf_ringbuf_output(&events, record, size, wakeup_flags());
+	if (INTERNED && s->stack.root) {
+		if (!lost && s->stack.base != s->stack.suffixes)
+			keep_suffixes();
+	} else if (user) {
 		end_context(s, lost);
+	}
 	if (lost) {
 		count(SAMPLES_DROPPED_RING_FULL, 1);
 	} else {
 		count_tick(SAMPLES_DELIVERED, 1);
 		count_tick(RING_BYTES, size);
 	}
-	spent = bpf_ktime_get_ns() - r->header.time;
+	spent = bpf_ktime_get_ns() - begin;
 	count_tick(NS_TOTAL, spent);
-	if (r->flags & SAMPLE_JAVA_THREAD) {
+	if (java) {
 		count_tick(NS_JAVA, spent);
 		count_tick(SAMPLES_JAVA, 1);
-		count_tick(FRAMES_JAVA, n);
+		count_tick(FRAMES_JAVA, walked);
 	}
+	return 0;
 }

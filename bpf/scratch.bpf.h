@@ -131,6 +131,14 @@ struct scratch {
 		__u64 method_const, method_shape, method_name; /* as in struct seen_method: of the method that see_method is asked about */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
+		__u64 root;   /* tag of no frame; 0: neither does the sample refer to another one nor will one to it */
+		__u64 tag;    /* of the known suffix */
+		__u64 thread; /* tag of the thread and its name */
+		__u32 frames; /* of the user's */
+		__u32 suffixes; /* that are not empty */
+		__u32 base;   /* which of them is known, or NO_SUFFIX */
+	} stack; /* what of the sample's stack is known: see refer */
+	struct {
 		__u64 pc, sp, bp;
 	} caller; /* result of stub_caller, interpreter_frame */
 	union {

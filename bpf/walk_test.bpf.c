@@ -6,7 +6,7 @@
  * it, so memory of the test plays the guest's. The task is played too: where a kernel's task_struct has the fields
  * that the walker reads, a map's value has those of the request.
  */
-#include "context.bpf.h"
+#include "intern.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -15,9 +15,9 @@ struct request {
 	__u64 thread;		    /* likewise */
 	__u64 fsbase, born;	    /* of the task */
 	__u32 pid, tid;
-	__u64 begin;			 /* leaf: of the code */
+	__u64 begin;			 /* leaf: of the code; intern: name of the thread */
 	__u64 base;			 /* stack copy: end of the stack */
-	__u32 complete, words, len; /* leaf; scan; stack copy */
+	__u32 complete, words, len; /* leaf; scan, intern: class epoch; stack copy */
 	__u32 lost;		    /* context: the record does not go out */
 	__u32 exec;		    /* context: programs that the process had executed */
 	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
@@ -132,6 +132,49 @@ int context(struct request *r)
 	end_context(s, r->lost);
 	r->ns = bpf_ktime_get_ns() - begin;
 	return bpf_probe_read_kernel(out, sizeof(*out), &s->sample);
+}
+
+/* The record of a whole stack, as a tick writes it, of a thread whose name is in r->begin. Returns 0; r->len is its size. */
+SEC("syscall")
+int intern(struct request *r)
+{
+	struct hotspot_process *vm;
+	struct task_struct *task = fake_task(r);
+	struct scratch *s = this_scratch();
+	__u32 zero = 0, pid = r->pid, n, size;
+	struct record *out = bpf_map_lookup_elem(&samples, &zero);
+	void *record;
+	__u64 begin;
+
+	if (!task || !s || !out)
+		return -1;
+	begin = bpf_ktime_get_ns();
+	begin_sample(s, r);
+	s->sample.header.pid = pid;
+	s->sample.header.tid = r->tid;
+	s->sample.header.kind = EVENT_SAMPLE;
+	__builtin_memcpy(s->sample.comm, &r->begin, sizeof(r->begin));
+	__builtin_memset(s->sample.comm + 8, 0, 8);
+	vm = bpf_map_lookup_elem(&processes, &pid);
+	begin_walks(s, vm, task, r->tid);
+	s->sample.class_epoch = r->words;
+	walk_user(s, vm, MAX_USER_FRAMES, 0);
+	refer();
+	n = s->sample.user_frames;
+	record = &s->sample;
+	size = offsetof(struct sample, frames) + 8 * n;
+	if (s->stack.root && s->stack.base == NO_SUFFIX)
+		size += append_root(s, n);
+	if (s->stack.root && s->stack.base != NO_SUFFIX) {
+		shorten();
+		record = short_record(s);
+		size -= offsetof(struct sample, frames) - sizeof(struct short_sample);
+	}
+	if (s->stack.root && !r->lost)
+		keep_suffixes();
+	r->len = size;
+	r->ns = bpf_ktime_get_ns() - begin;
+	return bpf_probe_read_kernel(out, offsetof(struct sample, frames) + 8 * (MAX_USER_FRAMES + 1), record);
 }
 
 /* Returns the enum leaf_rule for pc in code that begins at begin. */

@@ -70,17 +70,21 @@ const (
 	WalkTestMapEvents         = "events"
 	WalkTestMapKeptStacks     = "kept_stacks"
 	WalkTestMapKnownLinks     = "known_links"
+	WalkTestMapKnownSuffixes  = "known_suffixes"
 	WalkTestMapKnownThreads   = "known_threads"
+	WalkTestMapNamedThreads   = "named_threads"
 	WalkTestMapNmiEvents      = "nmi_events"
 	WalkTestMapPids           = "pids"
 	WalkTestMapProcesses      = "processes"
 	WalkTestMapSamples        = "samples"
 	WalkTestMapScratches      = "scratches"
 	WalkTestMapSeenMethods    = "seen_methods"
+	WalkTestMapSuffixSeed     = "suffix_seed"
 	WalkTestMapTasks          = "tasks"
 	WalkTestProgContext       = "context"
 	WalkTestProgCover         = "cover"
 	WalkTestProgFind          = "find"
+	WalkTestProgIntern        = "intern"
 	WalkTestProgLeaf          = "leaf"
 	WalkTestProgScan          = "scan"
 	WalkTestProgThread        = "thread"
@@ -140,6 +144,7 @@ type WalkTestProgramSpecs struct {
 	Context *ebpf.ProgramSpec `ebpf:"context"`
 	Cover   *ebpf.ProgramSpec `ebpf:"cover"`
 	Find    *ebpf.ProgramSpec `ebpf:"find"`
+	Intern  *ebpf.ProgramSpec `ebpf:"intern"`
 	Leaf    *ebpf.ProgramSpec `ebpf:"leaf"`
 	Scan    *ebpf.ProgramSpec `ebpf:"scan"`
 	Thread  *ebpf.ProgramSpec `ebpf:"thread"`
@@ -150,20 +155,23 @@ type WalkTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestMapSpecs struct {
-	ChainRates   *ebpf.MapSpec `ebpf:"chain_rates"`
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.MapSpec `ebpf:"known_links"`
-	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
-	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids         *ebpf.MapSpec `ebpf:"pids"`
-	Processes    *ebpf.MapSpec `ebpf:"processes"`
-	Samples      *ebpf.MapSpec `ebpf:"samples"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
-	Tasks        *ebpf.MapSpec `ebpf:"tasks"`
+	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
+	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
+	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids          *ebpf.MapSpec `ebpf:"pids"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	Samples       *ebpf.MapSpec `ebpf:"samples"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
+	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
 }
 
 // WalkTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -200,20 +208,23 @@ func (o *WalkTestObjects) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestMaps struct {
-	ChainRates   *ebpf.Map `ebpf:"chain_rates"`
-	Counters     *ebpf.Map `ebpf:"counters"`
-	Epochs       *ebpf.Map `ebpf:"epochs"`
-	Events       *ebpf.Map `ebpf:"events"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks   *ebpf.Map `ebpf:"known_links"`
-	KnownThreads *ebpf.Map `ebpf:"known_threads"`
-	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
-	Pids         *ebpf.Map `ebpf:"pids"`
-	Processes    *ebpf.Map `ebpf:"processes"`
-	Samples      *ebpf.Map `ebpf:"samples"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
-	Tasks        *ebpf.Map `ebpf:"tasks"`
+	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Epochs        *ebpf.Map `ebpf:"epochs"`
+	Events        *ebpf.Map `ebpf:"events"`
+	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
+	KnownLinks    *ebpf.Map `ebpf:"known_links"`
+	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
+	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
+	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
+	Pids          *ebpf.Map `ebpf:"pids"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	Samples       *ebpf.Map `ebpf:"samples"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
+	Tasks         *ebpf.Map `ebpf:"tasks"`
 }
 
 func (m *WalkTestMaps) Close() error {
@@ -224,13 +235,16 @@ func (m *WalkTestMaps) Close() error {
 		m.Events,
 		m.KeptStacks,
 		m.KnownLinks,
+		m.KnownSuffixes,
 		m.KnownThreads,
+		m.NamedThreads,
 		m.NmiEvents,
 		m.Pids,
 		m.Processes,
 		m.Samples,
 		m.Scratches,
 		m.SeenMethods,
+		m.SuffixSeed,
 		m.Tasks,
 	)
 }
@@ -256,6 +270,7 @@ type WalkTestPrograms struct {
 	Context *ebpf.Program `ebpf:"context"`
 	Cover   *ebpf.Program `ebpf:"cover"`
 	Find    *ebpf.Program `ebpf:"find"`
+	Intern  *ebpf.Program `ebpf:"intern"`
 	Leaf    *ebpf.Program `ebpf:"leaf"`
 	Scan    *ebpf.Program `ebpf:"scan"`
 	Thread  *ebpf.Program `ebpf:"thread"`
@@ -267,6 +282,7 @@ func (p *WalkTestPrograms) Close() error {
 		p.Context,
 		p.Cover,
 		p.Find,
+		p.Intern,
 		p.Leaf,
 		p.Scan,
 		p.Thread,

@@ -130,6 +130,23 @@ func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	return id
 }
 
+// AddUnder is Add for the stack of a node behind that stack, which is innermost frame first.
+func (t *Tree[K]) AddUnder(node NodeID, stack []K, weight uint64) NodeID {
+	t.plant()
+	id := node
+	for i := len(stack) - 1; i >= 0; i-- {
+		child := t.child(id, stack[i])
+		if child == Root {
+			t.overflow.self += weight
+			break
+		}
+		id = child
+	}
+	t.nodes[id].self += weight
+	t.total.self += weight
+	return id
+}
+
 // AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge into it. It returns that child, which it
 // makes if necessary. Readers of a stored tree, parents before their children, build it with one call per node. When the tree is full, the
 // weight goes to parent, as with Add, and parent is returned.

@@ -2,6 +2,7 @@ package fold
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
@@ -50,8 +51,14 @@ func newJoiner(opt JoinOptions) *Joiner {
 // Join completes a sample as far as possible at once, and learns from it. code is the code that a map of the process names. The result is
 // valid until the next call.
 func (j *Joiner) Join(p *Process, s *bpf.Sample, code *target.JITCode) Sample {
-	j.stack = target.AppendStack(j.stack[:0], s, p.Attachment.Load())
-	t := Sample{Sample: s, Stack: j.stack}
+	t := Sample{Sample: s, attachment: p.Attachment.Load(), code: code}
+	if j.opt.Contexts == profile.ContextWalk {
+		j.stack = slices.Grow(j.stack[:0], len(s.Kernel)+len(s.User)+2)
+		t.begin(j.stack)
+		return t
+	}
+	j.stack = target.AppendStack(j.stack[:0], s, t.attachment)
+	t.Stack = j.stack
 	switch j.opt.Contexts {
 	case profile.ContextChain:
 		user := t.User()
@@ -147,12 +154,42 @@ func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 // A Sample is a sample joined with its context, as far as that is possible on arrival.
 type Sample struct {
 	*bpf.Sample
-	Stack     []target.RawFrame                // innermost first, as far as known
-	fresh     int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not counted
-	certainty profile.Certainty                // innermost frames that the thread's previous sample did not have; 0 if not counted
-	link      bool                             // the user's frames are a link; Stack may have more of them, for checks
-	partial   bool                             // the other user frames come from the thread's previous sample
-	right     [len(profile.ContextLevels)]bool // partial, if contexts are checked
+	Stack      []target.RawFrame                // innermost first, as far as known
+	cut        bool                             // the callers of the user's innermost frame are missing until complete is called
+	fresh      int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not counted
+	certainty  profile.Certainty                // innermost frames that the thread's previous sample did not have; 0 if not counted
+	link       bool                             // the user's frames are a link; Stack may have more of them, for checks
+	partial    bool                             // the other user frames come from the thread's previous sample
+	attachment uint32                           // the process's VM
+	code       *target.JITCode                  // of the process
+	right      [len(profile.ContextLevels)]bool // partial, if contexts are checked
+}
+
+// begin sets the stack to what buf has room for: all of it, or without the callers of the user's innermost frame, if something identifies
+// them.
+func (s *Sample) begin(buf []target.RawFrame) {
+	s.Stack, s.cut = buf, true
+	if s.Callers == 0 || len(s.Sample.User) < 2 {
+		s.complete()
+		return
+	}
+	inner := bpf.Sample{User: s.Sample.User[:1], Kernel: s.Kernel, End: bpf.EndRoot, Attachment: s.Attachment, ClassEpoch: s.ClassEpoch}
+	s.Stack = target.AppendStack(buf, &inner, s.attachment)
+	s.code.Mark(s.Stack)
+}
+
+// complete adds the callers to the stack if they are missing.
+func (s *Sample) complete() {
+	if s.cut {
+		s.Stack = target.AppendStack(s.Stack[:0], s.Sample, s.attachment)
+		s.code.Mark(s.Stack)
+		s.cut = false
+	}
+}
+
+// callers identifies the frames that are missing from a stack that was cut, or would be: with the reason why the walk ended.
+func (s *Sample) callers() (key uint64, ok bool) {
+	return s.Callers ^ uint64(s.End)<<56, s.Callers != 0 && len(s.Sample.User) > 1
 }
 
 // User returns the stack without the kernel's frames.

@@ -67,7 +67,7 @@ func (c Counts) Clone() Counts {
 
 // NoDiscards has every reason, so that a series exists before its first failure.
 func NoDiscards() map[string]uint64 {
-	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0}
+	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0, profile.UnknownStack: 0}
 }
 
 // NewState returns a State without processes and windows.
@@ -204,6 +204,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		return
 	}
 	if s.Hot {
+		t.complete()
 		p.Top.Add(t.Stack, 1)
 		p.Hot.Add(t.Stack, code)
 	}
@@ -215,7 +216,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		}
 		wanted = true
 		w.Received++
-		if n := s.add(w, p, t); n > 0 { // the others' names were asked for when they were new
+		if n := s.add(w, p, &t); n > 0 { // the others' names were asked for when they were new
 			s.Want(p, t.Stack[:min(n, len(t.Stack))], sample.ClassEpoch)
 		}
 	}

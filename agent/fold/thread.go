@@ -35,6 +35,25 @@ type Thread struct {
 	Waiting Tree                      // stacks known by a link only, with their depths as outermost frame
 	Links   Tree                      // links of all samples, if those have depths
 	Count   Count
+	known   knownCallers
+}
+
+// maxKnownCallers bounds those of a thread, which are forgotten when there are more. Each takes about 20 bytes.
+const maxKnownCallers = 1 << 14
+
+// knownCallers are nodes of a thread's tree of walked stacks by what identifies the stack of the node: Sample.callers.
+type knownCallers struct {
+	nodes      map[uint64]cct.NodeID
+	attachment uint32 // the VM of the process for which this holds
+	code       *target.JITCode
+}
+
+// of returns the nodes for a sample.
+func (k *knownCallers) of(s *Sample) map[uint64]cct.NodeID {
+	if k.nodes == nil || k.attachment != s.attachment || !k.code.Marks(s.code) || len(k.nodes) >= maxKnownCallers {
+		*k = knownCallers{map[uint64]cct.NodeID{}, s.attachment, s.code}
+	}
+	return k.nodes
 }
 
 // Frames calls f for every frame of the thread's contexts.
@@ -54,7 +73,7 @@ func (t *Thread) Frames(f func(target.RawFrame)) {
 
 // Fold adds a sample to a thread of the window. It returns how many contexts that made, which are those of the innermost frames. Without
 // room for more contexts, the sample counts for its deepest caller that has a node.
-func (t *Thread) Fold(s Sample, room bool) (fresh int) {
+func (t *Thread) Fold(s *Sample, room bool) (fresh int) {
 	copy(t.Comm[:], s.Comm)
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
@@ -70,7 +89,11 @@ func (t *Thread) Fold(s Sample, room bool) (fresh int) {
 	}
 	limit(tree, room)
 	n := tree.Len()
-	tree.AddNew(stack, s.fresh, 1)
+	if key, ok := s.callers(); ok {
+		t.foldWalked(tree, s, key)
+	} else {
+		tree.AddNew(stack, s.fresh, 1)
+	}
 	switch {
 	case s.link:
 		t.Count.Linked++ // placed when the window closes
@@ -82,6 +105,24 @@ func (t *Thread) Fold(s Sample, room bool) (fresh int) {
 		t.Count.Walked++
 	}
 	return tree.Len() - n
+}
+
+// foldWalked adds a sample whose callers have a key. If these were met before, their frames are not looked at.
+func (t *Thread) foldWalked(tree *Tree, s *Sample, key uint64) {
+	nodes, inner := t.known.of(s), len(s.Kernel)+1
+	if node, ok := nodes[key]; ok {
+		tree.AddUnder(node, s.Stack[:inner], 1)
+		return
+	}
+	s.complete()
+	id := tree.Add(s.Stack, 1)
+	if tree.Node(id).Depth < len(s.Stack) {
+		return // the tree is full
+	}
+	for range inner {
+		id = tree.Node(id).Parent
+	}
+	nodes[key] = id
 }
 
 // limit permanently stops the growth of a tree if there is no room for more contexts.
@@ -102,7 +143,7 @@ func (t *Thread) Contexts() int {
 
 // linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is nil if the
 // code of the sample is unknown.
-func linkKey(s Sample) []target.RawFrame {
+func linkKey(s *Sample) []target.RawFrame {
 	user := s.Stack[min(len(s.Kernel), len(s.Stack)):]
 	if len(user) == 0 || user[0].Kind != target.RawExact {
 		return nil

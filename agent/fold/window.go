@@ -163,7 +163,7 @@ func (s *State) Trim(p *Process) {
 }
 
 // add folds one sample. It returns how many frames of its stack, from the innermost one on, are contexts that are new to the window.
-func (s *State) add(w *Window, p *Process, t Sample) (fresh int) {
+func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	w.hold(p)
 	threads := w.Processes[p]
 	key := keyOf(t.Tid, t.Stopped != 0)

@@ -29,7 +29,9 @@ const (
 	EmptyStack = "empty_stack" // the record has no frame
 	Failed     = "failed"      // the agent panicked while it handled the record
 	NoWindow   = "no_window"   // no recording was open for the process
-	Unobserved = "unobserved"  // an event that arrived after the slice of time in which it would have counted
+	// UnknownStack: the record refers to an earlier one that was lost in user space. None should.
+	UnknownStack = "unknown_stack"
+	Unobserved   = "unobserved" // an event that arrived after the slice of time in which it would have counted
 )
 
 // Add adds the counts of another window. The maps of o do not change, and c does not keep them.

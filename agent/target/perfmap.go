@@ -307,6 +307,11 @@ func (c *JITCode) Mark(stack []RawFrame) {
 	}
 }
 
+// Marks reports whether c marks frames as o does.
+func (c *JITCode) Marks(o *JITCode) bool {
+	return c == o || c != nil && o != nil && c.Epoch == o.Epoch && c.Low == o.Low && c.High == o.High
+}
+
 // Due reports whether the map is to be read on, at that time of CLOCK_MONOTONIC.
 func (c *JITCode) Due(now time.Duration) bool { return c != nil && now >= c.Again }
 

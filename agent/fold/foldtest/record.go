@@ -28,6 +28,33 @@ func Sample(id Identity, frames ...bpf.Frame) []byte {
 	return bytesOf(&s, unsafe.Offsetof(s.Frames)+8*uintptr(len(frames)))
 }
 
+// Full returns the kernel side's record of a sample with these user frames that others may refer to, by the tag of its callers: Short.
+func Full(id Identity, frames ...bpf.Frame) (raw []byte, callers uint64) {
+	raw = Sample(id, frames...)
+	raw[unsafe.Offsetof(bpf.Header{}.Kind)] = bpf.EventFullSample
+	root := id.Start<<32 | uint64(id.PID)
+	callers = root
+	for at := len(frames) - 1; at > 0; {
+		var own [bpf.SuffixStep]bpf.Frame
+		for i := 0; i < len(own) && at > 0; i++ {
+			own[i] = frames[at]
+			at--
+		}
+		callers = bpf.SuffixTag(callers, own)
+	}
+	return binary.NativeEndian.AppendUint64(raw, root), callers
+}
+
+// Short returns the kernel side's record of a sample with these frames and, after them, those that have the tag.
+func Short(id Identity, tag uint64, frames ...bpf.Frame) []byte {
+	h := bpf.ShortHeader{Header: id.Header(bpf.EventShortSample), UserFrames: uint16(len(frames)), End: uint8(bpf.EndRoot), Base: tag}
+	raw := bytesOf(&h, unsafe.Sizeof(h))
+	for _, f := range frames {
+		raw = binary.NativeEndian.AppendUint64(raw, uint64(f))
+	}
+	return raw
+}
+
 // Process returns the kernel side's record when a process begins or ends.
 func Process(kind uint8, id Identity) []byte {
 	e := bpf.ProcessEvent{Header: id.Header(kind)}
