@@ -19,7 +19,8 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*Process
 	state   map[*Process]workState
-	lost    map[*Process]struct{} // with a worker that has been replaced
+	lost    map[*Process]struct{}    // with a worker that has been replaced
+	timers  map[*time.Timer]struct{} // of submitLater
 	closed  bool
 	work    func(*Process)
 	changed *sync.Cond     // waiting, state or lost changed
@@ -37,7 +38,7 @@ const (
 
 // newQueue starts that many workers, each of which calls work for one process at a time.
 func newQueue(workers int, work func(*Process)) *queue {
-	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{}}
+	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{}, timers: map[*time.Timer]struct{}{}}
 	q.changed = sync.NewCond(&q.mu)
 	q.start(workers)
 	return q
@@ -93,7 +94,19 @@ func (q *queue) submit(p *Process) {
 
 // submitLater is submit after d, unless the queue was closed by then.
 func (q *queue) submitLater(p *Process, d time.Duration) {
-	time.AfterFunc(d, func() { q.submit(p) })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		q.mu.Lock() // so that timer is set
+		delete(q.timers, timer)
+		q.mu.Unlock()
+		q.submit(p)
+	})
+	q.timers[timer] = struct{}{}
 }
 
 // run is a worker. It reports whether it was replaced.
@@ -156,10 +169,14 @@ func (q *queue) busy(p *Process) bool {
 	return q.state[p] != idle && !lost
 }
 
-// close ends the workers; what is queued is dropped. It does not wait for those that were replaced.
+// close ends the workers; what is queued is dropped, and what timers would queue. It does not wait for those that were replaced.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
+	for timer := range q.timers {
+		timer.Stop() // it would keep all processes in memory
+	}
+	clear(q.timers)
 	q.changed.Broadcast()
 	q.mu.Unlock()
 	q.wg.Wait()

@@ -57,6 +57,32 @@ func TestQueueAgain(t *testing.T) {
 	}
 }
 
+// A process is submitted after the time; timers of a closed queue keep nothing in memory.
+func TestQueueLater(t *testing.T) {
+	done := make(chan struct{}, 2)
+	n := newQueue(1, func(*Process) { done <- struct{}{} })
+	p := NewProcess(proc.Identity{PID: 1})
+	n.submitLater(p, time.Microsecond)
+	<-done
+	timers := func() int {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.timers)
+	}
+	if n := timers(); n != 0 {
+		t.Errorf("%d timers are left of one that has ended", n)
+	}
+	n.submitLater(p, time.Hour)
+	if n := timers(); n != 1 {
+		t.Errorf("%d timers run, want 1", n)
+	}
+	n.close()
+	n.submitLater(p, time.Microsecond)
+	if n := timers(); n != 0 {
+		t.Errorf("%d timers run of a closed queue", n)
+	}
+}
+
 func TestQueueDeadline(t *testing.T) {
 	release := make(chan struct{})
 	n := newQueue(1, func(*Process) { <-release })

@@ -13,8 +13,8 @@ const (
 	// gcRoom is how much a small heap may grow between two collections, in bytes. By gcPercent alone an agent that starts, with a few
 	// megabytes, would collect every few milliseconds.
 	gcRoom = 16 << 20
-	// mostPercent bounds what a heap of next to nothing makes of gcRoom.
-	mostPercent = 3200
+	// mostPercent is what leaves gcRoom to a heap of next to nothing: the runtime takes it of 4 MB at least (heapMinimum, runtime/mgcpacer.go).
+	mostPercent = gcRoom * 100 / (4 << 20)
 )
 
 // paceCollector sets how much the heap grows between two collections: by gcPercent, but gcRoom at least. GOGC in the environment overrides
