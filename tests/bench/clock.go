@@ -39,7 +39,7 @@ var (
 )
 
 // defaultClockGuests are the programs whose profiles are compared.
-var defaultClockGuests = []string{"Xalan", "Jython", "Javac", "Luindex"}
+var defaultClockGuests = []string{"Xalan", "Jython", "Javac", "Luindex", "H2"}
 
 // clockRate is the default rate of the agent, at which clocks are compared.
 const clockRate = 99
