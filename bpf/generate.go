@@ -85,6 +85,10 @@ var objects = []object{
 		types: "request blob_kind",
 	},
 	{
+		name: "ThinTest", source: "bpf/thin_test.bpf.c", cpu: atomics, test: true,
+		types: "thin_request",
+	},
+	{
 		name: "UsdtTest", source: "bpf/usdt_test.bpf.c", cpu: atomics, test: true,
 		types: "usdt_request usdt_guest usdt_rate usdt_notice usdt_probe usdt_edge usdt_site operand",
 	},

@@ -7,6 +7,7 @@
  * kernel's place is what the timer interrupt returns to. Only one of the two programs is loaded.
  */
 #include "sample.bpf.h"
+#include "thin.bpf.h"
 
 #include <bpf/bpf_tracing.h>
 
@@ -19,7 +20,18 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile __u64 interrupt_entries[2 * MAX_ENTRIES] = {};
 
 /* A tick becomes a sample with this probability, in 1/2^32. */
-const volatile __u64 sampled_share = 1ull << 32;
+const volatile __u64 sampled_share = WHOLE;
+
+/*
+ * key: whether ticks are of a process that is sampled. Those of others are counted at the same share, and apart: the samples in a
+ * time are as many as the CPU time is, whatever the others did meanwhile.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct stratum);
+} strata SEC(".maps");
 
 #define MAX_CPUS 8192 /* the kernel's own bound */
 
@@ -70,6 +82,16 @@ static __always_inline void sample_interrupted(struct scratch *s, void *ctx)
 		sample_kernel(s, ctx, e.skip);
 }
 
+/* Draws a tick of the current task, or not. */
+static __always_inline bool drawn(void)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 sampled = (__u32)id && chosen(id >> 32);
+	struct stratum *s = bpf_map_lookup_elem(&strata, &sampled);
+
+	return s && draw_tick(s, sampled_share, bpf_get_prandom_u32());
+}
+
 /* A tick becomes a sample. The kernel has frames unless the tick came in user mode, as far as the caller knows. */
 static __always_inline void take_tick(void *ctx, bool user_tick)
 {
@@ -79,9 +101,11 @@ static __always_inline void take_tick(void *ctx, bool user_tick)
 
 	if (!ticked)
 		ticked = true; /* once: all CPUs read what is next to it */
-	if (!sampling || bpf_get_prandom_u32() >= sampled_share)
+	if (!sampling)
 		return;
 	if (cpu < MAX_CPUS && other_clock[cpu / 64] >> cpu % 64 & 1)
+		return;
+	if (!drawn())
 		return;
 	s = begin_sample();
 	if (!s)

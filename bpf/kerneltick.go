@@ -27,7 +27,8 @@ type KernelTickOptions struct {
 	Hook TickHook
 	// Function is the address of the kernel's function for the tick's timer, which ExpireTick needs.
 	Function uint64
-	// Share is the share of ticks that become samples, drawn at random: above 0, at most 1.
+	// Share is the share of ticks that become samples: above 0, at most 1. They are drawn at random, and n ticks of a CPU have
+	// n*Share samples, ±1.
 	Share float64
 	// Entries are where the CPU enters the kernel at a timer interrupt, at most MaxTickEntries. Kernel frames up to there are
 	// the interrupt's and are left out.

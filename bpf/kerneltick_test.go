@@ -5,6 +5,7 @@ package bpf
 import (
 	"bufio"
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"strconv"
@@ -87,13 +88,47 @@ func loadKernelTick(t *testing.T, opts Options, tick KernelTickOptions) (*Object
 }
 
 // The verifier follows each way of taking contexts apart, as for the program of the sampling event. Tests of samples load the others.
+// Both programs see the same ticks, and one of them takes a quarter.
 func TestKernelTickLoad(t *testing.T) {
-	t.Run("partial", func(t *testing.T) {
-		loadKernelTick(t, Options{Contexts: ModePartial}, KernelTickOptions{Hook: ExpireTick, Share: 1})
-	})
-	t.Run("chain, checked", func(t *testing.T) {
-		loadKernelTick(t, Options{Contexts: ModeChain, CheckContexts: true}, KernelTickOptions{Hook: ChargeTick, Share: 1})
-	})
+	mine := pin(t)
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := otherCPUs(cpus, mine)
+	all, each := loadKernelTick(t, Options{Contexts: ModePartial}, KernelTickOptions{Hook: ExpireTick, Share: 1, OtherClock: others})
+	some, quarter := loadKernelTick(t, Options{Contexts: ModeChain, CheckContexts: true}, KernelTickOptions{Hook: ExpireTick, Share: 1. / 4, OtherClock: others})
+	ticks := []*KernelTick{each, quarter}
+	sample := func(on bool) {
+		for _, k := range ticks {
+			if err := k.Sample(on); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, k := range ticks {
+		attachKernelTick(t, k)
+	}
+	attempts := func() (n [2]uint64) {
+		for i, o := range []*Objects{all, some} {
+			c, err := o.ReadCounts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n[i] = c[SamplesAttempted]
+		}
+		return n
+	}
+	sample(false)
+	before := attempts()
+	sample(true)
+	spin(t, func() bool { return attempts()[0]-before[0] >= 200 })
+	sample(false)
+	after := attempts()
+	n, taken := after[0]-before[0], after[1]-before[1]
+	if off := float64(taken) - float64(n)/4; math.Abs(off) > 2 { // a tick may come while one of the two samples
+		t.Errorf("%d of %d ticks, want a quarter", taken, n)
+	}
 }
 
 // Every tick is accounted for. Samples are as those of the sampling event: the kernel's frames begin where the interrupt came. CPUs with

@@ -30,6 +30,7 @@ const (
 	KernelTickMapProcesses        = "processes"
 	KernelTickMapScratches        = "scratches"
 	KernelTickMapSeenMethods      = "seen_methods"
+	KernelTickMapStrata           = "strata"
 	KernelTickMapSuffixSeed       = "suffix_seed"
 	KernelTickMapTickCounts       = "tick_counts"
 	KernelTickProgChargeTick      = "charge_tick"
@@ -113,6 +114,7 @@ type KernelTickMapSpecs struct {
 	Processes     *ebpf.MapSpec `ebpf:"processes"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strata        *ebpf.MapSpec `ebpf:"strata"`
 	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.MapSpec `ebpf:"tick_counts"`
 }
@@ -170,6 +172,7 @@ type KernelTickMaps struct {
 	Processes     *ebpf.Map `ebpf:"processes"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	Strata        *ebpf.Map `ebpf:"strata"`
 	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.Map `ebpf:"tick_counts"`
 }
@@ -190,6 +193,7 @@ func (m *KernelTickMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strata,
 		m.SuffixSeed,
 		m.TickCounts,
 	)

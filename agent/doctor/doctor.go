@@ -85,6 +85,7 @@ func Run(ctx context.Context, env *Env) Report {
 		r.Findings = append(r.Findings, f)
 		r.Ready = r.Ready && f.Status != Missing
 	}
+	r.Findings = append(r.Findings, findClock(ctx, env)...)
 	r.Findings = append(r.Findings, findEngines(ctx, env)...)
 	jvms, result := findJVMs(ctx, env)
 	r.Findings = append(r.Findings, Finding{"processes", "processes", result})

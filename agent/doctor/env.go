@@ -42,6 +42,8 @@ type Env struct {
 	CPUs      func() (int, error)
 	OpenEvent func(cpu int) error
 
+	Tick TickTrial // nil: the clocks are not reported
+
 	// Engines is nil if call engines are not checked; otherwise the fields below are also needed.
 	Engines     EngineTrial
 	GuestSocket string       // path to which cooperating guests connect
@@ -52,7 +54,7 @@ type Env struct {
 	Pool     *proc.Pool       // for reads of processes
 }
 
-// Host is the machine the program runs on. Engines and Inspect are nil, GuestSocket is empty.
+// Host is the machine the program runs on. Tick, Engines and Inspect are nil, GuestSocket is empty.
 func Host() *Env {
 	program, err := os.Executable()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
@@ -51,7 +52,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return usageError("unexpected argument " + fs.Arg(0))
 	}
 	env := doctor.Host()
-	env.Engines, env.GuestSocket = tryEngines, engines.DefaultGuestSocket
+	env.Tick, env.Engines, env.GuestSocket = tryTick, tryEngines, engines.DefaultGuestSocket
 	env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
@@ -64,6 +65,18 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return errReported
 	}
 	return nil
+}
+
+// tryTick makes an agent that follows the kernel's tick, and samples nothing.
+func tryTick(ctx context.Context) (hz int, err error) {
+	if hz, err = attach.KernelHz(); err != nil {
+		return 0, err
+	}
+	a, err := agent.New(ctx, agent.Options{Filter: true, Clock: attach.TickClock, Frequency: hz})
+	if err != nil {
+		return 0, err
+	}
+	return hz, a.Close()
 }
 
 // tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to the
