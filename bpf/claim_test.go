@@ -3,6 +3,8 @@
 package bpf
 
 import (
+	"bytes"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -127,4 +129,61 @@ func TestKernelObservationsPreempted(t *testing.T) {
 	probe := q.attach(t, q.p.AllocationOutside, 1)
 	onCPU(t, cpu, func() { probe.hit(allocated(0, 0)) })
 	q.one(t)
+}
+
+// The values of an execution are read by one program and written by the next. No record has those of another thread that was hit on that
+// CPU meanwhile.
+func TestKernelValuesPreempted(t *testing.T) {
+	q := newProber(t, Options{RingBytes: 16 << 20})
+	const threads, hits = 3, 8000
+	probe := q.attach(t, q.p.ValueProbe, 1)
+	values := ProbedValues{Count: 2}
+	values.Values[0], values.Values[1] = text(regDI, 1), number(fromRegister(regSI, 8))
+	if err := q.p.ValueProbes.Put(probe.cookie, &values); err != nil {
+		t.Fatal(err)
+	}
+	var texts [threads][]byte // the heap's, which do not move
+	var owner sync.Map        // of a tid: which of the threads
+	var running sync.WaitGroup
+	var left atomic.Int32
+	left.Store(threads)
+	for i := range threads {
+		texts[i] = append(bytes.Repeat([]byte{'a' + byte(i)}, 100+i), 0)
+		running.Go(func() {
+			onCPU(t, cpus(t)[0], func() {
+				owner.Store(uint32(unix.Gettid()), i)
+				left.Add(-1)
+				for left.Load() > 0 {
+					unix.Getpid() // until all can begin
+				}
+				for n := range uint64(hits) {
+					probe.hit(arguments{addressOf(texts[i]), n*threads + uint64(i)})
+				}
+			})
+		})
+	}
+	running.Wait()
+	delivered, full, busy := q.balanced(t)
+	t.Logf("%d delivered, %d found memory in use", delivered, busy)
+	if delivered == 0 || delivered+full+busy != threads*hits {
+		t.Errorf("%d delivered, %d and %d dropped, of %d", delivered, full, busy, threads*hits)
+	}
+	var next [threads]uint64
+	for _, o := range q.told(t) {
+		at, ok := owner.Load(o.Tid)
+		if !ok {
+			t.Fatalf("a record of thread %d", o.Tid)
+		}
+		i := at.(int)
+		want := string(texts[i][:100+i])
+		if got, cut := o.ValueText(0); string(got) != want || cut || o.Failed(1) {
+			t.Fatalf("thread %d: text %.5q of %d bytes, %+v", i, got, len(got), o.seen)
+		}
+		n := o.seen.Values[1]
+		if n%threads != uint64(i) || n/threads < next[i] {
+			t.Fatalf("thread %d: execution %d comes after %d", i, n/threads, next[i])
+		}
+		next[i] = n/threads + 1
+	}
+	runtime.KeepAlive(&texts)
 }

@@ -51,7 +51,7 @@ func (t eventTrial) measureValues(ctx context.Context, m meter) ([]figure, error
 	}
 	truth := functionCalls(calls, valueRounds)
 	truth["all"]++ // the order to run, which is not part of a round
-	return judgeValues(truth, rows, every), nil
+	return judgeValues(truth, rows, every, recording.Stats.LostEvents()), nil
 }
 
 // functionCalls is how often each function is called in that many rounds, by its name without its class.
@@ -67,17 +67,26 @@ func functionCalls(calls map[php.Call]int, rounds int) events.Weights {
 	return w
 }
 
-// judgeValues requires every execution if all were sampled, and shares within the noise if some were.
-func judgeValues(truth events.Weights, rows []events.Row, every int) (figures []figure) {
+// judgeValues requires every execution if all were sampled, and shares within the noise if some were. Of lost ones, as many as the agent
+// reports, the values are unknown: the agent has those of the others stand for them. But none has the value of another one.
+func judgeValues(truth events.Weights, rows []events.Row, every int, lost uint64) (figures []figure) {
 	recorded, n := events.ByValue(rows, 0), events.Count(rows)
 	figures = append(figures, figure{
 		group: "executions", truth: truth.Total(), measured: recorded.Total(),
-		tolerance: float64(every-1) * float64(max(len(rows), 1)), // each may have begun to count when it was over
+		tolerance: float64(every-1)*float64(max(len(rows), 1)) + float64(lost), // each may have begun to count when it was over
 	})
+	if every == 1 {
+		figures = append(figures,
+			figure{group: "records, with lost ones", truth: truth.Total(), measured: float64(n) + float64(lost)},
+			figure{group: "lost records", measured: float64(lost), aim: true},
+			figure{group: "records with a wrong value", measured: wrongValues(truth, rows)})
+	}
 	for _, name := range slices.Sorted(maps.Keys(truth)) {
 		times := truth[name]
 		if every == 1 {
-			figures = append(figures, figure{group: "executions with a value", what: name, truth: times, measured: recorded[name]})
+			figures = append(figures, figure{
+				group: "executions with a value", what: name, truth: times, measured: recorded[name], tolerance: float64(lost),
+			})
 			continue
 		}
 		if n > 0 && times/float64(every) < leastSamples {
@@ -89,4 +98,16 @@ func judgeValues(truth events.Weights, rows []events.Row, every int) (figures []
 		}, n))
 	}
 	return figures
+}
+
+// wrongValues is how many records have a value more often than there were executions with it.
+func wrongValues(truth events.Weights, rows []events.Row) (wrong float64) {
+	records := events.Weights{}
+	for _, row := range rows {
+		records[row.Value] += float64(row.Count)
+	}
+	for value, n := range records {
+		wrong += max(n-truth[value], 0)
+	}
+	return wrong
 }

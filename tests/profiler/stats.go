@@ -106,6 +106,14 @@ func (s Stats) EventCost() time.Duration {
 	return s.Events.Cost / time.Duration(s.Events.Attempted)
 }
 
+// LostEvents returns the events of which the kernel side could not write a record; 0 without events.
+func (s Stats) LostEvents() uint64 {
+	if s.Events == nil {
+		return 0
+	}
+	return sum(s.Events.Dropped)
+}
+
 // Lost returns the samples that are in no stack.
 func (s Stats) Lost() uint64 { return sum(s.Dropped) + sum(s.Discarded) }
 

@@ -25,6 +25,9 @@ func TestStats(t *testing.T) {
 	if e := stats.Events; e == nil || e.Delivered != 9 || e.Dropped["busy"] != 3 || len(e.Kinds) != 1 || e.Kinds[0] != "alloc" {
 		t.Errorf("got events %+v", e)
 	}
+	if got := stats.LostEvents() - (Stats{}).LostEvents(); got != 3 {
+		t.Errorf("%d events are lost", got)
+	}
 	if got := stats.EventCost(); got != 5*time.Microsecond {
 		t.Errorf("an event costs %v", got)
 	}
