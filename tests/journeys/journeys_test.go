@@ -96,7 +96,7 @@ func (j *journey) run(wanted ...string) string {
 	j.commands = j.commands[1:]
 	command := exec.Command("bash", "-c", text)
 	command.Dir = j.dir
-	command.Env = append(os.Environ(), "TZ=UTC", "PATH="+programs(j.T)+":"+filepath.Dir(built.Path)+":"+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "TZ="+place.String(), "PATH="+programs(j.T)+":"+filepath.Dir(built.Path)+":"+os.Getenv("PATH"))
 	if j.past != "" {
 		// The directory that the commands read by default, for them alone.
 		const mount = "mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/vmprof-agent && ln -s $PAST /var/lib/vmprof-agent/history && "
@@ -203,15 +203,49 @@ func (r recorder) windows(t *testing.T, from, to time.Time, least int) (list []*
 	return list
 }
 
+// lastNight is the latest 03:12 before now, where now is.
+func lastNight(now time.Time) time.Time {
+	y, m, d := now.Date()
+	night := time.Date(y, m, d, 3, 12, 0, 0, now.Location())
+	if night.After(now) {
+		night = night.AddDate(0, 0, -1)
+	}
+	return night
+}
+
+// place is where journeys take place: at UTC, or an hour west of it where the time that they ask about would be just now.
+var place = placeAt(time.Now())
+
+func placeAt(now time.Time) *time.Location {
+	const around = 10 * time.Minute
+	if later := now.UTC().Add(around); later.Sub(lastNight(later)) < 2*around {
+		return time.FixedZone("Etc/GMT+1", -3600)
+	}
+	return time.UTC
+}
+
+func TestPlace(t *testing.T) {
+	for clock, want := range map[string]string{"03:01": "UTC", "03:03": "Etc/GMT+1", "03:12": "Etc/GMT+1", "03:21": "Etc/GMT+1", "03:23": "UTC", "23:59": "UTC"} {
+		now, err := time.Parse("2006-01-02 15:04", "2026-03-04 "+clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there := placeAt(now)
+		if there.String() != want {
+			t.Errorf("%s: %v, want %s", clock, there, want)
+		}
+		if since := now.Sub(lastNight(now.In(there))); since < 10*time.Minute || since > 24*time.Hour {
+			t.Errorf("%s: the last night was %v ago", clock, since)
+		}
+	}
+}
+
 // shifted makes a history of windows that were recorded just now, as if that had been in the last night: changed begins at 03:12, with quiet just
 // before it. Yesterday all was quiet.
 func shifted(t *testing.T, quiet, changed []*profile.Profile) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "past")
-	night := time.Now().UTC().Truncate(24 * time.Hour).Add(3*time.Hour + 12*time.Minute)
-	if night.Add(10 * time.Minute).After(time.Now()) {
-		night = night.AddDate(0, 0, -1)
-	}
+	night := lastNight(time.Now().In(place))
 	now := night
 	s, err := history.Open(dir, &history.Options{Keep: 72 * time.Hour, Fine: 48 * time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
