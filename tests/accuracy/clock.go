@@ -33,7 +33,7 @@ func planClock(jdks []jvm.JDK) plan {
 func clockTrials(jdk jvm.JDK, short bool) (trials []clockTrial) {
 	for _, program := range guests.Programs() {
 		flavour := guests.Flavours()[0]
-		if program.Runs(flavour, jdk.Version) && (!short || program.Name == "Threads") {
+		if program.Runs(flavour, jdk.Version) && (!short || program.Name == "Plain") {
 			trials = append(trials, clockTrial{trial{program: program, flavour: flavour, jdk: jdk}})
 		}
 	}

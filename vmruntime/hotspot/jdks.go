@@ -67,7 +67,7 @@ import (
 //	21   Some stub routines are generated when they are first needed.
 //	     In stubNames.find.
 //	25   The entry points of stub routines are not exported any more. StubCodeDesc still has them.
-//	     In codecache.Routines.Read.
+//	     In codecache.Routines.
 //	25   "StubRoutines (continuation stubs)" lost its space, and later became "continuation_blob (stub gen)". The routine
 //	     "Cont thaw return barrier" became "cont_returnBarrier".
 //	     In codecache.KindOf, isReturnBarrier.

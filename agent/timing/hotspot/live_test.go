@@ -71,9 +71,6 @@ func truth(t *testing.T, g *jvm.Guest) float64 {
 	return ns
 }
 
-// testShare is how much of a guest's CPU time windows may take where a test only waits for timings.
-const testShare = 0.25
-
 // timeMethod times a method until there are so many timings of its C2 version.
 func timeMethod(t *testing.T, g *jvm.Guest, method string, n int) (*Engine, []timing.Timing) {
 	t.Helper()
@@ -81,7 +78,7 @@ func timeMethod(t *testing.T, g *jvm.Guest, method string, n int) (*Engine, []ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: testShare})
+	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: 0.05})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +140,8 @@ func TestLiveDurations(t *testing.T) {
 	needs.Root(t, "to time invocations")
 	breakpoints.Need(t)
 	for i, jdk := range needs.JDKs(t) {
-		durations := []int{5_000, 100_000, 1_000_000}
-		if i > 0 {
-			durations = durations[:2] // the long ones wait for timings most
-		}
-		for _, ns := range durations {
-			// JDK 25 computes several rounds at once.
+		// JDK 25 computes several rounds at once.
+		for _, ns := range []int{5_000, 20_000, 100_000, 1_000_000} {
 			rounds := ns * []int{1, 16}[min(i, 1)]
 			t.Run(fmt.Sprintf("%d/%d", jdk.Version, ns), func(t *testing.T) {
 				g := startTimed(t, jdk, "work", rounds, 1)
@@ -248,72 +241,75 @@ func TestLiveForms(t *testing.T) {
 
 // Two processes at the same time, one with C1's code only: their versions differ as much as their own clocks say, which are read again
 // and again meanwhile, because the machine may have other work. The windows keep to their share, and when the processes end so do the
-// timings. Others time versions of each JDK.
+// timings.
 func TestLiveTwoProcesses(t *testing.T) {
 	needs.Root(t, "to time invocations")
 	breakpoints.Need(t)
 	const share, rounds = 0.02, 50_000
-	jdk := needs.JDK(t)
-	guests := map[int]*jvm.Guest{}
-	truths := map[int][]float64{}
-	opt := Options{Method: Method{Function: "Timed.work"}, Breakpoints: attach.BreakpointsAlways, Share: share}
-	for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"} {
-		g := startTimed(t, jdk, "work", rounds, 1, flag)
-		guests[g.PID()] = g
-		opt.PIDs = append(opt.PIDs, g.PID())
-	}
-	clocks := func() {
-		for pid, g := range guests {
-			truths[pid] = append(truths[pid], truth(t, g))
-		}
-	}
-	clocks() // until both are compiled
-	clear(truths)
-	clocks()
-	e, err := Open(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	before := cpuTimes(t, guests)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	byPID := map[int][]timing.Timing{}
-	for enough := 100; enough <= 300; enough += 100 {
-		for len(byPID[opt.PIDs[0]]) < enough || len(byPID[opt.PIDs[1]]) < enough {
-			list, err := e.Take(ctx, nil)
+	for _, jdk := range needs.JDKs(t) {
+		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
+			guests := map[int]*jvm.Guest{}
+			truths := map[int][]float64{}
+			opt := Options{Method: Method{Function: "Timed.work"}, Breakpoints: attach.BreakpointsAlways, Share: share}
+			for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"} {
+				g := startTimed(t, jdk, "work", rounds, 1, flag)
+				guests[g.PID()] = g
+				opt.PIDs = append(opt.PIDs, g.PID())
+			}
+			clocks := func() {
+				for pid, g := range guests {
+					truths[pid] = append(truths[pid], truth(t, g))
+				}
+			}
+			clocks() // until both are compiled
+			clear(truths)
+			clocks()
+			e, err := Open(t.Context(), opt)
 			if err != nil {
-				t.Fatalf("%v; %+v %v", err, e.Stats(), e.Notes())
+				t.Fatal(err)
 			}
-			for _, one := range list {
-				byPID[one.Version.PID] = append(byPID[one.Version.PID], one)
+			defer func() {
+				if err := e.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			before := cpuTimes(t, guests)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			byPID := map[int][]timing.Timing{}
+			for enough := 100; enough <= 300; enough += 100 {
+				for len(byPID[opt.PIDs[0]]) < enough || len(byPID[opt.PIDs[1]]) < enough {
+					list, err := e.Take(ctx, nil)
+					if err != nil {
+						t.Fatalf("%v; %+v %v", err, e.Stats(), e.Notes())
+					}
+					for _, one := range list {
+						byPID[one.Version.PID] = append(byPID[one.Version.PID], one)
+					}
+				}
+				clocks()
 			}
-		}
-		clocks()
-	}
-	spent, used := e.Spent(), cpuTimes(t, guests)-before
-	const atOnce = 20 * time.Millisecond // windows and surveys that were paid in advance
-	if most := time.Duration(share*float64(used)) + atOnce; spent > most {
-		t.Errorf("windows took %v of %v, want %v", spent, used, most)
-	}
-	t.Logf("spent %v of %v", spent, used)
-	for pid, list := range byPID {
-		compare(t, e, list, truths[pid])
-	}
-	for _, g := range guests {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	for err == nil {
-		_, err = e.Take(ctx, nil)
-	}
-	if !errors.Is(err, proc.ErrGone) {
-		t.Errorf("after the end: %v", err)
+			spent, used := e.Spent(), cpuTimes(t, guests)-before
+			const atOnce = 20 * time.Millisecond // windows and surveys that were paid in advance
+			if most := time.Duration(share*float64(used)) + atOnce; spent > most {
+				t.Errorf("windows took %v of %v, want %v", spent, used, most)
+			}
+			t.Logf("spent %v of %v", spent, used)
+			for pid, list := range byPID {
+				compare(t, e, list, truths[pid])
+			}
+			for _, g := range guests {
+				if err := g.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for err == nil {
+				_, err = e.Take(ctx, nil)
+			}
+			if !errors.Is(err, proc.ErrGone) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
 	}
 }
 
