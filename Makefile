@@ -12,10 +12,10 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 # Packages that have locks or atomics, and so goroutines.
 RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | sed 's,^,./,')
-# Three packages at a time, as two leave one or the other of two CPUs idle for a seventh of the time; those that take longest come first, so
-# that none of them is left at the end.
+# Those that take longest come first, so that none of them is left at the end. More packages at a time than CPUs would end sooner, but
+# guests that are timed would wait for a CPU.
 # `lint` has vetted them.
-ALL := -count=1 -vet=off -p 3 $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
+ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
 .PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench journeys faults busy demo deps clean
 

@@ -87,7 +87,7 @@ func timeMethod(t *testing.T, g *jvm.Guest, method string, n int) (*Engine, []ti
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	byVersion := map[timing.Version][]timing.Timing{}
 	for {
@@ -161,7 +161,7 @@ func TestLiveDurations(t *testing.T) {
 // again returns more timings of a version.
 func again(t *testing.T, e *Engine, v timing.Version, n int) (of []timing.Timing) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for len(of) < n {
 		list, err := e.Take(ctx, nil)
