@@ -325,11 +325,11 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 			}
 		}()
 	}
-	var progress <-chan time.Time
+	var redraw <-chan time.Time
 	if bar.w != nil {
 		tick := time.NewTicker(progressInterval)
 		defer tick.Stop()
-		progress = tick.C
+		redraw = tick.C
 	}
 	for {
 		select {
@@ -345,7 +345,7 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 			return nil
 		case err := <-exited:
 			return err
-		case <-progress:
+		case <-redraw:
 			bar.draw(a)
 		}
 	}

@@ -78,7 +78,7 @@ func testMounts(t *testing.T) {
 	}
 	wait.For(t, 30*time.Second, fmt.Sprintf("no more than %d descriptors, as after the first mounts", first),
 		func() bool { return descriptors(t, agent.Process.Pid) <= first })
-	for line := range strings.Lines(agent.output.String()) { // other tests run JVMs meanwhile, some with libraries that lack something
+	for line := range strings.Lines(agent.output.String()) { // other tests run JVMs at the same time, some with libraries that lack something
 		if lacking.MatchString(line) && strings.Contains(line, filepath.Dir(filepath.Dir(disk))) {
 			t.Errorf("not all JVMs were followed live: %s", line)
 		}
