@@ -77,6 +77,7 @@ static __always_inline struct task_struct *fake_task(struct request *r)
 
 static __always_inline void begin_sample(struct scratch *s, const struct request *r)
 {
+	s->sample.header.kind = EVENT_SAMPLE;
 	s->sample.flags = 0;
 	s->sample.end = END_NONE;
 	s->sample.class_epoch = s->sample.attachment = 0;
@@ -152,7 +153,6 @@ int intern(struct request *r)
 	begin_sample(s, r);
 	s->sample.header.pid = pid;
 	s->sample.header.tid = r->tid;
-	s->sample.header.kind = EVENT_SAMPLE;
 	__builtin_memcpy(s->sample.comm, &r->begin, sizeof(r->begin));
 	__builtin_memset(s->sample.comm + 8, 0, 8);
 	vm = bpf_map_lookup_elem(&processes, &pid);
