@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -29,13 +31,14 @@ import (
 // A clockManner says how much to measure of clocks.
 type clockManner struct {
 	overlap time.Duration // of the recordings whose profiles are compared
+	pairs   int           // of such recordings of a guest
 	rounds  int           // of interrupts
 	segment time.Duration // with an agent, and before that without
 }
 
 var (
-	longClocks  = clockManner{overlap: 30 * time.Second, rounds: 6, segment: time.Second}
-	shortClocks = clockManner{overlap: 2 * time.Second, rounds: 1, segment: 500 * time.Millisecond}
+	longClocks  = clockManner{overlap: 30 * time.Second, pairs: 8, rounds: 6, segment: time.Second}
+	shortClocks = clockManner{overlap: 2 * time.Second, pairs: 2, rounds: 1, segment: 500 * time.Millisecond}
 )
 
 // defaultClockGuests are the programs whose profiles are compared.
@@ -47,22 +50,54 @@ const clockRate = 99
 // clockAim is how far the profile at the kernel's tick may be below what chance allows, in points of overlap.
 const clockAim = 1.0
 
-// clocks compares the profiles of both clocks.
+// clocks compares the profiles of both clocks. The last row is the mean of all guests.
 func (b bench) clocks(ctx context.Context) ([]harness.Table, error) {
 	table := report.Table{Header: []string{
-		"guest", "samples compared", "tick with cpu-clock, overlap %", "cpu-clock with itself", "difference", "aim", "",
+		"guest", "recordings", "samples compared", "tick with cpu-clock, overlap %", "cpu-clock with itself", "difference", "aim", "",
 	}}
+	all := make([]float64, b.how.clock.pairs)
 	for _, name := range b.clockGuests {
-		c, err := b.compareClocks(ctx, name)
+		compared, err := b.compareClocks(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		by := c.tick - c.itself
-		table.Add(name, fmt.Sprint(c.samples), fmt.Sprintf("%.1f", c.tick), fmt.Sprintf("%.1f", c.itself), fmt.Sprintf("%+.1f", by),
-			fmt.Sprintf("≥ -%.0f", clockAim), report.Verdict(by >= -clockAim))
+		var mean clockComparison
+		by := make([]float64, len(compared))
+		for i, c := range compared {
+			n := float64(len(compared))
+			mean.samples += c.samples / len(compared)
+			mean.tick += c.tick / n
+			mean.itself += c.itself / n
+			by[i] = c.tick - c.itself
+			all[i] += by[i] / float64(len(b.clockGuests))
+		}
+		difference := meanOf(by)
+		table.Add(name, fmt.Sprint(len(compared)), fmt.Sprint(mean.samples), fmt.Sprintf("%.1f", mean.tick), fmt.Sprintf("%.1f", mean.itself),
+			difference.String(), fmt.Sprintf("≥ -%.0f", clockAim), report.Verdict(difference.mean >= -clockAim))
 	}
+	mean := meanOf(all)
+	table.Add("mean", "", "", "", "", mean.String(), fmt.Sprintf("interval ≥ -%.0f", clockAim), report.Verdict(mean.low() >= -clockAim))
 	return []harness.Table{{Marker: "clocks", Table: table}}, nil
 }
+
+// A sampleMean is the mean of figures that vary at random, with the half of its 95 % confidence interval.
+type sampleMean struct{ mean, half float64 }
+
+func meanOf(figures []float64) (m sampleMean) {
+	n := float64(len(figures))
+	for _, f := range figures {
+		m.mean += f / n
+	}
+	var squares float64
+	for _, f := range figures {
+		squares += (f - m.mean) * (f - m.mean)
+	}
+	m.half = profile.StudentT(len(figures)-1) * math.Sqrt(squares/(n-1)/n)
+	return m
+}
+
+func (m sampleMean) low() float64   { return m.mean - m.half }
+func (m sampleMean) String() string { return fmt.Sprintf("%+.1f ± %.1f", m.mean, m.half) }
 
 // An interrupter is an agent whose interrupts are counted.
 type interrupter struct {
@@ -177,30 +212,38 @@ type clockComparison struct {
 	tick, itself float64 // overlap of the tick's profile and of one half of cpu-clock's with the other half, in percent
 }
 
-// compareClocks records a guest at both clocks at once. cpu-clock samples twice as often, so that its profile has two halves, of which
-// one takes the place of the tick's: their overlap is what chance allows.
-func (b bench) compareClocks(ctx context.Context, name string) (c clockComparison, err error) {
+// compareClocks records a guest at both clocks at once, several times. cpu-clock samples twice as often, so that its profile has two halves,
+// of which one takes the place of the tick's: their overlap is what chance allows.
+func (b bench) compareClocks(ctx context.Context, name string) ([]clockComparison, error) {
 	guest, err := suite.Start(ctx, b.jdk, name)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	defer guest.Close()
 	if err := b.warmUp(guest); err != nil {
-		return c, err
+		return nil, err
 	}
 	options := func(clock attach.Clock, rate int) profiler.Options {
 		return profiler.Options{PID: guest.PID(), Frequency: rate, Extra: []string{"--clock=" + string(clock)}}
 	}
-	var byTick *profiler.Recording
-	byTimer, err := b.agent.While(ctx, options(attach.CPUClock, 2*clockRate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
-		byTick, err = b.agent.While(ctx, options(attach.TickClock, clockRate), (*profiler.AgentRun).WaitSampling,
-			func(*profiler.AgentRun) error { return runFor(b.how.clock.overlap)(guest) })
-		return err
-	})
-	if err != nil {
-		return c, err
+	record := func() (byTick, byTimer *profiler.Recording, err error) {
+		byTimer, err = b.agent.While(ctx, options(attach.CPUClock, 2*clockRate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
+			byTick, err = b.agent.While(ctx, options(attach.TickClock, clockRate), (*profiler.AgentRun).WaitSampling,
+				func(*profiler.AgentRun) error { return runFor(b.how.clock.overlap)(guest) })
+			return err
+		})
+		return byTick, byTimer, err
 	}
-	return compareSamples(leafSamples(byTick.Profile), leafSamples(byTimer.Profile), 100), nil
+	compared := make([]clockComparison, b.how.clock.pairs)
+	for i := range compared {
+		byTick, byTimer, err := record()
+		if err != nil {
+			return nil, err
+		}
+		compared[i] = compareSamples(leafSamples(byTick.Profile), leafSamples(byTimer.Profile), 100)
+		fmt.Fprintf(b.out, "%s: %d samples, %+.2f points\n", name, compared[i].samples, compared[i].tick-compared[i].itself)
+	}
+	return compared, nil
 }
 
 // leafSamples are the innermost functions of all samples.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -37,5 +38,16 @@ func TestCompareSamples(t *testing.T) {
 		if by := c.tick - c.itself; by < test.least || by > test.most || c.samples != 1000 {
 			t.Errorf("%s: %d samples, %+.1f points, want %v to %v", test.name, c.samples, by, test.least, test.most)
 		}
+	}
+}
+
+func TestMeanOf(t *testing.T) {
+	// Squares of the differences: 26 in sum. Student's t with seven degrees of freedom: 2.365.
+	m := meanOf([]float64{3, 7, 3, 7, 5, 5, 5 - 2*math.Sqrt(1.25), 5 + 2*math.Sqrt(1.25)})
+	if math.Abs(m.mean-5) > 1e-9 || math.Abs(m.half-2.365*math.Sqrt(26./7/8)) > 0.01 {
+		t.Errorf("%v", m)
+	}
+	if one := meanOf([]float64{5}); !math.IsNaN(one.half) && !math.IsInf(one.half, 1) {
+		t.Errorf("one figure: %v", one)
 	}
 }

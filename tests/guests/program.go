@@ -73,6 +73,11 @@ func Virtuals() Program {
 	}
 }
 
+// Periodic is a guest with a thread that works whenever a timer expires, beside one that is always busy.
+func Periodic() Program {
+	return Program{Name: "Periodic", Class: "Periodic", Thread: worker, Flags: compile("dontinline Plain::*")}
+}
+
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
