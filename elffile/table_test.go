@@ -85,6 +85,33 @@ func TestTableIsBounded(t *testing.T) {
 	}
 }
 
+// Names of neighbours share what they begin with, in memory too: 300 bytes are more than a byte can say.
+func TestTableNames(t *testing.T) {
+	var b TableBuilder
+	var names []string
+	for i := range 100 {
+		name := fmt.Sprintf("%s%d", strings.Repeat("n", []int{1, 200, 255, 300}[i%4]), i)
+		names = append(names, name)
+		if err := b.Add(uint64(16*i), 16, []byte(name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := b.Build()
+	for i, want := range names {
+		if got := table.Name(i); got != want {
+			t.Errorf("symbol %d is named %q, want %q", i, got, want)
+		}
+	}
+	for i, got := range table.Names() {
+		if got != names[i] {
+			t.Errorf("symbol %d is named %q in turn, want %q", i, got, names[i])
+		}
+	}
+	if whole := int64(len(strings.Join(names, "\x00"))); table.Bytes() > whole*2/3 {
+		t.Errorf("a table of %d bytes for names of %d", table.Bytes(), whole)
+	}
+}
+
 // checkTable checks what every table must hold: ascending symbols, each found at its start under a name.
 func checkTable(t *testing.T, table *Table) {
 	t.Helper()

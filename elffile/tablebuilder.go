@@ -93,17 +93,36 @@ func (b *TableBuilder) Build() *Table {
 	b.entries = slices.CompactFunc(b.entries, func(x, y entry) bool { return x.start == y.start })
 	kept := b.resolveSizes()
 	t := &Table{
-		base:  b.Base,
-		start: make([]uint32, len(kept)),
-		size:  make([]uint32, len(kept)),
-		name:  make([]uint32, len(kept)),
-		names: string(b.names),
+		base:   b.Base,
+		start:  make([]uint32, len(kept)),
+		size:   make([]uint32, len(kept)),
+		blocks: make([]uint32, 0, (len(kept)+nameBlock-1)/nameBlock),
 	}
 	for i, e := range kept {
-		t.start[i], t.size[i], t.name[i] = e.start, e.size, e.name
+		t.start[i], t.size[i] = e.start, e.size
+	}
+	var room int
+	for i, e := range kept {
+		name := cString(b.names, e.name)
+		room += 1 + len(name) - sharedPrefix(b.nameBefore(kept, i), name) + 1
+	}
+	t.names = make([]byte, 0, room)
+	for i, e := range kept {
+		if i%nameBlock == 0 {
+			t.blocks = append(t.blocks, uint32(len(t.names)))
+		}
+		t.names = appendName(t.names, b.nameBefore(kept, i), cString(b.names, e.name))
 	}
 	*b = TableBuilder{Base: b.Base}
 	return t
+}
+
+// nameBefore is the name before that of entry i in its block, nil if it is the first.
+func (b *TableBuilder) nameBefore(kept []entry, i int) []byte {
+	if i%nameBlock == 0 {
+		return nil
+	}
+	return cString(b.names, kept[i-1].name)
 }
 
 // resolveSizes extends symbols without a size to the next entry, and drops end marks and inner labels. It filters in place.

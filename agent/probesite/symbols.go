@@ -30,8 +30,7 @@ func (f *Finder) named(name string) ([]function, error) {
 	}
 	w := want(name)
 	var found []function
-	for i := range table.Len() {
-		symbol := table.Name(i)
+	for i, symbol := range table.Names() {
 		r, clone := w.is(symbol)
 		if r == unrelated {
 			continue

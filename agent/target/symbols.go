@@ -17,7 +17,7 @@ import (
 )
 
 // symbolBytes bounds the symbol tables of all files: about eight of the size of a JVM's library.
-const symbolBytes = 24 << 20
+const symbolBytes = 16 << 20
 
 // idleSymbols is after what time without a request a file's symbols are dropped, once a window closes. To read those of a JVM's library again takes
 // 10 ms.
