@@ -67,16 +67,16 @@ __noinline int spilled_by(__u64 code)
 __noinline int spilled_here(__u64 at)
 {
 	struct scratch *s = this_scratch();
-	__u64 next = 0;
 	int n;
 
 	if (!s || bpf_probe_read_user(s->code, sizeof(s->code), (void *)at))
 		return -1;
-	for (int i = 0; i < SPILL_CHUNK + SPILL_TAIL - 1; i++) {
-		next = next >> 8 | (__u64)s->code[i] << 56;
-		if ((next & 0xff00ff) != 0xc40048)
+	for (int i = 0; i < SPILL_CHUNK; i++) {
+		__u64 code = *(const __u64 *)(s->code + i);
+
+		if ((code & 0xff00ff) != 0xc40048)
 			continue;
-		n = spilled_by(next);
+		n = spilled_by(code);
 		if (n)
 			return n;
 	}
@@ -110,7 +110,7 @@ __noinline int return_fits(const struct hotspot_process *vm, __u64 ra, __u64 sp)
 	struct scratch *s = this_scratch();
 	__u32 spilled;
 
-	if (!vm || !s || !is_return(vm, ra))
+	if (!vm || !s || !s->start.scan_left || !is_return(vm, ra))
 		return 0;
 	spend_scan(s, FIT_WORDS);
 	if (segment_find(vm, ra))
@@ -134,15 +134,14 @@ __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, _
 
 	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
 		return -1;
-	n = any(s, n); /* as in find_return */
+	n = take_scan(s, n);
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		__u32 left = s->start.scan_left;
-
-		if (i >= n || !left)
+		if (i >= n)
 			break;
-		s->start.scan_left = left - 1;
-		if (in_code_cache(vm, s->words[i]) && return_fits(vm, s->words[i], at + 8 * i))
+		if (in_code_cache(vm, s->words[i]) && return_fits(vm, s->words[i], at + 8 * i)) {
+			s->start.scan_left += n - i - 1;
 			return i;
+		}
 	}
 	return -1;
 }

@@ -53,6 +53,16 @@ __noinline int count_scanned(__u32 words)
 	return 0;
 }
 
+/* The same for a search of up to so many words; returns how many it may take. It gives back what it does not need. */
+static __always_inline __u64 take_scan(struct scratch *s, __u64 words)
+{
+	__u32 left = s->start.scan_left;
+
+	words = any(s, words < left ? words : left); /* or the verifier follows the search for each bound that it may have */
+	s->start.scan_left = left - words;
+	return words;
+}
+
 /*
  * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together; -1 if
  * there is none. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
@@ -80,25 +90,20 @@ __noinline int find_return(const struct hotspot_process *vm, __u64 sp, __u32 wor
 {
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words);
-	__u32 left;
 
-	if (!vm || !s)
-		return -1;
-	left = s->start.scan_left;
-	if (!left)
+	if (!vm || !s || !s->start.scan_left)
 		return -1;
 	if (bpf_probe_read_user(s->words, n * 8, (void *)sp)) {
 		if (n < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
 			return -1;
 		n = 4;
 	}
-	n = any(s, n > left ? left : n); /* or the verifier follows the search for each bound that it may have */
-	s->start.scan_left = left - n;
+	n = take_scan(s, n);
 	for (__u32 from = 0; from < SCAN_WORDS; from += SCAN_GROUP) {
 		int i = from < n ? return_among(vm, from, n) : -1;
 
 		if (i >= 0) {
-			s->start.scan_left = left - i - 1;
+			s->start.scan_left += n - i - 1;
 			return i;
 		}
 	}
