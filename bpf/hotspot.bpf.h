@@ -104,13 +104,18 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
 	return in_code_cache(vm, read_word(addr));
 }
 
-/* Whether ra is a return address, of code whose frame begins at sp, and that code's caller is in the code cache. */
-__noinline int return_fits(const struct hotspot_process *vm, __u64 ra, __u64 sp)
+/* Whether that one of the words, which are at sp, is a return address, and by the size of its code's frame the caller's is in the code cache. */
+__noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 sp)
 {
 	struct scratch *s = this_scratch();
 	__u32 spilled;
+	__u64 ra;
 
-	if (!vm || !s || !s->start.scan_left || !is_return(vm, ra))
+	if (!vm || !s || !s->start.scan_left || word >= SCAN_WORDS)
+		return 0;
+	ra = s->words[word];
+	sp += 8 * word;
+	if (!is_return(vm, ra))
 		return 0;
 	spend_scan(s, FIT_WORDS);
 	if (segment_find(vm, ra))
@@ -130,18 +135,22 @@ __noinline int return_fits(const struct hotspot_process *vm, __u64 ra, __u64 sp)
 __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, __u32 words)
 {
 	struct scratch *s = this_scratch();
-	__u64 n = scannable(words);
+	__u64 n = scannable(words), i = 0;
+	int next;
 
 	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
 		return -1;
 	n = take_scan(s, n);
-	for (__u32 i = 0; i < SCAN_WORDS; i++) {
+	for (int round = 0; round < FIT_ROUNDS; round++) {
+		next = return_among(vm, i, n);
+		i = (__u32)(next ^ next >> 31); /* if it is no return address, it does not fit */
 		if (i >= n)
 			break;
-		if (in_code_cache(vm, s->words[i]) && return_fits(vm, s->words[i], at + 8 * i)) {
+		if (return_fits(vm, i, at)) {
 			s->start.scan_left += n - i - 1;
 			return i;
 		}
+		i++;
 	}
 	return -1;
 }

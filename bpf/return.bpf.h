@@ -64,25 +64,24 @@ static __always_inline __u64 take_scan(struct scratch *s, __u64 words)
 }
 
 /*
- * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together; -1 if
- * there is none. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
+ * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together. If there
+ * is none, the complement of where to go on. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
  */
 __noinline int return_among(const struct hotspot_process *vm, __u32 from, __u32 to)
 {
 	struct scratch *s = this_scratch();
+	__u64 at = from, end = scannable(to);
 
 	if (!vm || !s)
-		return -1;
-	for (__u32 i = 0; i < SCAN_GROUP; i++) {
-		__u64 at = from + i;
-
+		return ~SCAN_WORDS;
+	for (__u32 i = 0; i < SCAN_GROUP; i++, at++) {
 		asm volatile("" : "+r"(at)); /* what is compared is what is used */
-		if (at >= to || at >= SCAN_WORDS)
+		if (at >= end)
 			break;
 		if (is_return(vm, s->words[at]))
 			return at;
 	}
-	return -1;
+	return ~(int)at;
 }
 
 /* Index of the first word from sp that is a return address into the code cache; -1 if there is none, or the budget ended. */

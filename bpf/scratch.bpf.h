@@ -24,6 +24,7 @@
 #define SPILL_CHUNK 32	  /* bytes of code that are looked at together */
 #define SPILL_TAIL 8	  /* of code behind these: add rsp, N and the first byte of a jmp, but for one */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
+#define FIT_ROUNDS (SCAN_WORDS / SCAN_GROUP + SCAN_BUDGET / FIT_WORDS) /* in these the words end, or the budget */
 
 /*
  * What the walker needs to know of the code around one pc. A set is one cache line, so a frame takes one. Addresses are offsets from
