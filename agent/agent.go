@@ -161,7 +161,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
-		NoTick: a.atKernelTick() && attach.TicksEverywhere(),
+		NoTick: a.atKernelTick() && attach.TicksEverywhere(), OnlyMulti: attach.NewUprobes().Multi(),
 	}
 	objects, err := bpf.Load(options)
 	read := <-symbols
@@ -206,6 +206,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := a.openSources(read.FindKernel); err != nil {
 		return nil, err
 	}
+	objects.ForgetTypes()
 	if opt.Settle != nil {
 		if err := opt.Settle(); err != nil {
 			a.services.Log.Warn("cannot drop privileges that are no longer needed", "err", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Options are what is fixed when the programs are loaded. The zero value samples every process.
@@ -28,8 +29,10 @@ type Options struct {
 	ConfirmLevels uint32
 	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of others.
 	LeaveUnknown bool
-	// NoTick leaves out the program Tick, which takes half a second of CPU time to verify: the one in its place does nothing.
+	// NoTick leaves out the program Tick, which takes time to verify: the one in its place does nothing.
 	NoTick bool
+	// OnlyMulti leaves out the code map's programs for single probes, in the same way.
+	OnlyMulti bool
 	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts records.
 	CheckContexts bool
 }
@@ -50,7 +53,8 @@ type Objects struct {
 	// 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
 
-	opts Options
+	opts  Options
+	types *btf.Cache // of the kernel, which programs are relocated against; nil once ForgetTypes was called
 }
 
 // Load loads all programs into the kernel. A verifier's refusal is an *ebpf.VerifierError.
@@ -87,18 +91,36 @@ func Load(opts Options) (*Objects, error) {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
 	if opts.NoTick {
-		spec.Programs[ProfileProgTick].Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+		leaveOut(spec, ProfileProgTick)
 	}
-	o := &Objects{opts: opts}
-	if err := spec.LoadAndAssign(&o.ProfileObjects, nil); err != nil {
+	o := &Objects{opts: opts, types: btf.NewCache()}
+	if err := spec.LoadAndAssign(&o.ProfileObjects, o.collection(nil)); err != nil {
 		return nil, fmt.Errorf("load profile programs: %w", err)
 	}
 	if err := o.loadCodeMap(); err != nil {
 		o.ProfileObjects.Close()
 		return nil, err
 	}
-	debug.FreeOSMemory() // the kernel's type information was needed once, and is tens of megabytes
 	return o, nil
+}
+
+// ForgetTypes gives back the memory of the kernel's type information, tens of megabytes. Until then objects that are loaded beside o share
+// it, afterwards each reads it again.
+func (o *Objects) ForgetTypes() {
+	o.types = nil
+	debug.FreeOSMemory()
+}
+
+// collection are the options to load an object with these maps shared.
+func (o *Objects) collection(shared map[string]*ebpf.Map) *ebpf.CollectionOptions {
+	return &ebpf.CollectionOptions{MapReplacements: shared, Cache: o.types}
+}
+
+// leaveOut puts programs that do nothing in place of those.
+func leaveOut(spec *ebpf.CollectionSpec, names ...string) {
+	for _, name := range names {
+		spec.Programs[name].Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+	}
 }
 
 // setConstants sets what all programs that sample have in common.
@@ -127,6 +149,9 @@ func (o *Objects) loadCodeMap() error {
 	spec, err := LoadCodeMap()
 	if err != nil {
 		return fmt.Errorf("read code-map object: %w", err)
+	}
+	if o.opts.OnlyMulti {
+		leaveOut(spec, CodeMapProgLoadSingle, CodeMapProgCodeUnloadSingle, CodeMapProgClassUnloadSingle)
 	}
 	if err := o.LoadBeside(spec, &o.CodeMap); err != nil {
 		return fmt.Errorf("load code-map programs: %w", err)
@@ -164,7 +189,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 			return fmt.Errorf("set constants: %w", err)
 		}
 	}
-	return spec.LoadAndAssign(to, &ebpf.CollectionOptions{MapReplacements: shared})
+	return spec.LoadAndAssign(to, o.collection(shared))
 }
 
 // Reseed has samples refer to earlier ones, but to none from before: nothing that was sent is taken to be known. With a seed of 0 no sample

@@ -30,7 +30,7 @@
 
 static __always_inline bool in_heap(const struct hotspot_process *vm, __u64 v)
 {
-	return v >= vm->heap_low && v < vm->heap_high && !(v & 7);
+	return v - vm->heap_low < vm->heap_high - vm->heap_low && !(v & 7);
 }
 
 /* The address in a reference of the heap; 0 for null. */
@@ -90,6 +90,24 @@ __noinline int find_chunk(const struct hotspot_process *vm)
 	return find_moved(vm, s->start.continuation) && !((at ^ s->moved) & vm->address_mask) ? 0 : END_HEAP;
 }
 
+/* Whether there is a Continuation at v, with a chunk. Leaves it and its newest chunk in scratch. */
+static __always_inline bool find_newest(const struct hotspot_process *vm, struct scratch *s, __u64 v)
+{
+	if (!in_heap(vm, v))
+		return false;
+	s->start.continuation = v;
+	s->start.next_chunk = read_word(v + vm->cont_tail);
+	return !find_chunk(vm);
+}
+
+/* The same of a word. The verifier follows each round of a search: so it is short. */
+__noinline int is_continuation(const struct hotspot_process *vm, __u64 v)
+{
+	struct scratch *s = this_scratch();
+
+	return vm && s && find_newest(vm, s, v);
+}
+
 /* Where the memory ends in which the walk stands: the stack, or the chunk that ends there. */
 static __always_inline void stand_in(struct scratch *s, __u64 chunk_to)
 {
@@ -107,28 +125,40 @@ static __always_inline void stand_in(struct scratch *s, __u64 chunk_to)
 __noinline int find_continuation(const struct hotspot_process *vm, __u64 sp)
 {
 	struct scratch *s = this_scratch();
-	__u32 first;
 
 	if (!vm || !s || !vm->return_barrier)
 		return END_NO_CODE; /* a return address of 0, in a VM without virtual threads */
 	if (!(vm->flags & HOTSPOT_CHUNKS))
 		return END_HEAP;
-	if (bpf_probe_read_user(s->words, ENTRY_WORDS * 8, (void *)sp))
+	if (bpf_probe_read_user(s->words, ENTRY_WORDS * 8, (void *)(sp + vm->entry_cont)))
 		return END_READ;
-	first = vm->entry_cont / 8;
 	for (__u32 i = 0; i < ENTRY_WORDS; i++) {
-		__u64 v = s->words[i];
-
-		if (i < first || !in_heap(vm, v))
-			continue;
-		s->start.continuation = v;
-		s->start.next_chunk = read_word(v + vm->cont_tail);
-		if (find_chunk(vm))
-			continue;
-		s->start.entry = sp + 8 * i - vm->entry_cont;
-		return 0;
+		if (is_continuation(vm, s->words[i])) {
+			s->start.entry = sp + 8 * i;
+			return 0;
+		}
 	}
 	return END_HEAP;
+}
+
+/* Looks at one of the words for all_frozen, from the first one to the last. */
+__noinline int look_for_frozen(const struct hotspot_process *vm, __u64 word)
+{
+	struct scratch *s = this_scratch();
+
+	if (!vm || !s)
+		return 0;
+	if (word == s->start.thread) {
+		s->frozen.left = THAW_MEMBERS;
+	} else if (s->frozen.left) {
+		s->frozen.left--;
+		word = (word - s->frozen.begin) & vm->address_mask;
+		if (word < s->frozen.size) {
+			s->frozen.from = word; /* the last one counts: further from the thaw's caller may be what others have left */
+			s->frozen.left = 0;
+		}
+	}
+	return 0;
 }
 
 /*
@@ -138,30 +168,26 @@ __noinline int find_continuation(const struct hotspot_process *vm, __u64 sp)
 __noinline int all_frozen(const struct hotspot_process *vm)
 {
 	struct scratch *s = this_scratch();
-	__u64 begin, size, at, v;
-	__u32 left = 0;
-	bool same = false;
 
 	if (!vm || !s)
 		return 0;
-	begin = s->start.chunk_at + vm->chunk_stack;
-	size = 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_size);
-	at = 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_sp);
-	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (s->words[i] == s->start.thread) {
-			left = THAW_MEMBERS;
-			continue;
-		}
-		if (!left)
-			continue;
-		left--;
-		v = (s->words[i] - begin) & vm->address_mask;
-		if (v < size) {
-			same = v == at; /* the last one counts: further from the thaw's caller may be what others have left */
-			left = 0;
-		}
-	}
-	return same;
+	s->frozen.begin = s->start.chunk_at + vm->chunk_stack;
+	s->frozen.size = 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_size);
+	s->frozen.from = ~0ull;
+	s->frozen.left = 0;
+	for (__u32 i = 0; i < SCAN_WORDS; i++)
+		look_for_frozen(vm, s->words[i]);
+	return s->frozen.from == 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_sp);
+}
+
+/* Whether v is the address of a ContinuationEntry, further up the stack than sp. As is_continuation. */
+__noinline int is_entry(const struct hotspot_process *vm, __u64 sp, __u64 v)
+{
+	struct scratch *s = this_scratch();
+
+	if (!vm || !s || v < sp || v >= s->start.stack_base || (v & 7))
+		return 0;
+	return find_newest(vm, s, read_word(v + vm->entry_cont));
 }
 
 /*
@@ -178,18 +204,10 @@ __noinline int find_thawing(const struct hotspot_process *vm, __u64 sp)
 	if (bpf_probe_read_user(s->words, sizeof(s->words), (void *)(sp - sizeof(s->words))))
 		return END_THAW;
 	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		__u64 v = s->words[i];
-
-		if (v < sp || v >= s->start.stack_base || (v & 7))
-			continue;
-		s->start.continuation = read_word(v + vm->entry_cont);
-		if (!in_heap(vm, s->start.continuation))
-			continue;
-		s->start.next_chunk = read_word(s->start.continuation + vm->cont_tail);
-		if (find_chunk(vm))
-			continue;
-		s->start.entry = v;
-		return all_frozen(vm) ? 0 : END_THAW;
+		if (is_entry(vm, sp, s->words[i])) {
+			s->start.entry = s->words[i];
+			return all_frozen(vm) ? 0 : END_THAW;
+		}
 	}
 	return END_THAW;
 }

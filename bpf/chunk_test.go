@@ -127,7 +127,7 @@ var unreachedStacks = []struct {
 	{"no entry", EndHeap, 2, func(l *fakeLoom, m *mounted) { m.mem.put64(m.entry+uint64(l.EntryCont), poison) }},
 	{"the entry is too far away", EndHeap, 2, func(l *fakeLoom, m *mounted) {
 		m.mem.put64(m.entry+uint64(l.EntryCont), 0)
-		m.mem.put64(m.entry+64*8, m.continuation)
+		m.mem.put64(m.entry+uint64(l.EntryCont)+64*8, m.continuation)
 	}},
 	{"no chunk", EndHeap, 2, func(l *fakeLoom, m *mounted) { l.reference(m.continuation+uint64(l.ContTail), 0) }},
 	{"another class", EndHeap, 2, func(l *fakeLoom, m *mounted) {

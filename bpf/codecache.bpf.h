@@ -29,7 +29,7 @@ static __always_inline __u32 read_int(__u64 addr)
 
 static __always_inline bool in_code_cache(const struct hotspot_process *vm, __u64 pc)
 {
-	return pc >= vm->code_low && pc < vm->code_high;
+	return pc - vm->code_low < vm->code_high - vm->code_low; /* one branch, as the verifier follows each */
 }
 
 /* Address of the CodeBlob around pc, 0 if there is none; adds the words read to reads. */

@@ -44,7 +44,7 @@ func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	var enters EnterObjects
 	err = spec.Variables["java_only"].Set(true)
 	if err == nil {
-		err = spec.LoadAndAssign(&enters, &ebpf.CollectionOptions{MapReplacements: shared})
+		err = spec.LoadAndAssign(&enters, o.collection(shared))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load program of monitor enters: %w", err)

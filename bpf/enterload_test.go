@@ -24,6 +24,7 @@ func TestKernelLoadEnters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer enters.Close()
+	checkVerified(t, enters.MonitorEnter)
 	// A ring of its own: nothing that it tells may arrive among the agent's samples.
 	if enters.Events.MaxEntries() == l.o.Events.MaxEntries() || enters.Counters.FD() == l.o.Counters.FD() {
 		t.Error("the object shares the agent's stream")

@@ -26,8 +26,6 @@ struct walk {
 	__u64 pc, sp, bp;
 	__u32 limit; /* of frames: MAX_USER_FRAMES, or what a link takes */
 	__u32 frames;
-	__u32 kept_left; /* of its levels, outermost first, those that the walk has not passed */
-	__u32 met;	 /* frames in a row that are the kept ones */
 	__u8 end;  /* enum walk_end */
 	__u64 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
 	__u64 near; /* pc called a stub or native code, perhaps with arguments that it pushed */

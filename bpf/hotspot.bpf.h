@@ -46,9 +46,42 @@ static __always_inline int go_to_found(struct walk *w, __u64 near)
 }
 
 #define SPILL_REACH 512	 /* bytes: what loads 9 general registers and 32 others from the stack */
-#define SPILL_CHUNK 32	 /* bytes of these that are looked at together */
-#define SPILL_TAIL 8	 /* add rsp, N and the first byte of a jmp, but for one */
 #define MAX_SPILL 4096	 /* bytes: 32 registers of 64, 16 of 8 and 8 masks are 2.3 KB */
+
+/* What 8 bytes of code take off the stack that are add rsp, N and the begin of a jmp; otherwise 0. */
+__noinline int spilled_by(__u64 code)
+{
+	__u32 n = code >> 24;
+	__u8 jump = code >> 56;
+
+	if ((code & 0xffffff) == 0xc48348) {
+		jump = n >> 8;
+		n = (__u8)n < 0x80 ? (__u8)n : 0;
+	} else if ((code & 0xffffff) != 0xc48148) {
+		return 0;
+	}
+	return (jump == 0xe9 || jump == 0xeb) && n <= MAX_SPILL && !(n & 7) ? n : 0;
+}
+
+/* What spilled_bytes looks for, in one piece of code. -1 if that cannot be read. The verifier follows each round of a loop: so they are short. */
+__noinline int spilled_here(__u64 at)
+{
+	struct scratch *s = this_scratch();
+	int n;
+
+	if (!s || bpf_probe_read_user(s->code, sizeof(s->code), (void *)at))
+		return -1;
+	for (int i = 0; i < SPILL_CHUNK; i++) {
+		__u64 code = *(const __u64 *)(s->code + i);
+
+		if ((code & 0xff00ff) != 0xc40048)
+			continue;
+		n = spilled_by(code);
+		if (n)
+			return n;
+	}
+	return 0;
+}
 
 /*
  * Bytes that compiled code has put below its frame for the call before pc: C2's slow paths of barriers (ZGC's from JDK 14
@@ -56,38 +89,43 @@ static __always_inline int go_to_found(struct walk *w, __u64 near)
  * behind pc, and right behind that a jmp; an epilogue has a pop there. 0 if there is no such thing. Whoever asks must see
  * whether that fits, as this may be the code of the next slow path.
  */
-__noinline int spilled_bytes(__u64 pc)
+static __always_inline int spilled_bytes(__u64 pc)
 {
-	__u8 code[SPILL_CHUNK + SPILL_TAIL] = {};
-	__u32 n;
-	__u8 jump;
+	int n = 0;
 
-	for (__u32 done = 0; done < SPILL_REACH; done += SPILL_CHUNK) {
-		if (bpf_probe_read_user(code, sizeof(code), (void *)(pc + done)))
-			return 0;
-		for (int i = 0; i < SPILL_CHUNK; i++) {
-			if (code[i] != 0x48 || code[i + 2] != 0xc4)
-				continue;
-			if (code[i + 1] == 0x83 && code[i + 3] < 0x80) {
-				n = code[i + 3];
-				jump = code[i + 4];
-			} else if (code[i + 1] == 0x81) {
-				n = code[i + 3] | code[i + 4] << 8 | code[i + 5] << 16 | (__u32)code[i + 6] << 24;
-				jump = code[i + 7];
-			} else {
-				continue;
-			}
-			if ((jump == 0xe9 || jump == 0xeb) && n <= MAX_SPILL && !(n & 7))
-				return n;
-		}
-	}
-	return 0;
+	for (__u32 done = 0; !n && done < SPILL_REACH; done += SPILL_CHUNK)
+		n = spilled_here(pc + done);
+	return n > 0 ? n : 0;
 }
 
 /* Whether the word at addr, where the caller of compiled code returns to, is in the code cache. */
 static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u64 addr)
 {
 	return in_code_cache(vm, read_word(addr));
+}
+
+/* Whether that one of the words, which are at sp, is a return address, and by the size of its code's frame the caller's is in the code cache. */
+__noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 sp)
+{
+	struct scratch *s = this_scratch();
+	__u32 spilled;
+	__u64 ra;
+
+	if (!vm || !s || !s->start.scan_left || word >= SCAN_WORDS)
+		return 0;
+	ra = s->words[word];
+	sp += 8 * word;
+	if (!is_return(vm, ra))
+		return 0;
+	spend_scan(s, FIT_WORDS);
+	if (segment_find(vm, ra))
+		return 0;
+	sp += s->found.frame;
+	if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) || leads_to_code(vm, sp))
+		return 1;
+	spend_scan(s, SPILL_REACH / 8);
+	spilled = spilled_bytes(ra);
+	return spilled && leads_to_code(vm, sp + spilled);
 }
 
 /*
@@ -97,36 +135,24 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
 __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, __u32 words)
 {
 	struct scratch *s = this_scratch();
-	__u64 n = scannable(words), next;
-	__u32 before, spilled;
-	int found = -1;
+	__u64 n = scannable(words), i = 0;
+	int next;
 
 	if (!vm || !s || bpf_probe_read_user(s->words, n * 8, (void *)at))
 		return -1;
-	before = s->start.scan_left;
-	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (i >= n || !s->start.scan_left)
+	n = take_scan(s, n);
+	for (int round = 0; round < FIT_ROUNDS; round++) {
+		next = return_among(vm, i, n);
+		i = (__u32)(next ^ next >> 31); /* if it is no return address, it does not fit */
+		if (i >= n)
 			break;
-		spend_scan(s, 1);
-		if (!is_return(vm, s->words[i]))
-			continue;
-		spend_scan(s, FIT_WORDS);
-		if (segment_find(vm, s->words[i]))
-			continue;
-		next = at + 8 * i + s->found.frame;
-		if ((s->found.kind != BLOB_NMETHOD && s->found.kind != BLOB_NATIVE) || leads_to_code(vm, next)) {
-			found = i;
-			break;
+		if (return_fits(vm, i, at)) {
+			s->start.scan_left += n - i - 1;
+			return i;
 		}
-		spend_scan(s, SPILL_REACH / 8);
-		spilled = spilled_bytes(s->words[i]);
-		if (spilled && leads_to_code(vm, next + spilled)) {
-			found = i;
-			break;
-		}
+		i++;
 	}
-	count_walk(WORDS_SCANNED, before - s->start.scan_left);
-	return found;
+	return -1;
 }
 
 /* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments show. */

@@ -8,6 +8,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +20,26 @@ func needKernel(t testing.TB, err error) {
 	}
 	if err != nil {
 		t.Fatalf("load programs: %+v", err)
+	}
+}
+
+// mostVerified bounds the instructions that the verifier follows of one program. It takes about 1.5 us for each, and the agent's start is
+// mostly that.
+const mostVerified = 60_000
+
+// checkVerified fails the test if the verifier had more to do than it should.
+func checkVerified(t *testing.T, programs ...*ebpf.Program) {
+	t.Helper()
+	for _, p := range programs {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := info.VerifiedInstructions()
+		t.Logf("%s: %d instructions verified", info.Name, n)
+		if n > mostVerified {
+			t.Errorf("%s: the verifier followed %d instructions, at most %d are to be: see what made them more", info.Name, n, mostVerified)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime/debug"
 
 	"github.com/cilium/ebpf"
 )
@@ -101,7 +100,6 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load program of %v: %w", opts.Hook, err)
 	}
-	debug.FreeOSMemory() // as in Load
 	return k, nil
 }
 

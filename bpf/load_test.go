@@ -32,14 +32,7 @@ func TestKernelLoad(t *testing.T) {
 			}
 			needKernel(t, err)
 			defer o.Close()
-			for _, p := range []*ebpf.Program{o.Tick, o.ProcessExec} {
-				info, err := p.Info()
-				if err != nil {
-					t.Fatal(err)
-				}
-				n, _ := info.VerifiedInstructions()
-				t.Logf("%s: %d instructions verified", info.Name, n)
-			}
+			checkVerified(t, o.Tick, o.ProcessExec)
 		})
 	}
 }

@@ -85,22 +85,21 @@ static __always_inline struct kept_level *innermost_level(struct kept_stack *k, 
 	return &k->levels[(levels - 1) & (KEPT_LEVELS - 1)];
 }
 
-#define KEPT_SAME (1 << 16)
-
 /*
- * Compares the last one of that many frames with what is kept of the thread, of which so many levels are left. Returns
- * how many are left now, with KEPT_SAME if the frame is a kept one.
+ * Compares the last one of that many frames with what is kept of the thread, of which scratch.start.kept_left levels are left. Leaves
+ * there how many are left now, and returns whether the frame is a kept one.
  */
-__noinline int compare_kept(__u32 tid, __u32 frames, __u32 left)
+static __always_inline bool compare_kept(struct scratch *s, __u32 frames)
 {
-	struct kept_stack *k = kept_of(tid);
-	__u32 i = frames - 1;
-	struct scratch *s = this_scratch();
+	struct kept_stack *k = kept_of(s->start.tid);
+	__u32 i = frames - 1, left = s->start.kept_left;
 	struct kept_level *l;
 	__u64 cfa;
 
-	if (!k || !s || i >= MAX_USER_FRAMES)
-		return 0;
+	if (!k || i >= MAX_USER_FRAMES) {
+		s->start.kept_left = 0;
+		return false;
+	}
 	cfa = s->cfa[i];
 	for (int n = 0; n < KEPT_REACH; n++) {
 		if (left <= k->low || innermost_level(k, left)->cfa >= cfa)
@@ -108,32 +107,32 @@ __noinline int compare_kept(__u32 tid, __u32 frames, __u32 left)
 		left--;
 	}
 	l = innermost_level(k, left);
+	s->start.kept_left = left;
 	if (left <= k->low || !cfa || l->cfa != cfa || l->frame != s->sample.frames[i])
-		return left;
-	return (left - 1) | KEPT_SAME;
+		return false;
+	s->start.kept_left = left - 1;
+	return true;
 }
 
-/* Whether the walk has met the kept stack: the frame that was pushed last is one of those in a row that must agree. */
-static __always_inline bool met_kept(struct walk *w)
+/* Whether the walk has met the kept stack: the last one of that many frames is one of those in a row that must agree. */
+__noinline int met_kept(__u32 frames)
 {
-	int left;
+	struct scratch *s = this_scratch();
 
-	if (!w->kept_left || w->frames < 2) /* the sampled frame moves on without leaving its place */
-		return false;
-	if (w->s->start.on_heap) /* frames on the heap have no place, and others stand on the stack in their stead */
-		return false;
-	left = compare_kept(w->s->start.tid, w->frames, w->kept_left);
-	w->kept_left = left & (KEPT_SAME - 1);
-	if (!(left & KEPT_SAME)) {
-		w->met = 0;
-		return false;
+	if (!s || frames < 2) /* the sampled frame moves on without leaving its place */
+		return 0;
+	if (s->start.on_heap) /* frames on the heap have no place, and others stand on the stack in their stead */
+		return 0;
+	if (!compare_kept(s, frames)) {
+		s->start.met = 0;
+		return 0;
 	}
-	w->met++;
-	if (w->met < confirm_levels || !w->kept_left) /* with nothing left to share, the next step is the last one anyway */
-		return false;
-	w->s->start.own = w->frames;
-	w->s->start.shared = w->kept_left;
-	w->kept_left = 0;
+	s->start.met++;
+	if (s->start.met < confirm_levels || !s->start.kept_left) /* with nothing left to share, the next step is the last one anyway */
+		return 0;
+	s->start.own = frames;
+	s->start.shared = s->start.kept_left;
+	s->start.kept_left = 0;
 	return !check_contexts;
 }
 

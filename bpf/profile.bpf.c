@@ -31,14 +31,15 @@ struct named_call *export_named_call __attribute__((unused));
 SEC("perf_event")
 int tick(struct tick_context *ctx)
 {
-	bool kernel = in_kernel(ctx), user;
 	struct scratch *s = begin_sample();
+	bool user;
 
 	if (!s)
 		return 0;
-	user = sample_user(s, ctx, kernel);
+	s->start.kernel = in_kernel(ctx);
+	user = sample_user(s, ctx, s->start.kernel);
 	shorten_sample();
-	if (kernel)
+	if (s->start.kernel) /* from memory: the verifier would follow the walk for each value */
 		sample_kernel(s, ctx, 0);
 	end_sample(user);
 	return 0;

@@ -424,11 +424,15 @@ type ProfileScratch struct {
 		Thawing      uint32
 		OnHeap       uint32
 		Kept         uint32
+		KeptLeft     uint32
+		Met          uint32
 		Own          uint32
 		Shared       uint32
 		Placed       uint32
 		ScanLeft     uint32
+		ScanBefore   uint32
 		LookupLeft   uint32
+		Kernel       uint32
 		MethodPool   uint64
 		MethodConst  uint64
 		MethodShape  uint64
@@ -484,8 +488,16 @@ type ProfileScratch struct {
 		Entries uint64
 		Table   uint64
 	}
+	Frozen struct {
+		_     structs.HostLayout
+		Begin uint64
+		Size  uint64
+		From  uint64
+		Left  uint32
+		_     [4]byte
+	}
+	Code   [40]uint8
 	Any    uint64
-	_      [24]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32

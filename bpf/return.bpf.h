@@ -4,20 +4,26 @@
 
 #include "segment.bpf.h"
 
-/* Whether v follows a call into the code cache, or points into the interpreter, which pushes its own addresses. */
-static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
+/* Whether v, which is in the code cache, follows a call, or points into the interpreter, which pushes its own addresses. */
+__noinline int follows_call(const struct hotspot_process *vm, __u64 v)
 {
 	__u8 b[8] = {};
 
-	if (!in_code_cache(vm, v))
-		return false;
-	if ((v >= vm->interpreter_low && v < vm->interpreter_high) || v == vm->return_barrier)
-		return true;
+	if (!vm)
+		return 0;
+	if (v - vm->interpreter_low < vm->interpreter_high - vm->interpreter_low || v == vm->return_barrier)
+		return 1;
 	if (bpf_probe_read_user(b, 6, (void *)(v - 6)))
-		return false;
+		return 0;
 	return b[1] == 0xe8 || /* call rel32 */
 	       (b[0] == 0xff && (b[1] & 0x38) == 0x10) || (b[3] == 0xff && (b[4] & 0x38) == 0x10) ||
 	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
+}
+
+/* Whether v is a return address into the code cache. Searches ask in loops, of which the verifier follows each round: so they are short. */
+static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
+{
+	return in_code_cache(vm, v) && follows_call(vm, v);
 }
 
 /* How many of so many words fit into scratch.words. */
@@ -40,37 +46,66 @@ static __always_inline void spend_scan(struct scratch *s, __u32 words)
 	s->start.scan_left = left > words ? left - words : 0;
 }
 
+/* Counts words that were searched. */
+__noinline int count_scanned(__u32 words)
+{
+	count_walk(WORDS_SCANNED, words);
+	return 0;
+}
+
+/* The same for a search of up to so many words; returns how many it may take. It gives back what it does not need. */
+static __always_inline __u64 take_scan(struct scratch *s, __u64 words)
+{
+	__u32 left = s->start.scan_left;
+
+	words = any(s, words < left ? words : left); /* or the verifier follows the search for each bound that it may have */
+	s->start.scan_left = left - words;
+	return words;
+}
+
+/*
+ * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together. If there
+ * is none, the complement of where to go on. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
+ */
+__noinline int return_among(const struct hotspot_process *vm, __u32 from, __u32 to)
+{
+	struct scratch *s = this_scratch();
+	__u64 at = from, end = scannable(to);
+
+	if (!vm || !s)
+		return ~SCAN_WORDS;
+	for (__u32 i = 0; i < SCAN_GROUP; i++, at++) {
+		asm volatile("" : "+r"(at)); /* what is compared is what is used */
+		if (at >= end)
+			break;
+		if (is_return(vm, s->words[at]))
+			return at;
+	}
+	return ~(int)at;
+}
+
 /* Index of the first word from sp that is a return address into the code cache; -1 if there is none, or the budget ended. */
 __noinline int find_return(const struct hotspot_process *vm, __u64 sp, __u32 words)
 {
 	struct scratch *s = this_scratch();
 	__u64 n = scannable(words);
-	__u32 left;
 
-	if (!vm || !s)
-		return -1;
-	left = s->start.scan_left;
-	if (!left)
+	if (!vm || !s || !s->start.scan_left)
 		return -1;
 	if (bpf_probe_read_user(s->words, n * 8, (void *)sp)) {
 		if (n < 4 || bpf_probe_read_user(s->words, 32, (void *)sp))
 			return -1;
 		n = 4;
 	}
-	if (n > left)
-		n = left;
-	asm volatile("" : "+r"(n)); /* or the compiler knows that it bounds i, and the verifier does not */
-	for (__u32 i = 0; i < SCAN_WORDS; i++) {
-		if (i >= n)
-			break;
-		if (is_return(vm, s->words[i])) {
-			spend_scan(s, i + 1);
-			count_walk(WORDS_SCANNED, i + 1);
+	n = take_scan(s, n);
+	for (__u32 from = 0; from < SCAN_WORDS; from += SCAN_GROUP) {
+		int i = from < n ? return_among(vm, from, n) : -1;
+
+		if (i >= 0) {
+			s->start.scan_left += n - i - 1;
 			return i;
 		}
 	}
-	spend_scan(s, n);
-	count_walk(WORDS_SCANNED, n);
 	return -1;
 }
 

@@ -18,9 +18,13 @@
 #define METHODS 1024	  /* a power of two */
 #define THREADS 256	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
+#define SCAN_GROUP 16	  /* of these, looked at together */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
 #define LOOKUP_BUDGET 8192 /* words of the VM's map of code, of code's headers, and of chunks, that are read for one sample */
+#define SPILL_CHUNK 32	  /* bytes of code that are looked at together */
+#define SPILL_TAIL 8	  /* of code behind these: add rsp, N and the first byte of a jmp, but for one */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
+#define FIT_ROUNDS (SCAN_WORDS / SCAN_GROUP + SCAN_BUDGET / FIT_WORDS) /* in these the words end, or the budget */
 
 /*
  * What the walker needs to know of the code around one pc. A set is one cache line, so a frame takes one. Addresses are offsets from
@@ -123,10 +127,14 @@ struct scratch {
 		__u32 thawing;	 /* the walk has come to a stub that has the VM copy frames back */
 		__u32 on_heap;	 /* the first frame that is on the heap, 0 if there is none */
 		__u32 kept; /* partial: the thread has a kept stack */
+		__u32 kept_left; /* partial: of its levels, outermost first, those that the walk has not passed */
+		__u32 met; /* partial: frames in a row that are the kept ones */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
+		__u32 scan_before; /* at the begin of the walk */
 		__u32 lookup_left; /* of LOOKUP_BUDGET */
+		__u32 kernel; /* the tick came in the kernel */
 		__u64 method_pool;
 		__u64 method_const, method_shape, method_name; /* as in struct seen_method: of the method that see_method is asked about */
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
@@ -150,6 +158,12 @@ struct scratch {
 	struct {
 		__u64 offset, index, entries, table;
 	} forward; /* of find_moved */
+	struct {
+		__u64 begin, size; /* bytes: of a chunk's words */
+		__u64 from; /* where in them frames began; ~0 if that was not found */
+		__u32 left; /* words that may still say it */
+	} frozen; /* of all_frozen */
+	__u8 code[SPILL_CHUNK + SPILL_TAIL]; /* that spilled_here looks at */
 	__u64 any;   /* see any() */
 	struct segment recent[RECENT] __attribute__((aligned(64))); /* by where a frame stands, see recent_segment */
 	struct segment segments[SEGMENTS] __attribute__((aligned(64)));
@@ -187,6 +201,15 @@ static __always_inline struct scratch *this_scratch(void)
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
+}
+
+/* The value, which the verifier takes for any. */
+static __always_inline __u64 any(struct scratch *s, __u64 v)
+{
+	volatile __u64 *cell = &s->any;
+
+	*cell = v;
+	return *cell;
 }
 
 /*

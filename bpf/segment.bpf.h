@@ -73,6 +73,20 @@ static __always_inline void spend_lookup(struct scratch *s, __u32 words)
 	s->start.lookup_left = left > words ? left - words : 0;
 }
 
+/* As blob_at, at the expense of the sample's budget; 0 if that is spent. */
+__noinline __u64 blob_around(const struct hotspot_process *vm, __u64 pc)
+{
+	struct scratch *s = this_scratch();
+	__u32 reads = 1;
+	__u64 blob;
+
+	if (!vm || !s || !s->start.lookup_left)
+		return 0;
+	blob = find_blob(vm, pc, &reads);
+	spend_lookup(s, reads);
+	return blob;
+}
+
 /* The nearer one of the deopt handlers; ~0 if there is none. */
 static __always_inline __u32 nearest_handler(const struct segment_rest *rest)
 {
@@ -181,21 +195,18 @@ static __always_inline __u32 segment_place(struct scratch *s, __u32 tag, __u32 s
  */
 __noinline int segment_same(const struct hotspot_process *vm, __u64 pc, __u32 at, __u32 id)
 {
-	struct scratch *s = this_scratch();
-	__u32 reads = 1;
 	__u64 blob;
 
-	if (!vm || !s || !at || !s->start.lookup_left)
+	if (!vm || !at)
 		return 0;
-	blob = find_blob(vm, pc, &reads);
-	spend_lookup(s, reads);
+	blob = blob_around(vm, pc);
 	return blob == vm->code_low + at && read_int(blob + vm->blob_compile_id) == id;
 }
 
 /* Whether two addresses are in the same blob. */
 __noinline int same_blob(const struct hotspot_process *vm, __u64 a, __u64 b)
 {
-	return vm && blob_at(vm, a) == blob_at(vm, b);
+	return vm && blob_around(vm, a) == blob_around(vm, b);
 }
 
 /* Puts what segment_find found into the cache, for the segment with that tag. */

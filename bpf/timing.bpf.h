@@ -135,13 +135,22 @@ static __always_inline __u64 return_address(const struct timing_hit *h)
 #endif
 }
 
+/* Which slot a thread has; MAX_TIMED_THREADS if none. Not inlined: the verifier would follow what comes for each slot. */
+__noinline int timed_slot(struct timing_watch *w, __u32 tid)
+{
+	for (__u32 i = 0; w && i < MAX_TIMED_THREADS; i++) {
+		if (w->threads[i].tid == tid)
+			return i;
+	}
+	return MAX_TIMED_THREADS;
+}
+
 static __always_inline struct timed_thread *timed_thread(struct timing_watch *w, __u32 tid)
 {
-	for (__u32 i = 0; i < MAX_TIMED_THREADS; i++) {
-		if (w->threads[i].tid == tid)
-			return &w->threads[i];
-	}
-	return 0;
+	__u64 i = (__u32)timed_slot(w, tid);
+
+	asm volatile("" : "+r"(i)); /* what is compared is what is used */
+	return i < MAX_TIMED_THREADS ? &w->threads[i] : 0;
 }
 
 /* An invocation that was taken has ended or is lost. */
@@ -216,21 +225,27 @@ static __always_inline void timing_end(struct timing_watch *w, struct task_struc
 	timing_settle(w);
 }
 
-/* Gives up the invocations or rounds of a thread whose frames lie below sp, or at it if that is wanted. */
-static __always_inline void timing_unwind(struct timing_watch *w, struct timed_thread *t, __u64 sp, bool at, enum timing_loss why)
+/*
+ * Gives up the invocations or rounds of a thread whose frames lie below sp, or at it if that is wanted; why is an enum timing_loss.
+ * Not inlined: the verifier would follow the loop wherever it is.
+ */
+__noinline int timing_unwind(struct timing_watch *w, struct timed_thread *t, __u64 sp, int at, __u32 why)
 {
+	if (!w || !t || why >= TIMING_LOSSES)
+		return 0;
 	for (__u32 i = 0; i < MAX_TIMED_DEPTH; i++) {
 		__u32 depth = t->depth;
 		__u64 open;
 
 		if (depth == 0 || depth > MAX_TIMED_DEPTH)
-			return;
+			return 0;
 		open = t->open[(depth - 1) & (MAX_TIMED_DEPTH - 1)].sp;
 		if (open > sp || (open == sp && !at))
-			return;
+			return 0;
 		t->depth = depth - 1;
 		timing_lose(w, why);
 	}
+	return 0;
 }
 
 /* Opens an invocation. The caller sets its time last. */

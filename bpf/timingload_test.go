@@ -20,6 +20,7 @@ func TestKernelLoadTimings(t *testing.T) {
 		}
 	}
 	needKernel(t, err)
+	checkVerified(t, o.Breakpoint)
 	if err := o.Close(); err != nil {
 		t.Error(err)
 	}

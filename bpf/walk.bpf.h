@@ -117,7 +117,7 @@ static long walk_step(__u64 i, struct walk *w)
 {
 	if (contexts != CONTEXT_WALK &&
 	    place_frame(w->frames, w->s->start.chunk_to ? 0 : w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
-	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && met_kept(w))
+	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && w->s->start.kept_left && met_kept(w->frames))
 		return end_walk(w, END_KNOWN);
 	return step(w);
 }
@@ -165,15 +165,6 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	}
 }
 
-/* The value, which the verifier takes for any. */
-static __always_inline __u64 any(struct scratch *s, __u64 v)
-{
-	volatile __u64 *cell = &s->any;
-
-	*cell = v;
-	return *cell;
-}
-
 /*
  * Before Linux 6.8 the verifier follows the body of a loop once, and takes what it finds there for what is always there:
  * branches that are not taken at the first step are gone. So nothing that changes from step to step may be known.
@@ -181,7 +172,6 @@ static __always_inline __u64 any(struct scratch *s, __u64 v)
 static __always_inline void begin_anyhow(struct walk *w)
 {
 	w->frames = any(w->s, w->frames);
-	w->met = any(w->s, w->met);
 	w->end = any(w->s, w->end);
 	w->leaf = any(w->s, w->leaf);
 	w->near = any(w->s, w->near);
@@ -236,12 +226,15 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 {
 	struct walk w = {
 		.s = s, .vm = vm, .pc = s->regs.pc, .sp = s->regs.sp, .bp = s->regs.bp,
-		.limit = limit, .kept_left = kept, .leaf = 1, .end = END_DEPTH,
+		.limit = limit, .leaf = 1, .end = END_DEPTH,
 	};
 
 	s->start.walk++;
+	s->start.scan_before = s->start.scan_left;
 	s->start.redefines = 0;
 	s->start.native_to = 0;
+	s->start.kept_left = kept;
+	s->start.met = 0;
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
 	stand_in(s, 0);
 	s->start.on_heap = s->start.thawing = s->start.top = s->start.top_kind = s->start.anchored = 0;
@@ -267,6 +260,8 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 		s->cfa[(w.frames - 1) & (MAX_USER_FRAMES - 1)] = 0; /* the walk ended at this frame: it leads nowhere */
 	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;
+	if (s->start.scan_left != s->start.scan_before)
+		count_scanned(s->start.scan_before - s->start.scan_left);
 	s->sample.end = w.end;
 	s->sample.user_frames = kept_frames(&w);
 	return w.end;

