@@ -165,7 +165,42 @@ enum observed {
 	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
 	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
+	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum away_state */
 };
+
+/* Values of OBSERVED_WAIT. */
+enum wait_values {
+	WAIT_SINCE,   /* when the thread left its CPU; header.time is when it came back */
+	WAIT_DELAY,   /* ns at the end of the wait in which it was runnable and waited for a CPU */
+	WAIT_MEAN,    /* ns: a wait of that length and longer is always recorded, a shorter one with the probability length / WAIT_MEAN */
+	WAIT_PC,      /* the user's registers: threads that wait again with both the same wait at the same place */
+	WAIT_SP,
+	WAIT_VALUES,
+};
+
+/* Why a thread left its CPU. */
+enum away_state {
+	AWAY_BLOCKED = 1, /* it waits until something happens, and a signal may interrupt that */
+	AWAY_DISK,	  /* the same, without signals: the kernel's state D */
+	AWAY_PREEMPTED,	  /* it could have run on */
+	AWAY_THROTTLED,	  /* the same, and its cgroup has used up its quota */
+	AWAY_STOPPED,	  /* by a signal or by a tracer */
+};
+
+/* A thread that is off the CPU, or on one: since is 0. Key: its id. */
+struct away {
+	__u64 since; /* ns, CLOCK_MONOTONIC */
+	__u64 born;  /* of the thread, ns, CLOCK_BOOTTIME: guards against a reused id */
+	__u64 start; /* of its process, as in struct event_header */
+	__u64 delay; /* ns that it has waited on run queues in its life */
+	__u64 pc, sp; /* the user's registers */
+	__u32 pid, exec; /* as in struct event_header */
+	__u32 state; /* enum away_state */
+	__u32 pad;
+	__u8 comm[16]; /* when it was first seen */
+};
+
+#define MAX_AWAY 65536 /* threads */
 
 enum seen_flags {
 	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a thread's buffer (TLAB) */
@@ -340,6 +375,9 @@ enum counter {
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
 	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
 	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
+	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them */
+	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
+	WAITS_REFUSED,	/* times that a thread left a CPU and found no room in the threads_away map */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
 	COUNTER_COUNT,
 };

@@ -52,6 +52,10 @@ var objects = []object{
 		name: "Fault", source: "bpf/fault.bpf.c", cpu: atomics,
 	},
 	{
+		name: "OffCPU", source: "bpf/offcpu.bpf.c", cpu: atomics,
+		types: "away wait_values away_state",
+	},
+	{
 		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
 		types: "watch enter_watch enter_site enter_hit",
 	},

@@ -17,10 +17,11 @@
 
 #define MAX_PROBES 256
 
-/* Cookies of what comes as perf events: one of each. */
+/* Cookies of what comes as perf events and from the scheduler: one of each. */
 #define PROBE_FAULT (MAX_PROBES - 1)
 #define PROBE_CYCLES (MAX_PROBES - 2)
 #define PROBE_INSTRUCTIONS (MAX_PROBES - 3)
+#define PROBE_WAIT (MAX_PROBES - 4)
 
 /* What user space says of a probe. */
 struct probe {
@@ -214,15 +215,17 @@ static __always_inline void take_registers(struct scratch *s, const struct regis
 #endif
 }
 
-/* Writes what was noted to a ring, with the context of the registers in scratch. Ends the observation. */
-static __always_inline void write_observation(struct scratch *s, void *ring, __u64 wakeup)
+/*
+ * Begins the record of what was noted, with the context of the registers in scratch. Returns the VM of the process, 0 if none is
+ * attached.
+ */
+static __always_inline const struct hotspot_process *begin_record(struct scratch *s)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	__u64 id = bpf_get_current_pid_tgid(), size;
-	__u32 pid = id >> 32, tid = (__u32)id, n;
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 pid = id >> 32, tid = (__u32)id;
 	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	struct sample *r = &s->sample;
-	struct hotspot_heap *h;
 
 	fill_header(&r->header, task, EVENT_OBSERVED, s->watch.begin);
 	r->flags = 0;
@@ -237,6 +240,18 @@ static __always_inline void write_observation(struct scratch *s, void *ring, __u
 		begin_walks(s, vm, task, tid);
 		walk_user(s, vm, MAX_USER_FRAMES, 0);
 	}
+	return vm;
+}
+
+/* Writes what was noted to a ring, with the context of the registers in scratch. Ends the observation. */
+static __always_inline void write_observation(struct scratch *s, void *ring, __u64 wakeup)
+{
+	const struct hotspot_process *vm = begin_record(s);
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, n;
+	struct sample *r = &s->sample;
+	struct hotspot_heap *h;
+	__u64 size;
+
 	h = heap_of(vm, pid);
 	if (h && s->watch.klass)
 		tell_class(s, h);
