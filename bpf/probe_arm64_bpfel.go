@@ -133,6 +133,7 @@ const (
 	ProbeObservedOBSERVED_PAUSE      ProbeObserved = 5
 	ProbeObservedOBSERVED_FAULT      ProbeObserved = 6
 	ProbeObservedOBSERVED_OVERFLOW   ProbeObserved = 7
+	ProbeObservedOBSERVED_WAIT       ProbeObserved = 8
 )
 
 type ProbePauseCause struct {

@@ -106,8 +106,11 @@ const (
 	ProfileCounterMETHODS_CHANGED                 ProfileCounter = 40
 	ProfileCounterHITS_UNATTACHED                 ProfileCounter = 41
 	ProfileCounterTHREADS_REFUSED                 ProfileCounter = 42
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 43
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 44
+	ProfileCounterWAITS_SEEN                      ProfileCounter = 43
+	ProfileCounterWAITS_THINNED                   ProfileCounter = 44
+	ProfileCounterWAITS_REFUSED                   ProfileCounter = 45
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 46
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 47
 )
 
 type ProfileEpochs struct {
