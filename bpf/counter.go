@@ -48,6 +48,9 @@ const (
 	MethodsChanged          = ProfileCounterMETHODS_CHANGED
 	HitsUnattached          = ProfileCounterHITS_UNATTACHED
 	ThreadsRefused          = ProfileCounterTHREADS_REFUSED
+	WaitsSeen               = ProfileCounterWAITS_SEEN
+	WaitsThinned            = ProfileCounterWAITS_THINNED
+	WaitsRefused            = ProfileCounterWAITS_REFUSED
 	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED

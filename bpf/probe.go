@@ -31,6 +31,7 @@ const (
 	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
+	ObservedWait       = uint8(ProbeObservedOBSERVED_WAIT)     // values: WaitSince and so on; flags: AwayBlocked and so on
 )
 
 // Flags of an observation.
@@ -65,8 +66,8 @@ const (
 	HeapConcurrent    = uint32(ProbeHeapFlagsHEAP_CONCURRENT)
 )
 
-// MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events.
-const MaxProbes = 253
+// MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events and of waits.
+const MaxProbes = 252
 
 // MaxWaiting bounds the threads that may wait, of locks or parked, at once: MAX_WAITING.
 const MaxWaiting = 16384

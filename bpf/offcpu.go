@@ -1,0 +1,238 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: event.h.
+type Away = OffCPUAway
+
+// States of threads that are off the CPU: flags of an ObservedWait.
+const (
+	AwayBlocked   = uint8(OffCPUAwayStateAWAY_BLOCKED)
+	AwayDisk      = uint8(OffCPUAwayStateAWAY_DISK)
+	AwayPreempted = uint8(OffCPUAwayStateAWAY_PREEMPTED)
+	AwayThrottled = uint8(OffCPUAwayStateAWAY_THROTTLED)
+	AwayStopped   = uint8(OffCPUAwayStateAWAY_STOPPED)
+)
+
+// Values of an ObservedWait, by index.
+const (
+	WaitSince = int(OffCPUWaitValuesWAIT_SINCE)
+	WaitDelay = int(OffCPUWaitValuesWAIT_DELAY)
+	WaitMean  = int(OffCPUWaitValuesWAIT_MEAN)
+	WaitPC    = int(OffCPUWaitValuesWAIT_PC)
+	WaitSP    = int(OffCPUWaitValuesWAIT_SP)
+)
+
+// ProbeWait is the number of the probe of an ObservedWait: PROBE_WAIT.
+const ProbeWait = 252
+
+// MaxAway bounds the threads that are followed: MAX_AWAY.
+const MaxAway = 65536
+
+// MaxMeanInterval bounds OffCPU.SetMean.
+const MaxMeanInterval = time.Duration(math.MaxUint32)
+
+// An OffCPU records the waits of threads that are off the CPU. Records are observations (ObservedWait).
+type OffCPU struct {
+	objects offCPUObjects
+	links   []link.Link
+	tasks   *link.Iter
+	event   int // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
+}
+
+// offCPUObjects are what of the object is always loaded.
+type offCPUObjects struct {
+	OffCPUMaps
+	ThreadLeaves *ebpf.Program  `ebpf:"thread_leaves"`
+	NoteWaiting  *ebpf.Program  `ebpf:"note_waiting"`
+	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
+}
+
+// A ReturnHook is where a program sees that a thread has come back to a CPU.
+type ReturnHook int
+
+// Hooks, the better first.
+const (
+	ReturnExit     ReturnHook = iota // the tracepoint sched_exit_tp, Linux 6.15 and later
+	ReturnSwitchIn                   // the function __perf_event_task_sched_in, where functions can be traced
+)
+
+func (h ReturnHook) String() string {
+	return [...]string{ReturnExit: "sched_exit_tp", ReturnSwitchIn: "__perf_event_task_sched_in"}[h]
+}
+
+// LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the kernel has. Nothing is recorded before
+// Begin. Close comes before that of o.
+func (o *Objects) LoadOffCPU(hooks ...ReturnHook) (*OffCPU, error) {
+	if len(hooks) == 0 {
+		hooks = []ReturnHook{ReturnExit, ReturnSwitchIn}
+	}
+	var errs []error
+	for _, hook := range hooks {
+		f, err := o.loadOffCPU(hook)
+		if err == nil {
+			return f, nil
+		}
+		errs = append(errs, fmt.Errorf("%v: %w", hook, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
+	spec, err := LoadOffCPU()
+	if err != nil {
+		return nil, fmt.Errorf("read off-CPU object: %w", err)
+	}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("count CPUs: %w", err)
+	}
+	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	// What is not assigned is not loaded.
+	var exit struct {
+		offCPUObjects
+		Returns *ebpf.Program `ebpf:"thread_goes_on"`
+	}
+	var switchIn struct {
+		offCPUObjects
+		Returns *ebpf.Program `ebpf:"thread_switched_in"`
+	}
+	f := &OffCPU{event: -1}
+	var returns *ebpf.Program
+	if hook == ReturnExit {
+		err = o.LoadBeside(spec, &exit)
+		f.objects, returns = exit.offCPUObjects, exit.Returns
+	} else {
+		err = o.LoadBeside(spec, &switchIn)
+		f.objects, returns = switchIn.offCPUObjects, switchIn.Returns
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load programs of the scheduler: %w", err)
+	}
+	defer returns.Close() // its link holds it
+	debug.FreeOSMemory()  // as in Load
+	if hook == ReturnSwitchIn {
+		if err := f.openEvent(); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	for _, p := range []*ebpf.Program{returns, f.objects.ThreadLeaves} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("follow the scheduler: %w", err), f.Close())
+		}
+		f.links = append(f.links, l)
+	}
+	if f.tasks, err = link.AttachIter(link.IterOptions{Program: f.objects.NoteWaiting}); err != nil {
+		return nil, errors.Join(fmt.Errorf("note threads that wait: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// openEvent opens a perf event of the main thread, which lives as long as the process. It counts nothing.
+func (f *OffCPU) openEvent() (err error) {
+	f.event, err = unix.PerfEventOpen(&unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER5,
+		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+	}, os.Getpid(), -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open a perf event: %w", err)
+	}
+	return nil
+}
+
+// Begin records waits, and takes threads that are off the CPU now as leaving now.
+func (f *OffCPU) Begin(mean time.Duration) error {
+	if err := f.forget(); err != nil {
+		return err
+	}
+	if err := f.SetMean(mean); err != nil {
+		return err
+	}
+	tasks, err := f.tasks.Open()
+	if err != nil {
+		return fmt.Errorf("note threads that wait: %w", err)
+	}
+	defer tasks.Close()
+	if _, err := io.Copy(io.Discard, tasks); err != nil {
+		return fmt.Errorf("note threads that wait: %w", err)
+	}
+	return nil
+}
+
+// forget forgets all threads.
+func (f *OffCPU) forget() error {
+	var tids []uint32
+	err := f.Threads(func(tid uint32, _ *Away) { tids = append(tids, tid) })
+	if err != nil {
+		return err
+	}
+	for _, tid := range tids {
+		if err := f.objects.ThreadsAway.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget thread %d: %w", tid, err)
+		}
+	}
+	return nil
+}
+
+// SetMean has waits of that length and longer recorded always, and shorter ones with a probability proportional to their length. 0 ends
+// recording.
+func (f *OffCPU) SetMean(mean time.Duration) error {
+	if err := f.objects.MeanInterval.Set(uint32(min(max(mean, 0), MaxMeanInterval))); err != nil {
+		return fmt.Errorf("set the mean interval of off-CPU samples: %w", err)
+	}
+	return nil
+}
+
+// Threads calls each for every known thread.
+func (f *OffCPU) Threads(each func(tid uint32, a *Away)) error {
+	const batch = 1024
+	var (
+		tids   [batch]uint32
+		values [batch]Away
+		cursor ebpf.MapBatchCursor
+	)
+	for {
+		n, err := f.objects.ThreadsAway.BatchLookup(&cursor, tids[:], values[:], nil)
+		for i := range n {
+			each(tids[i], &values[i])
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read threads that wait: %w", err)
+		}
+	}
+}
+
+// Maps returns the generated struct of the maps.
+func (f *OffCPU) Maps() any { return f.objects.OffCPUMaps }
+
+// Close detaches and frees the programs.
+func (f *OffCPU) Close() error {
+	var errs []error
+	for _, l := range f.links {
+		errs = append(errs, l.Close())
+	}
+	if f.tasks != nil {
+		errs = append(errs, f.tasks.Close())
+	}
+	if f.event >= 0 {
+		errs = append(errs, unix.Close(f.event))
+	}
+	return errors.Join(append(errs, f.objects.ThreadLeaves.Close(), f.objects.NoteWaiting.Close(), f.objects.OffCPUMaps.Close())...)
+}

@@ -1,0 +1,327 @@
+//go:build linux
+
+package bpf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// A waitWatch records the waits of this process.
+type waitWatch struct {
+	o *Objects
+	*OffCPU
+}
+
+var waitWatches shelf[Options, *waitWatch]
+
+func loadWaitWatch(opts Options) (*waitWatch, error) {
+	o, err := loadMaps(opts)
+	if err != nil {
+		return nil, err
+	}
+	f, err := o.LoadOffCPU()
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return &waitWatch{o, f}, nil
+}
+
+func newWaitWatch(t *testing.T) *waitWatch {
+	t.Helper()
+	w := waitWatches.take(t, Options{}, loadWaitWatch)
+	t.Cleanup(func() {
+		if err := w.SetMean(0); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *waitWatch) maps() []*ebpf.Map {
+	return append(mapsIn(w.o.ProfileMaps), w.objects.ThreadsAway, w.objects.Scratches)
+}
+
+func (w *waitWatch) Close() error { return errors.Join(w.OffCPU.Close(), w.o.Close()) }
+
+// A seenWait is an Observation that outlives its record.
+type seenWait struct {
+	tid           uint32
+	state         uint8
+	length, delay time.Duration
+	since         uint64
+	user          []Frame
+	kernel        int
+	pc            uint64
+}
+
+func (w *waitWatch) waits(t *testing.T) (all []seenWait) {
+	t.Helper()
+	drain(t, w.o, func(raw []byte) {
+		var o Observation
+		if err := DecodeObservation(bytes.Clone(raw), &o); err != nil {
+			t.Fatal(err)
+		}
+		v := o.Seen.Values
+		if o.Kind != EventObserved || o.Pid != uint32(os.Getpid()) || o.Seen.What != ObservedWait || o.Seen.Probe != ProbeWait {
+			t.Errorf("%+v of process %d", o.Seen, o.Pid)
+		}
+		all = append(all, seenWait{
+			o.Tid, o.Seen.Flags, time.Duration(o.Time - v[WaitSince]), time.Duration(v[WaitDelay]), v[WaitSince], o.User, len(o.Kernel), v[WaitPC],
+		})
+	})
+	return all
+}
+
+// balanced fails the test if waits are neither delivered nor thinned nor lost.
+func (w *waitWatch) balanced(t *testing.T) (seen, thinned, delivered uint64) {
+	t.Helper()
+	if err := w.SetMean(0); err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.o.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy]
+	seen, thinned, delivered = c[WaitsSeen], c[WaitsThinned], c[ObservationsDelivered]
+	if seen != thinned+delivered+lost || c[ObservationsAttempted] != delivered+lost || c[WaitsRefused] != 0 {
+		t.Errorf("%d waits seen, %d thinned, %d attempted, %d delivered, %d lost, %d refused",
+			seen, thinned, c[ObservationsAttempted], delivered, lost, c[WaitsRefused])
+	}
+	return seen, thinned, delivered
+}
+
+// onThread runs do on a thread of its own, which ends with it, and returns its id.
+func onThread(t *testing.T, do func()) (tid uint32, done <-chan struct{}) {
+	t.Helper()
+	ids, end := make(chan uint32, 1), make(chan struct{})
+	var start func()
+	start = func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // the main thread does not end: another one is used while this has it
+			defer runtime.UnlockOSThread()
+			go start()
+			<-end
+			return
+		}
+		defer close(end)
+		ids <- uint32(unix.Gettid())
+		do()
+	}
+	go start()
+	return <-ids, end
+}
+
+func sleepFor(d time.Duration) {
+	left := unix.NsecToTimespec(d.Nanoseconds())
+	for unix.Nanosleep(&left, &left) == unix.EINTR {
+	}
+}
+
+// Waits are as long as they are, and have the whole stack of the thread. One that began before observation counts since then.
+func TestKernelWaits(t *testing.T) {
+	w := newWaitWatch(t)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	begun := make(chan struct{})
+	reader, readerEnds := onThread(t, func() { // blocked since before
+		var b [1]byte
+		close(begun)
+		for {
+			if _, err := unix.Read(pipe[0], b[:]); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	<-begun
+	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
+	if err := w.Begin(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	var began, ended time.Time
+	const length = 30 * time.Millisecond
+	sleeper, sleeperEnds := onThread(t, func() {
+		began = time.Now()
+		sleepFor(length)
+		ended = time.Now()
+	})
+	<-sleeperEnds
+	var away Away
+	if err := w.Threads(func(tid uint32, a *Away) {
+		if tid == reader {
+			away = *a
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if away.Since == 0 || away.State != uint32(AwayBlocked) || away.Pid != uint32(os.Getpid()) || away.Start == 0 || away.Pc == 0 {
+		t.Errorf("the thread that reads: %+v", away)
+	}
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-readerEnds
+	waitFor(t, "ended threads to be forgotten", func() bool {
+		known := false
+		if err := w.Threads(func(tid uint32, a *Away) { known = known || tid == reader || tid == sleeper }); err != nil {
+			t.Fatal(err)
+		}
+		return !known
+	})
+	w.balanced(t)
+	all := w.waits(t)
+	find := func(tid uint32, long time.Duration) (found seenWait) {
+		t.Helper()
+		for _, s := range all {
+			if s.tid == tid && s.length >= long && s.state == AwayBlocked {
+				return s
+			}
+		}
+		t.Fatalf("no wait of %v or longer among %+v", long, all)
+		return
+	}
+	s := find(sleeper, length)
+	if s.length > ended.Sub(began) {
+		t.Errorf("a sleep of %v within %v: %+v", length, ended.Sub(began), s)
+	}
+	r := find(reader, length)
+	if r.since != away.Since || r.pc != away.Pc {
+		t.Errorf("the reader waited since %d at %#x, noted were %d and %#x", r.since, r.pc, away.Since, away.Pc)
+	}
+	for _, s := range []seenWait{s, r} {
+		if len(s.user) < 3 || s.user[0] != Frame(uint64(FrameNative)<<60|s.pc) || s.kernel < 4 {
+			t.Errorf("%d user frames, %d of the kernel, the first %v at %#x", len(s.user), s.kernel, s.user[:min(1, len(s.user))], s.pc)
+		}
+	}
+}
+
+// A thread that could go on but has no CPU waits on the run queue for as long as it is away.
+func TestKernelWaitsForCPU(t *testing.T) {
+	w := newWaitWatch(t)
+	if err := w.Begin(time.Millisecond / 2); err != nil {
+		t.Fatal(err)
+	}
+	var one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range 64 {
+		if one.IsSet(cpu) {
+			one.Zero()
+			one.Set(cpu)
+			break
+		}
+	}
+	const runs = 300 * time.Millisecond // of CPU time, each
+	var tids []uint32
+	var ends []<-chan struct{}
+	for range 2 {
+		tid, end := onThread(t, func() {
+			if err := unix.SchedSetaffinity(0, &one); err != nil {
+				t.Error(err)
+			}
+			for begin := threadUsed(t); threadUsed(t)-begin < runs; {
+			}
+		})
+		tids, ends = append(tids, tid), append(ends, end)
+	}
+	for _, end := range ends {
+		<-end
+	}
+	w.balanced(t)
+	var waited, delayed time.Duration
+	for _, s := range w.waits(t) {
+		if !slices.Contains(tids, s.tid) || s.state != AwayPreempted {
+			continue
+		}
+		waited += s.length
+		delayed += min(s.delay, s.length)
+	}
+	// One of the two always waits, until the first is done.
+	if waited < runs/2 || delayed < waited*9/10 {
+		t.Errorf("waited for %v, of that on the run queue %v", waited, delayed)
+	}
+}
+
+// The sum of short waits is right though most are not recorded.
+func TestKernelWaitsDrawn(t *testing.T) {
+	w := newWaitWatch(t)
+	const mean = 50 * time.Millisecond
+	if err := w.Begin(mean); err != nil {
+		t.Fatal(err)
+	}
+	var took time.Duration
+	const waits = 1000
+	tid, end := onThread(t, func() {
+		began := time.Now()
+		for range waits {
+			sleepFor(time.Millisecond)
+		}
+		took = time.Since(began)
+	})
+	<-end
+	seen, thinned, _ := w.balanced(t)
+	if seen < waits || thinned == 0 {
+		t.Errorf("%d waits seen, %d thinned", seen, thinned)
+	}
+	var sum time.Duration
+	n := 0
+	for _, s := range w.waits(t) {
+		if s.tid == tid {
+			sum += max(s.length, mean)
+			n++
+		}
+	}
+	t.Logf("%v from %d records, of %v", sum, n, took)
+	// About 20 records or more: 6 standard deviations of a Poisson number.
+	if sum < took/10 || sum > took*5/2 {
+		t.Errorf("the waits add up to %v by %d records, the thread was away for most of %v", sum, n, took)
+	}
+}
+
+// threadUsed is the CPU time of the thread.
+func threadUsed(t *testing.T) time.Duration {
+	t.Helper()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		t.Error(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// threadState is the kernel's letter for what a thread of this process does.
+func threadState(t *testing.T, tid uint32) byte {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", tid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stat[bytes.LastIndexByte(stat, ')')+2]
+}
+
+// waitFor waits until a condition holds.
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
