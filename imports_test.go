@@ -43,6 +43,7 @@ var layers = []struct{ packages, imports string }{
 
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
+	{"agent/cause", "symbolize"},
 	{"agent/stored", "agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
@@ -50,7 +51,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
-	{"agent/sink/prom", "agent/history agent/proc agent/profile cct"},
+	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile cct"},
 	{"agent/top", "agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/audit agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
@@ -60,7 +61,7 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
+	{"agent/fold", "agent/cause agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile agent/stored bpf"},
@@ -83,7 +84,7 @@ var layers = []struct{ packages, imports string }{
 		"agent/watch bpf symbolize vmruntime"},
 	{"agent/engines", "agent/budget agent/calls agent/calls/... agent/fold agent/proc agent/profile agent/retry agent/source agent/stored agent/target agent/watch bpf vmruntime"},
 	{"agent/monitors", "agent/attach agent/budget agent/fold agent/probesite agent/proc agent/profile agent/ring agent/source agent/target agent/watch bpf elffile vmruntime"},
-	{"agent/events", "agent/attach agent/budget agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
+	{"agent/events", "agent/attach agent/budget agent/cause agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
 	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +

@@ -96,3 +96,9 @@ func (s Symbol) Approximate() bool { return s.place.Value().approximate }
 
 // WithoutAddress returns the symbol that all addresses of a line share, or of a function whose lines are not known.
 func (s Symbol) WithoutAddress() Symbol { return Symbol{place: s.place} }
+
+// Function is the frame's name for people.
+func (s Symbol) Function() string { return s.place.Value().function.Value().name }
+
+// Kind is the source of the frame's name.
+func (s Symbol) Kind() Kind { return s.place.Value().kind }
