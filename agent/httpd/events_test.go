@@ -50,6 +50,8 @@ func busyShop(n uint64) *profile.Profile {
 			row(add, profile.EventLabels{}, 12)
 		case profile.Cycles:
 			row(total, profile.EventLabels{}, 4e9, 2e9)
+		case profile.OffCPU:
+			row(total, profile.EventLabels{Place: "blocked", What: "socket"}, 30, 3e9)
 		}
 		p.Processes[0].Events = append(p.Processes[0].Events, e)
 	}

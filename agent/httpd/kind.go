@@ -40,6 +40,8 @@ var kinds = []*kind{
 		view{column: "Faults", leaf: []string{"class"}}),
 	ofEvents(profile.Cycles, "Cycles", "CPU cycles and instructions", "cycles", "cycles are not counted",
 		view{column: "Cycles"}),
+	ofEvents(profile.OffCPU, "Off-CPU time", "what threads wait for", "off-CPU time", "off-CPU time is not recorded",
+		view{column: "Off CPU", value: 1, leaf: []string{"cause"}, whole: "100 % is one thread that is off the CPU all the time."}),
 }
 
 // ofEvents is a kind of events.

@@ -92,7 +92,13 @@ type EventCounts struct {
 	// Unattached counts hits of allocation and wait probes in processes whose VM was not attached yet. Nothing is recorded
 	// for them.
 	Unattached uint64
-	Cost       time.Duration // CPU time that the hits took from the processes, from the measured cost of one hit
+	// Waits counts the times that threads came back to a CPU, with OffCPU. Those without a record are in WaitsThinned. WaitsRefused
+	// counts those that were not followed, because too many threads waited at once; they are not in Waits.
+	Waits        uint64 `json:",omitempty"`
+	WaitsThinned uint64 `json:",omitempty"`
+	WaitsRefused uint64 `json:",omitempty"`
+
+	Cost time.Duration // CPU time that the hits took from the processes, from the measured cost of one hit
 }
 
 // Add adds the counts of another window. The maps of o do not change, and c does not keep them.
@@ -104,6 +110,9 @@ func (c *EventCounts) Add(o EventCounts) {
 	c.Discarded = addEach(c.Discarded, o.Discarded)
 	c.Hits += o.Hits
 	c.Unattached += o.Unattached
+	c.Waits += o.Waits
+	c.WaitsThinned += o.WaitsThinned
+	c.WaitsRefused += o.WaitsRefused
 	c.Cost += o.Cost
 }
 

@@ -18,10 +18,11 @@ const (
 	Pauses                       // safepoint pauses
 	Faults                       // first-touch page faults
 	Cycles                       // CPU cycles and instructions
+	OffCPU                       // time of threads that use no CPU
 	EventKinds                   // number of kinds
 )
 
-var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi"}
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu"}
 
 // String is the kind as record -e takes it.
 func (k EventKind) String() string { return eventKindNames[k] }
@@ -53,6 +54,7 @@ var eventValues = [EventKinds][]ValueType{
 	Pauses:      {{"pauses", "count"}, {"stopped", "nanoseconds"}},
 	Faults:      {{"faults", "count"}},
 	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
+	OffCPU:      {{"waits", "count"}, {"offcpu", "nanoseconds"}},
 }
 
 // Values are the types of a row's values, in order. The caller must not change them.
@@ -62,6 +64,7 @@ var mainValues = [EventKinds]int{
 	Allocations: 1, // bytes, as memory is what runs out
 	Locks:       2, // delay
 	Pauses:      1, // time stopped
+	OffCPU:      1, // time
 }
 
 // Main is the index in Values of the value to show first.
@@ -91,8 +94,8 @@ type EventRow struct {
 // that the target may choose.
 type EventLabels struct {
 	Class     string // of the object: java.lang.String, byte[]; "" if unknown
-	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown
-	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""
+	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU: state of the thread
+	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU: cause
 	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
 	Field     string // Faults: the field at Offset, "" if it has no name
 	Offset    int32  // Faults: offset of the address in the object, bytes

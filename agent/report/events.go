@@ -192,6 +192,10 @@ func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 		part.place = label(sample, stored.LabelGeneration)
 		return part
 	}
+	if kind == profile.OffCPU {
+		part.class = label(sample, stored.LabelCause)
+		return part
+	}
 	part.what, part.place, part.field = label(sample, stored.LabelKind), label(sample, stored.LabelPlace), label(sample, stored.LabelField)
 	if offsets := sample.NumLabel[stored.LabelOffset]; len(offsets) > 0 {
 		part.offset, part.atOffset = offsets[0], true
@@ -245,6 +249,7 @@ var eventNames = [profile.EventKinds]struct{ events, record string }{
 	profile.Pauses:      {"safepoints", "-e safepoint"},
 	profile.Faults:      {"page faults", "-e page-faults"},
 	profile.Cycles:      {"cycles", "-e cpi"},
+	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
 }
 
 // EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
@@ -280,6 +285,8 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 		return Safepoints
 	case profile.Faults:
 		return Faults
+	case profile.OffCPU:
+		return OffCPU
 	}
 	return CPI
 }
@@ -350,7 +357,7 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
 	for _, loc := range sample.Location {
 		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) && !(e.kind == profile.OffCPU && waits(f.Name)) {
 				return f.Name
 			}
 			if outside == "" && f.flags&kernel == 0 {
@@ -368,6 +375,13 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 func parks(method string) bool {
 	return strings.HasPrefix(method, "jdk.internal.misc.Unsafe.park") || strings.HasPrefix(method, "sun.misc.Unsafe.park") ||
 		strings.HasPrefix(method, "java.util.concurrent.")
+}
+
+// waits says of a method that it is part of how threads of Java wait, not of why.
+func waits(method string) bool {
+	return parks(method) || strings.HasPrefix(method, "java.lang.Object.wait") || strings.HasPrefix(method, "java.lang.Thread.sleep") ||
+		strings.HasPrefix(method, "java.lang.Thread.join") || strings.HasPrefix(method, "java.lang.ref.ReferenceQueue") || strings.HasPrefix(method, "sun.nio.ch.") ||
+		strings.HasPrefix(method, "java.nio.channels.") || strings.HasPrefix(method, "java.net.") || strings.HasPrefix(method, "java.io.")
 }
 
 // contended says that a sample is no wait for work.

@@ -212,6 +212,51 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return flush(out, "locks")
 }
 
+// OffCPU writes what threads waited for when they used no CPU, and which methods waited, the longest time first. The time is that of all
+// threads together. Under each method are the causes. The method is the program's innermost. Nil options are DefaultViewOptions. It fails
+// if the profile has no off-CPU time.
+func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.OffCPU)
+	if err != nil {
+		return err
+	}
+	const waits, offCPU = 0, 1
+	var byCause, byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		part := partOf(e.kind, sample)
+		cause := part.class
+		if cause == "" {
+			cause = stored.Unnamed
+		}
+		byCause.of(cause).add(t)
+		method := byMethod.of(e.site(sample))
+		method.add(t)
+		method.parts.of(part).add(t)
+	}
+	out, all := bufio.NewWriter(w), byCause.total()
+	writeFolded(out, fmt.Sprintf("Off-CPU time%s: %s (%s) of all threads together, in %s, from %s", elapsed(p),
+		timeScale.of(all.values[offCPU]), e.about(all), manyOf(quantity(all.values[waits]), "waits"), manyOf(quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{offCPU, waits}}
+	table.columns = []eventColumn{
+		shareColumn(offCPU, all), valueColumn("time", offCPU, timeScale.of), valueColumn("waits", waits, quantity),
+		{"mean", func(t tally) string {
+			if t.values[waits] < 1 {
+				return "-"
+			}
+			return timeScale.of(t.values[offCPU] / t.values[waits])
+		}},
+	}
+	out.WriteByte('\n')
+	writeEvents(&table, "cause", &byCause)
+	out.WriteByte('\n')
+	writeEvents(&table, "method / cause", &byMethod)
+	return flush(out, "off-CPU time")
+}
+
 // Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest
 // total time first. Columns are the total time, its share of the recording, the number of pauses and their mean. Each process
 // has a table of its own, as pauses of several processes overlap. Nil options are DefaultViewOptions. It fails if the profile

@@ -20,6 +20,7 @@ var eventViews = [profile.EventKinds]sinktest.ViewFunc{
 	profile.Pauses:      report.Safepoints,
 	profile.Faults:      report.Faults,
 	profile.Cycles:      report.CPI,
+	profile.OffCPU:      report.OffCPU,
 }
 
 func TestEventViewsGolden(t *testing.T) {

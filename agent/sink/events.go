@@ -45,14 +45,17 @@ func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 // of makes the labels of a row.
 func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
-	place := stored.LabelPlace
-	if l.kind == profile.Allocations {
+	place, what := stored.LabelPlace, stored.LabelKind
+	switch l.kind {
+	case profile.Allocations:
 		place = stored.LabelGeneration
+	case profile.OffCPU:
+		place, what = stored.LabelState, stored.LabelCause
 	}
 	setLabel(labels, stored.LabelThread, row.Thread)
 	setLabel(labels, stored.LabelClass, row.Class)
 	setLabel(labels, place, row.Place)
-	setLabel(labels, stored.LabelKind, row.What)
+	setLabel(labels, what, row.What)
 	setLabel(labels, stored.LabelCollector, row.Collector)
 	setLabel(labels, stored.LabelField, row.Field)
 	setLabel(labels, stored.LabelProbe, row.Probe)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,15 @@ func eventTotals() []eventTotal {
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service, m.basis} },
 		}},
+		{profile.OffCPU, &kind{
+			total: prometheus.NewDesc("vmprof_offcpu_seconds_total",
+				"Time that threads of the busiest services used no CPU, all threads together, by cause: runnable is time on run queues, throttled is that of a CPU quota; all other services are in service=\"(other)\".",
+				[]string{"service", "cause"}, nil),
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.OffCPU) },
+			unit:    float64(time.Second),
+			floor:   eventFloor,
+			labels:  func(service string, m method) []string { return []string{service, m.basis} },
+		}},
 		{profile.Pauses, &kind{
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
 				"Time in safepoint pauses of the VMs of the busiest services; all other services are in service=\"(other)\".",
@@ -52,10 +62,13 @@ func eventTotals() []eventTotal {
 	}
 }
 
-// lockKinds are all that a series is made for.
-var lockKinds = []string{"spin", "block", "park", "wait", "enter"}
+// whats are the values of EventLabels.What that a series is made for.
+var whats = map[profile.EventKind][]string{
+	profile.Locks:  {"spin", "block", "park", "wait", "enter"},
+	profile.OffCPU: cause.All,
+}
 
-// eventUsage returns the main value of the events of a kind, by service. Locks are also split by EventLabels.What, which takes the
+// eventUsage returns the main value of the events of a kind, by service. Locks and off-CPU time are also split by EventLabels.What, which takes the
 // place of the basis. There are no methods. Exact counts of allocations are left out, as estimates cover the same objects.
 func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 	used := make(usage)
@@ -70,8 +83,8 @@ func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 					continue
 				}
 				m := method{name: other}
-				if of == profile.Locks {
-					if m.basis = row.What; !slices.Contains(lockKinds, m.basis) {
+				if kinds := whats[of]; kinds != nil {
+					if m.basis = row.What; !slices.Contains(kinds, m.basis) {
 						m.basis = other
 					}
 				}
@@ -139,6 +152,15 @@ func eventFamilies() []family {
 			func(c *profile.EventCounts, y yield) { y(float64(c.Hits)) }),
 		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that were not recorded, because the agent had not attached to the JVM yet.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Unattached)) }),
+		{"vmprof_offcpu_waits_total", "Times that threads came back to a CPU, by outcome: drawn for a record, thinned (short waits that were not drawn), or refused (not followed, as too many threads waited at once).", "outcome", counterKind, func(s snapshot, y yield) {
+			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) {
+				return
+			}
+			c := &s.Events.EventCounts
+			y(float64(c.Waits-min(c.WaitsThinned, c.Waits)), "drawn")
+			y(float64(c.WaitsThinned), "thinned")
+			y(float64(c.WaitsRefused), "refused")
+		}},
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
 			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}

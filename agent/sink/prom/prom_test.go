@@ -61,15 +61,15 @@ func (fixed) Stats() profile.Stats {
 		},
 		Events: &profile.EventStats{EventCounts: profile.EventCounts{
 			Attempted: 710, Delivered: 705, Dropped: map[string]uint64{"ring_full": 5, "busy": 0}, Folded: 698, Discarded: map[string]uint64{"malformed": 7},
-			Hits: 7100, Unattached: 11, Cost: 62500 * time.Microsecond,
-		}, Wanted: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 80 * time.Second},
+			Hits: 7100, Unattached: 11, Cost: 62500 * time.Microsecond, Waits: 9000, WaitsThinned: 8500, WaitsRefused: 2,
+		}, Kinds: []profile.EventKind{profile.OffCPU}, Wanted: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 80 * time.Second},
 			Observed: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 16 * time.Second}},
 		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, ProcessesRefused: 8, ThreadsRefused: 6, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
 // allEvents are all kinds.
-var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true}
+var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true}
 
 func pastStats() history.Stats {
 	return history.Stats{
@@ -107,6 +107,10 @@ func exporter(t *testing.T) *Exporter {
 			lock("spin", 250e6), lock("block", 1e9), lock("block", 500e6), lock("wait", 60e9), lock("enter", 0), lock("made up\n", 125e6),
 		}},
 		{Kind: profile.Cycles, Rows: []profile.EventRow{{Values: [3]float64{3, 4}}}},
+		{Kind: profile.OffCPU, Rows: []profile.EventRow{
+			{EventLabels: profile.EventLabels{Place: "blocked", What: "socket"}, Values: [3]float64{4, 750e6}},
+			{EventLabels: profile.EventLabels{Place: "runnable", What: "runnable"}, Values: [3]float64{4, 125e6}},
+		}},
 	}
 	p.Processes[1].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{2, 31.25e6}}}}}
 	e.Observe(p)

@@ -82,13 +82,19 @@ func ShopEvents() *profile.Profile {
 		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{}, 90, values{9e9, 3e9}},
 		Event{stack{Futex, Checkout, CallStub, Run}, labels{}, 10, values{1e9, 5e9}},
 	)
+	waits := EventsOf(profile.OffCPU,
+		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "blocked", What: "monitor"}, 40, values{120, 6000 * ms}},
+		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "runnable", What: "runnable"}, 30, values{150, 300 * ms}},
+		Event{stack{Futex, Total, Checkout, CallStub, Run}, labels{Place: "blocked", What: "socket"}, 5, values{5, 3500 * ms}},
+		Event{nil, labels{Place: "blocked", What: "unknown"}, 1, values{1, 200 * ms}},
+	)
 	return &profile.Profile{
 		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
 		Processes: []*profile.Process{
 			{PID: 77, Comm: "bash", Service: "bash", Executable: Bash},
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
-				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles},
+				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits},
 			},
 		},
 		EventCounts: profile.EventCounts{
