@@ -93,9 +93,16 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, error) {
 	closed := &source.Closed{Window: w.open, Before: w.before}
 	snapshot := a.snapshot()
+	var finish []func(*fold.State, *fold.Window)
+	for one := range implementing[source.Finisher](&a.sources) {
+		finish = append(finish, one.Finishing())
+	}
 	err := a.owner.Do(func(s *fold.State) {
 		s.Flush()
 		w.open.Ended = monotonic()
+		for _, f := range finish {
+			f(s, w.open)
+		}
 		closed.After = snapshot(s)
 		closed.Processes = s.Close(w.open)
 		if next != nil {

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
@@ -20,6 +21,7 @@ type Source struct {
 	*Probes
 	services *source.Services
 	faults   faultQueue
+	waits    *waits // nil if off-CPU time is not recorded
 	complete []Complete
 
 	// Only functions that have the State use these.
@@ -46,6 +48,9 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.waits, err = newWaits(services, &opt); err != nil {
+		return nil, errors.Join(err, e.Probes.Close())
+	}
 	return e, nil
 }
 
@@ -71,20 +76,40 @@ func (e *Source) guestTimes() budget.Times {
 	return times
 }
 
-func (e *Source) Start(ctx context.Context) error { return e.Probes.Start(ctx) }
-
-func (e *Source) Stop() error {
-	e.Probes.Stop()
+func (e *Source) Start(ctx context.Context) error {
+	if err := e.waits.start(); err != nil {
+		return err
+	}
+	if err := e.Probes.Start(ctx); err != nil {
+		return err
+	}
+	if w := e.waits; w != nil {
+		ctx, w.endGovern = context.WithCancel(ctx)
+		w.governing.Go(func() { e.governWaits(ctx) })
+	}
 	return nil
 }
 
-func (e *Source) Close() error { return e.Probes.Close() }
+func (e *Source) Stop() error {
+	e.Probes.Stop()
+	return e.waits.stop()
+}
+
+func (e *Source) Close() error { return errors.Join(e.waits.close(), e.Probes.Close()) }
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.
 func (e *Source) Expect(length time.Duration) { e.Probes.Expect(proc.Monotonic(), length) }
 
 // KernelMaps implements source.Mapper.
-func (e *Source) KernelMaps() []any { return e.Maps() }
+func (e *Source) KernelMaps() []any {
+	if e.waits == nil {
+		return e.Maps()
+	}
+	return append(e.Maps(), e.waits.kernel.Maps())
+}
+
+// NeedNames implements source.Namer: the stack of a thread's last wait may be added to a window that ends.
+func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) { e.waits.needNames(of.Process, of.Need) }
 
 // BeforeNames looks up the objects of page faults. It comes before the names, as objects move.
 func (e *Source) BeforeNames(p *target.Process) {
@@ -167,10 +192,15 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 	}
 	names := p.Names()
 	defer names.Close()
-	all := s.Profile(names, p.Noticed, covered)
+	all, waits := s.Profile(names, p.Noticed, covered), e.waits
 	for _, e := range all {
-		if e.Kind == profile.Locks { // the only kind with values that are known late
+		switch e.Kind {
+		case profile.Locks: // the only kind with values that are known late
 			e.Basis = append(e.Basis, notes...)
+		case profile.OffCPU:
+			if note := waits.rate.note(w.Began, w.Ended); note != "" {
+				e.Basis = append(e.Basis, note)
+			}
 		}
 	}
 	return all
@@ -192,6 +222,7 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Discarded:  profile.Difference(before.discarded, after.discarded),
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
-		Cost:       time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap,
+		Waits:      d(bpf.WaitsSeen), WaitsThinned: d(bpf.WaitsThinned), WaitsRefused: d(bpf.WaitsRefused),
+		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost,
 	}
 }

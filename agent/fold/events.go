@@ -40,6 +40,7 @@ type Events struct {
 	sums     map[*Coverage]*mainSums // the key nil is for events that are observed all the time
 	overflow uint64                  // events that lost their labels
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
+	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -110,8 +111,8 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 		sums = &EventSums{}
 		r.Rows[key] = sums
 	}
-	if r.threads[e.TID] == "" && key.tid == e.TID {
-		r.threads[e.TID] = e.Thread
+	if key.tid == e.TID && (e.Thread != "" || r.threads[e.TID] == "") {
+		r.threads[e.TID] = e.Thread // the last one: threads are named after their first events
 	}
 	sums.Add(&e.Sums)
 	return r.Tree.Len() != n
@@ -183,6 +184,9 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		}
 		named := key
 		named.cover = nil
+		if kind == profile.OffCPU {
+			stack = nameWait(&named, r.threads[key.tid], stack)
+		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {
 			merged[named] = &EventSums{}
@@ -201,6 +205,9 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	}
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
+	}
+	if note := r.away.note(); note != "" {
+		e.Basis = append(e.Basis, note)
 	}
 	var partly []string
 	for c := range r.sums {

@@ -57,6 +57,11 @@ type (
 	HotUser interface{ NeedsHot() bool }
 	// A Holder holds what it received until more arrives: Flush folds that, because a window or a process ends.
 	Holder interface{ Flush(*fold.State) }
+	// A Finisher has something to add to a window that ends which is in no record. Finishing reads what takes long, without a State, and
+	// returns what adds it to the window.
+	Finisher interface {
+		Finishing() func(*fold.State, *fold.Window)
+	}
 	// A Namer calls Need for the frames whose names must be kept, besides those of windows.
 	Namer interface {
 		NeedNames(*fold.State, fold.NamesOf)

@@ -1,0 +1,227 @@
+package events
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// waits are the off-CPU time of threads. The kernel side records a wait when its thread comes back. To a window that ends before, the wait is
+// added with the stack of the thread's last one, if that was at the same place.
+type waits struct {
+	kernel *bpf.OffCPU
+	rate   waitRate
+
+	governing sync.WaitGroup
+	endGovern context.CancelFunc // nil if recording did not start
+
+	mu      sync.Mutex
+	stopped time.Duration // when recording ended, 0 if it has not
+	rest    []awayThread  // threads that were away then
+
+	// Only functions that have the State use these.
+	last   map[uint32]*lastWait // by thread
+	frames int                  // in last
+}
+
+// maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each. Stacks beyond it are not known if their
+// threads still wait when a window ends.
+const maxLastFrames = 1 << 19
+
+// A lastWait is the last recorded wait of a thread.
+type lastWait struct {
+	process *fold.Process
+	born    uint64 // when it began
+	pc, sp  uint64 // the user's registers
+	stack   []target.RawFrame
+	epoch   uint32
+	thread  string
+	seen    bool // scratch
+}
+
+// An awayThread is a thread that was off the CPU when it was looked at.
+type awayThread struct {
+	tid uint32
+	bpf.Away
+}
+
+// newWaits loads the programs; nil if off-CPU time is not wanted.
+func newWaits(services *source.Services, opt *Options) (*waits, error) {
+	if !opt.Kinds[profile.OffCPU] {
+		return nil, nil
+	}
+	kernel, err := services.Objects.LoadOffCPU()
+	if err != nil {
+		return nil, services.Refusal(fmt.Errorf("-e offcpu needs Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
+	}
+	return &waits{kernel: kernel, last: map[uint32]*lastWait{}}, nil
+}
+
+// start begins to record.
+func (w *waits) start() error {
+	if w == nil {
+		return nil
+	}
+	return w.kernel.Begin(w.rate.begin(proc.Monotonic()))
+}
+
+// stop ends recording.
+func (w *waits) stop() error {
+	if w == nil {
+		return nil
+	}
+	if w.endGovern != nil {
+		w.endGovern()
+		w.governing.Wait()
+	}
+	rest, err := w.look()
+	w.mu.Lock()
+	w.rest, w.stopped = rest, proc.Monotonic()
+	w.mu.Unlock()
+	if off := w.kernel.SetMean(0); off != nil {
+		return off
+	}
+	return err
+}
+
+func (w *waits) close() error {
+	if w == nil {
+		return nil
+	}
+	return w.kernel.Close()
+}
+
+// look returns the threads that are off the CPU.
+func (w *waits) look() (away []awayThread, err error) {
+	err = w.kernel.Threads(func(tid uint32, a *bpf.Away) { away = append(away, awayThread{tid, *a}) })
+	return away, err
+}
+
+// awayStates are the states of threads, as profiles have them.
+var awayStates = [...]string{
+	bpf.AwayBlocked: cause.Blocked, bpf.AwayDisk: cause.Uninterruptible, bpf.AwayPreempted: cause.Runnable, bpf.AwayThrottled: cause.Throttled,
+	bpf.AwayStopped: cause.Stopped,
+}
+
+func awayState(state uint8) string {
+	if int(state) >= len(awayStates) || awayStates[state] == "" {
+		return cause.Blocked
+	}
+	return awayStates[state]
+}
+
+// handle folds the record of a wait. It returns false if no window wants it; ok is false if the record is malformed.
+func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted, ok bool) {
+	if w == nil || int(o.Seen.Count) <= bpf.WaitSP || o.Seen.Values[bpf.WaitSince] > o.Time {
+		return false, false
+	}
+	v := &o.Seen.Values
+	wait := fold.Wait{
+		Since: time.Duration(v[bpf.WaitSince]), Until: time.Duration(o.Time),
+		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Weight: 1,
+	}
+	if length, mean := wait.Until-wait.Since, time.Duration(v[bpf.WaitMean]); length < mean {
+		wait.Weight = float64(mean) / float64(max(length, 1))
+	}
+	w.keep(p, o, event)
+	return s.AddWait(p, o.Pid, o.ClassEpoch, event, &wait), true
+}
+
+// keep notes the last wait of a thread.
+func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event) {
+	l := w.last[o.Tid]
+	if l == nil {
+		l = &lastWait{}
+		w.last[o.Tid] = l
+	}
+	if l.process != p || !slices.Equal(l.stack, event.Stack) {
+		w.frames -= len(l.stack)
+		l.stack = nil
+		if w.frames+len(event.Stack) <= maxLastFrames {
+			l.stack = slices.Clone(event.Stack)
+			w.frames += len(l.stack)
+		}
+	}
+	v := &o.Seen.Values
+	l.process, l.epoch, l.thread = p, o.ClassEpoch, event.Thread
+	l.born, l.pc, l.sp = v[bpf.WaitSince], v[bpf.WaitPC], v[bpf.WaitSP]
+}
+
+// Finishing implements source.Finisher: threads that wait when a window ends count up to its end.
+func (e *Source) Finishing() func(*fold.State, *fold.Window) {
+	w := e.waits
+	if w == nil {
+		return func(*fold.State, *fold.Window) {}
+	}
+	w.mu.Lock()
+	away, stopped := w.rest, w.stopped
+	w.mu.Unlock()
+	if stopped == 0 {
+		var err error
+		if away, err = w.look(); err != nil {
+			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
+		}
+	}
+	return func(s *fold.State, window *fold.Window) {
+		end := window.Ended
+		if stopped != 0 {
+			end = min(end, stopped)
+		}
+		w.finish(s, window, away, end)
+	}
+}
+
+// finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
+func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, end time.Duration) {
+	for i := range away {
+		a := &away[i]
+		l := w.last[a.tid]
+		if l != nil {
+			l.seen = true
+		}
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true}
+		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
+			continue // it has come back, and its record has been added
+		}
+		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
+		event := fold.Event{TID: a.tid}
+		epoch := p.ClassEpoch
+		if l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp {
+			event.Stack, event.Thread, epoch = l.stack, l.thread, l.epoch
+		} else {
+			event.Thread = p.NameOf(a.tid, a.Comm[:])
+		}
+		window.AddWait(s, p, a.Pid, epoch, &event, &wait)
+	}
+	for tid, l := range w.last {
+		if !l.seen {
+			w.frames -= len(l.stack)
+			delete(w.last, tid)
+		}
+		l.seen = false
+	}
+}
+
+// needNames calls need for the frames of the last waits of p's threads.
+func (w *waits) needNames(p *fold.Process, need func(target.RawFrame)) {
+	if w == nil {
+		return
+	}
+	for _, l := range w.last {
+		if l.process == p {
+			for _, f := range l.stack {
+				need(f)
+			}
+		}
+	}
+}
