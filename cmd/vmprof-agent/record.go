@@ -49,6 +49,7 @@ EVENT is one or several of:
   alloc  allocated objects       page-faults  first touches of memory
   lock   waits for locks         value        values at a --probe
   calls  call graph with counts
+  offcpu what threads wait for when they use no CPU
   cpi    cycles per instruction; experimental, untested on hardware
 FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
 .json (speedscope), .folded or .txt. For several events .html and .json have

@@ -32,8 +32,8 @@ VIEW is one of:
   versions  what the JVM compiled of each method, and why it gave code up;
             with METHOD, the history of that method
   layers    calls within and between application and JDK
-  allocs, locks, values, faults, cpi, safepoints
-            events by method, and by class, place and so on
+  allocs, locks, values, faults, cpi, safepoints, offcpu
+            events by method, and by class, place, cause and so on
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                # all methods
@@ -70,10 +70,11 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"faults":     report.Faults,
 	"cpi":        report.CPI,
 	"safepoints": report.Safepoints,
+	"offcpu":     report.OffCPU,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi or safepoints"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints or offcpu"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
