@@ -49,6 +49,8 @@ var (
 	Locking = Program{Class: "Locking", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Locking*::*"}}
 	// Waiting has threads wait for one another; AMOUNT is how many rounds each thread goes.
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
+	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
+	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{

@@ -19,6 +19,7 @@ type Truth struct {
 	Faults      []Faulted
 	Collections []Collected
 	Worked      []Worked
+	Away        []OffCPU
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
 	Checksum    string         // of the run; the same for the same arguments
 }
@@ -33,6 +34,13 @@ type Allocated struct {
 type Worked struct {
 	Method string
 	CPU    time.Duration
+}
+
+// OffCPU is how long threads were off the CPU in a method, and what for.
+type OffCPU struct {
+	Method, Cause string
+	Times         uint64
+	Sum           time.Duration
 }
 
 // Acquired is how often a method has taken the monitor of an object of the class.
@@ -96,6 +104,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"wait":        {3, 5},
 	"idle":        {3, 5},
 	"fault":       {3, 1},
+	"away":        {3, 2},
 	"collections": {2, 2},
 }
 
@@ -136,6 +145,8 @@ func (t *Truth) parse(words []string) error {
 		t.Waits = append(t.Waits, waited(words, n))
 	case "idle":
 		t.Idle = append(t.Idle, waited(words, n))
+	case "away":
+		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: words[2], Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":

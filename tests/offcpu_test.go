@@ -1,0 +1,62 @@
+package tests
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+)
+
+// Threads are off the CPU for as long as they say themselves, for what they say, and with whole stacks.
+func TestRecordOffCPU(t *testing.T) { onEveryJDK(t, recordOffCPU) }
+
+func recordOffCPU(t *testing.T, jdk jvm.JDK) {
+	guest := startEvents(t, jdk, events.Away)
+	const amount = 3000 // ms
+	if _, err := guest.Run(1, 300); err != nil {
+		t.Fatal(err)
+	}
+	// With this budget waits of the guest's length are recorded each, on a busy machine as well.
+	p, truth := recordEvents(t, guest, "offcpu", 1, amount, "--budget=50%")
+	rows := events.Own(rowsOf(t, p, "waits", "offcpu"))
+	const offCPU = 1
+	if len(truth.Away) != 10 {
+		t.Fatalf("%+v", truth)
+	}
+	for _, away := range truth.Away {
+		own := events.Where(rows, func(r events.Row) bool { return r.Has(away.Method) })
+		sum := func(causes ...string) (sum float64) {
+			for _, cause := range causes {
+				sum += events.Sum(events.Where(own, func(r events.Row) bool { return r.Cause == cause }), offCPU)
+			}
+			return sum
+		}
+		got := events.Sum(own, offCPU)
+		delayed := sum("runnable", "throttled", "stopped", "safepoint")
+		right := sum(away.Cause)
+		if away.Cause == "monitor" {
+			right += sum("vm call") // of the interpreter
+		}
+		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
+			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
+		// Of short waits, a sample is recorded: about a Poisson number.
+		allowed := 0.05*float64(away.Sum) + 4*got/math.Sqrt(max(float64(events.Count(own)), 1))
+		if off := math.Abs(got - float64(away.Sum)); off > allowed {
+			t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", away.Method, time.Duration(got), away.Sum, time.Duration(allowed))
+		}
+		if away.Cause == "runnable" {
+			if right < 0.95*got {
+				t.Errorf("%s was runnable for %v of %v", away.Method, time.Duration(right), time.Duration(got))
+			}
+		} else if right < 0.9*(got-delayed) {
+			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(right), time.Duration(got-delayed), away.Cause)
+		}
+	}
+	// Whole stacks end where the thread began.
+	all, whole := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("java.lang.Thread.run") }), offCPU)
+	if whole < 0.99*all {
+		t.Errorf("%v of %v have whole stacks", time.Duration(whole), time.Duration(all))
+	}
+}
