@@ -134,6 +134,7 @@ func sleepFor(d time.Duration) {
 // Waits are as long as they are, and have the whole stack of the thread. One that began before observation counts since then.
 func TestKernelWaits(t *testing.T) {
 	w := newWaitWatch(t)
+	checkVerified(t, w.returns, w.objects.ThreadLeaves, w.objects.NoteWaiting)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
