@@ -102,8 +102,8 @@ func TestHelpers(t *testing.T) {
 				// The kernel's own walk of user stacks crashed hosts that have uprobes (fixed in 6.13).
 				flags, ok := constantArgument(prog.Instructions[:i], asm.R4)
 				kernelStack := object == "kerneltick" && (ok && flags == 0 || flags == 0xff) // BPF_F_SKIP_FIELD_MASK at most
-				if !kernelStack && (!ok || flags != 0 || object != "profile" || name != "tick") {
-					t.Errorf("%s calls %v with flags %#x (constant: %v): only programs of ticks may, for stacks of the kernel", name, fn, flags, ok)
+				if !kernelStack && (!ok || flags != 0 || !(object == "profile" && name == "tick" || object == "offcpu")) {
+					t.Errorf("%s calls %v with flags %#x (constant: %v): only programs of ticks and of the scheduler may, for stacks of the kernel", name, fn, flags, ok)
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -47,6 +46,7 @@ const MaxMeanInterval = time.Duration(math.MaxUint32)
 // An OffCPU records the waits of threads that are off the CPU. Records are observations (ObservedWait).
 type OffCPU struct {
 	objects offCPUObjects
+	returns *ebpf.Program
 	links   []link.Link
 	tasks   *link.Iter
 	event   int // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
@@ -122,8 +122,7 @@ func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load programs of the scheduler: %w", err)
 	}
-	defer returns.Close() // its link holds it
-	debug.FreeOSMemory()  // as in Load
+	f.returns = returns
 	if hook == ReturnSwitchIn {
 		if err := f.openEvent(); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -234,5 +233,5 @@ func (f *OffCPU) Close() error {
 	if f.event >= 0 {
 		errs = append(errs, unix.Close(f.event))
 	}
-	return errors.Join(append(errs, f.objects.ThreadLeaves.Close(), f.objects.NoteWaiting.Close(), f.objects.OffCPUMaps.Close())...)
+	return errors.Join(append(errs, f.returns.Close(), f.objects.ThreadLeaves.Close(), f.objects.NoteWaiting.Close(), f.objects.OffCPUMaps.Close())...)
 }
