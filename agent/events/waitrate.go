@@ -24,6 +24,10 @@ const (
 	waitsFactor        = 4
 )
 
+// leastWaitsBudget is which part of one CPU records of waits may use however idle the processes are: more than other events, as idle threads wait,
+// too, and every wait of firstMean and longer should be recorded. It is enough for some 500 records a second.
+const leastWaitsBudget = 0.01
+
 // switchCost is what following a switch takes without a record: both programs, measured on a virtual machine.
 const switchCost = 300 * time.Nanosecond
 
@@ -121,7 +125,7 @@ func (e *Source) governWaits(ctx context.Context) {
 func (e *Source) waitsAllowed() float64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.allowance(profile.OffCPU, 1, 1).CPUs(max(e.cpus, 1e-9))
+	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(e.cpus, 1e-9)), min(leastWaitsBudget, e.Options.Budget))
 }
 
 // note says how waits were sampled from one time to another.
