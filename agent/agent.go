@@ -171,6 +171,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	a.services.Objects = objects
 	a.services.Resolver = target.NewResolver(target.Config{
 		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
+		Began: a.began,
 	})
 	a.own(objects.ChainRates, objects.SetSteady)
 	a.services.Resolver.UseSymbols(read)

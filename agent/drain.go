@@ -21,6 +21,8 @@ import (
 const (
 	drainInterval = 100 * time.Millisecond
 	calmInterval  = 250 * time.Millisecond
+	// firstInterval is the first one. It doubles until it is drainInterval, so that frames have names soon.
+	firstInterval = 20 * time.Millisecond
 )
 
 // drain copies records from the ring to where they belong until ctx ends. It never reads a target: what a sample
@@ -28,7 +30,8 @@ const (
 func (a *Agent) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
 	defer stop()
-	a.ring.SetDeadline(time.Now().Add(a.submitDue()))
+	soon := firstInterval
+	a.ring.SetDeadline(time.Now().Add(soon))
 	for {
 		last := ctx.Err() != nil // nothing ticks any more: what is in the ring now is all there will be
 		record, err := a.ring.Next()
@@ -38,7 +41,13 @@ func (a *Agent) drain(ctx context.Context) error {
 				a.submitDue()
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
-			a.ring.SetDeadline(time.Now().Add(a.submitDue()))
+			pause := a.submitDue()
+			if soon *= 2; soon < drainInterval {
+				pause = soon
+			} else {
+				soon = drainInterval
+			}
+			a.ring.SetDeadline(time.Now().Add(pause))
 		case errors.Is(err, ring.ErrFlushed):
 			a.owner.Do((*fold.State).Submit)
 			a.flushes.done(a.ring)

@@ -104,7 +104,7 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
 	return in_code_cache(vm, read_word(addr));
 }
 
-/* Whether that one of the words, which are at sp, is a return address, and by the size of its code's frame the caller's is in the code cache. */
+/* Whether by the size of a frame its caller is in the code cache. That one of the words, which are at sp, returns into the frame's code. */
 __noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 sp)
 {
 	struct scratch *s = this_scratch();
@@ -115,8 +115,6 @@ __noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 s
 		return 0;
 	ra = s->words[word];
 	sp += 8 * word;
-	if (!is_return(vm, ra))
-		return 0;
 	spend_scan(s, FIT_WORDS);
 	if (segment_find(vm, ra))
 		return 0;
@@ -143,9 +141,11 @@ __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, _
 	n = take_scan(s, n);
 	for (int round = 0; round < FIT_ROUNDS; round++) {
 		next = return_among(vm, i, n);
-		i = (__u32)(next ^ next >> 31); /* if it is no return address, it does not fit */
+		i = (__u32)(next ^ next >> 31);
 		if (i >= n)
 			break;
+		if (next < 0)
+			continue;
 		if (return_fits(vm, i, at)) {
 			s->start.scan_left += n - i - 1;
 			return i;

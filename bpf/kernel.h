@@ -14,6 +14,7 @@
 
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define PF_IDLE 0x00000002
+#define PF_EXITING 0x00000004
 #define PF_IO_WORKER 0x00000010	  /* io_uring's, since 5.12 */
 #define PF_USER_WORKER 0x00004000 /* since 6.4: io_uring's, too; the bit means nothing from 5.17 to 6.3 */
 
@@ -66,6 +67,7 @@ struct task_struct {
 	__u64 self_exec_id;   /* grows by one with every exec */
 	char comm[16];
 	struct mm_struct *mm;
+	void *worker_private; /* 0 in threads that execute user code */
 	struct thread_struct thread;
 };
 
@@ -78,13 +80,13 @@ struct kernel_clone_args {
 /*
  * Whether a task never executes user code. The kernel's own threads have no user stack. Workers that it makes for a process,
  * such as those of io_uring, belong to that process and have its memory, but their saved user registers are a copy of their
- * creator's: a walk from there would show where another thread was.
+ * creator's: a walk from there would show where another thread was. Those of io_uring lose their flag when they end.
  */
 static __always_inline bool only_in_kernel(const struct task_struct *task)
 {
 	unsigned int worker = bpf_core_field_exists(struct kernel_clone_args, user_worker) ? PF_USER_WORKER : PF_IO_WORKER;
 
-	return task->flags & (PF_KTHREAD | worker);
+	return (task->flags & (PF_KTHREAD | worker)) || ((task->flags & PF_EXITING) && task->worker_private);
 }
 
 /*

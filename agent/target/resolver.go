@@ -7,6 +7,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ type Config struct {
 	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
 	Pool      *proc.Pool             // for reads of processes
 	Attaching *proc.Pool             // in which probes of code are attached; nil if no worker is started
+	Began     time.Duration          // of the agent, CLOCK_MONOTONIC; 0 means now
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
 }
 
@@ -70,7 +72,7 @@ type Resolver struct {
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
 		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
-		files: symbolize.NewFiles(symbolBytes), began: proc.Monotonic(),
+		files: symbolize.NewFiles(symbolBytes), began: cmp.Or(c.Began, proc.Monotonic()),
 	}
 	if c.Attaching != nil {
 		rs.probes, rs.images = attach.NewProbes(c.Objects), rs.newImages(c.Attaching)
