@@ -72,7 +72,8 @@ func (w *waits) start() error {
 	if w == nil {
 		return nil
 	}
-	return w.kernel.Begin(w.rate.begin(proc.Monotonic()))
+	now := proc.Monotonic()
+	return w.kernel.Begin(now, w.rate.begin(now))
 }
 
 // stop ends recording.
