@@ -264,7 +264,12 @@ func ofUser(stack []symbolize.Symbol) (cause string) {
 // plain returns the name of a function or stub without what compilers append, and without parameters.
 func plain(function string) string {
 	if stub, ok := strings.CutPrefix(function, "[stub: "); ok {
-		function, _, _ = strings.Cut(strings.TrimSuffix(stub, "]"), " ")
+		stub = strings.TrimSuffix(stub, "]")
+		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime "} { // of JDK 25
+			stub = strings.TrimPrefix(stub, compiler)
+		}
+		stub, _, _ = strings.Cut(stub, " ")
+		function = strings.TrimSuffix(stub, "_blob")
 	}
 	if i := strings.IndexByte(function, '('); i > 0 {
 		function = function[:i]
