@@ -92,5 +92,5 @@ func (o *Options) tickless() bool {
 	if o.Calls != nil {
 		return o.Calls.Exact != engines.NotExact
 	}
-	return o.Events != nil && o.NoTime && !o.Events.MonitorEnters
+	return o.Events != nil && o.NoTime && !o.Events.MonitorEnters && !o.Events.Wall()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/wall"
 )
 
 // A Window is a time in which samples are folded. Any number can be open at once; each sees every sample.
@@ -207,6 +208,7 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 		out.Contexts = a.owner.Contexts(p, threads, a.opt.Contexts, a.opt.CheckContexts)
 		a.owner.Do(func(s *fold.State) { s.Empty(threads) })
 		out.Course = w.CourseOf(p)
+		sampled := out.Threads
 		if a.opt.NoTime {
 			out.Threads, out.Course = nil, nil
 		}
@@ -214,6 +216,9 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 			if part.Process != nil {
 				part.Process(p, out)
 			}
+		}
+		if a.opt.Events.Wall() {
+			a.addWall(out, sampled)
 		}
 		named, *counts = out, sums
 	})
@@ -223,6 +228,18 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 		named = fold.ProfileOf(p.Process)
 	}
 	return named
+}
+
+// addWall adds the wall time of a process, given the samples of its CPU time. What is not wanted otherwise is left out.
+func (a *Agent) addWall(p *profile.Process, sampled []*profile.Thread) {
+	kept := p.Threads
+	p.Threads = sampled
+	united := wall.Of(p, a.period())
+	p.Threads = kept
+	if !a.opt.Events.Kinds[profile.OffCPU] {
+		p.Events = slices.DeleteFunc(p.Events, func(e *profile.Events) bool { return e.Kind == profile.OffCPU })
+	}
+	p.Events = append(p.Events, united)
 }
 
 // drop forgets a window, whether it was closed or not, and the names that only it needed.

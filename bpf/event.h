@@ -194,6 +194,8 @@ struct away {
 	__u64 start; /* of its process, as in struct event_header */
 	__u64 delay; /* ns that it has waited on run queues in its life */
 	__u64 pc, sp; /* the user's registers */
+	__u64 came;  /* to the CPU: 0 if that was not seen */
+	__u64 on;    /* ns on the CPU since observation began, until it left last */
 	__u32 pid, exec; /* as in struct event_header */
 	__u32 state; /* enum away_state */
 	__u32 pad;

@@ -45,6 +45,9 @@ struct {
 /* Waits of that many ns are recorded always, shorter ones with a probability proportional to their length; 0: nothing is recorded. */
 __u32 mean_interval = 0;
 
+/* When that began. */
+__u64 observed_since = 0;
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct sched_info {
@@ -62,6 +65,7 @@ struct sched_entity___group {
 struct task_struct___scheduled {
 	unsigned int __state;
 	int on_cpu;
+	unsigned long long start_time; /* ns, CLOCK_MONOTONIC */
 	struct sched_info sched_info;
 	struct sched_entity___group se;
 };
@@ -95,6 +99,11 @@ static __always_inline bool throttled(struct task_struct *task)
 		return false;
 	cfs = t->se.cfs_rq;
 	return cfs && cfs->throttle_count > 0;
+}
+
+static __always_inline __u64 max_of(__u64 a, __u64 b)
+{
+	return a > b ? a : b;
 }
 
 static __always_inline __u32 state_of(struct task_struct *task, bool runnable, unsigned int state)
@@ -133,6 +142,7 @@ int BPF_PROG(thread_leaves, bool preempt, struct task_struct *prev, struct task_
 {
 	__u32 tid = prev->pid;
 	struct away *a;
+	__u64 now;
 
 	if (!tid || (prev->flags & PF_KTHREAD))
 		return 0;
@@ -143,20 +153,28 @@ int BPF_PROG(thread_leaves, bool preempt, struct task_struct *prev, struct task_
 	if (!mean_interval || !chosen(prev->tgid))
 		return 0;
 	a = bpf_map_lookup_elem(&threads_away, &tid);
+	if (a && a->born != prev->start_boottime) { /* the end of another thread was not seen */
+		a->came = 0;
+		a->on = 0;
+	}
 	if (!a) {
 		struct away fresh = {};
 
 		bpf_probe_read_kernel(fresh.comm, sizeof(fresh.comm), prev->comm);
-		if (bpf_map_update_elem(&threads_away, &tid, &fresh, BPF_NOEXIST)) {
+		bpf_map_update_elem(&threads_away, &tid, &fresh, BPF_NOEXIST); /* or the iterator has noted it meanwhile */
+		a = bpf_map_lookup_elem(&threads_away, &tid);
+		if (!a) {
 			count(WAITS_REFUSED, 1);
 			return 0;
 		}
-		a = bpf_map_lookup_elem(&threads_away, &tid);
-		if (!a)
-			return 0;
 	}
 	fill_away(a, prev, state_of(prev, preempt || !prev_state, prev_state));
-	a->since = bpf_ktime_get_ns();
+	now = bpf_ktime_get_ns();
+	if (!a->came) /* it was made since, and has not come back before */
+		a->came = max_of(((struct task_struct___scheduled *)prev)->start_time, observed_since);
+	if (now > a->came)
+		a->on += now - a->came;
+	a->since = now;
 	return 0;
 }
 
@@ -207,7 +225,7 @@ static __always_inline void note_return(void *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u32 tid = task->pid, mean = mean_interval;
-	__u64 since, length;
+	__u64 since, now, length;
 	struct scratch *s;
 	struct away *a;
 
@@ -221,7 +239,9 @@ static __always_inline void note_return(void *ctx)
 	if (!since || a->born != task->start_boottime)
 		return;
 	count(WAITS_SEEN, 1);
-	length = bpf_ktime_get_ns() - since;
+	now = bpf_ktime_get_ns();
+	a->came = now;
+	length = now - since;
 	if (!draw_wait(length, mean)) {
 		count(WAITS_THINNED, 1);
 		return;
@@ -229,7 +249,7 @@ static __always_inline void note_return(void *ctx)
 	s = begin_observation(OBSERVED_WAIT, PROBE_WAIT, 1);
 	if (!s)
 		return;
-	s->watch.begin = since + length;
+	s->watch.begin = now;
 	s->seen.o.flags = a->state;
 	s->seen.o.count = WAIT_VALUES;
 	s->seen.o.values[WAIT_SINCE] = since;
@@ -263,7 +283,7 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-/* Notes threads that are off the CPU when observation begins: since then, as nothing is known of the time before. */
+/* Notes threads when observation begins: since then, as nothing is known of the time before. */
 SEC("iter/task")
 int note_waiting(struct bpf_iter__task *ctx)
 {
@@ -277,11 +297,13 @@ int note_waiting(struct bpf_iter__task *ctx)
 		return 0;
 	tid = task->pid;
 	state = t->__state;
-	if (!tid || t->on_cpu || (state & TASK_DEAD))
+	if (!tid || (state & TASK_DEAD))
 		return 0;
 	fill_away(&fresh, task, state_of(task, !state, state));
 	bpf_probe_read_kernel(fresh.comm, sizeof(fresh.comm), task->comm);
-	fresh.since = bpf_ktime_get_ns();
+	fresh.came = bpf_ktime_get_ns();
+	if (!t->on_cpu)
+		fresh.since = fresh.came;
 	if (bpf_map_update_elem(&threads_away, &tid, &fresh, BPF_NOEXIST))
 		return 0;
 	a = bpf_map_lookup_elem(&threads_away, &tid);

@@ -58,6 +58,7 @@ type offCPUObjects struct {
 	ThreadLeaves *ebpf.Program  `ebpf:"thread_leaves"`
 	NoteWaiting  *ebpf.Program  `ebpf:"note_waiting"`
 	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
+	Since        *ebpf.Variable `ebpf:"observed_since"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -153,10 +154,13 @@ func (f *OffCPU) openEvent() (err error) {
 	return nil
 }
 
-// Begin records waits, and takes threads that are off the CPU now as leaving now.
-func (f *OffCPU) Begin(mean time.Duration) error {
+// Begin records waits from now, which is CLOCK_MONOTONIC, and takes threads that are off the CPU as leaving now.
+func (f *OffCPU) Begin(now, mean time.Duration) error {
 	if err := f.forget(); err != nil {
 		return err
+	}
+	if err := f.objects.Since.Set(uint64(now)); err != nil {
+		return fmt.Errorf("set when off-CPU samples begin: %w", err)
 	}
 	if err := f.SetMean(mean); err != nil {
 		return err

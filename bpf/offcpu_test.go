@@ -153,7 +153,7 @@ func TestKernelWaits(t *testing.T) {
 	})
 	<-begun
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
-	if err := w.Begin(time.Millisecond); err != nil {
+	if err := w.Begin(time.Duration(monotonic(t)), time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	var began, ended time.Time
@@ -216,7 +216,7 @@ func TestKernelWaits(t *testing.T) {
 // A thread that could go on but has no CPU waits on the run queue for as long as it is away.
 func TestKernelWaitsForCPU(t *testing.T) {
 	w := newWaitWatch(t)
-	if err := w.Begin(time.Millisecond / 2); err != nil {
+	if err := w.Begin(time.Duration(monotonic(t)), time.Millisecond/2); err != nil {
 		t.Fatal(err)
 	}
 	var one unix.CPUSet
@@ -261,11 +261,59 @@ func TestKernelWaitsForCPU(t *testing.T) {
 	}
 }
 
+// A thread's time on the CPU is its CPU time, whether others run in between or not.
+func TestKernelTimeOnCPU(t *testing.T) {
+	w := newWaitWatch(t)
+	if err := w.Begin(time.Duration(monotonic(t)), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	const runs = 200 * time.Millisecond
+	var used time.Duration
+	over := make(chan struct{})
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	tid, end := onThread(t, func() {
+		begin := threadUsed(t) // others may have used the thread before
+		for threadUsed(t)-begin < runs {
+			for inner := threadUsed(t); threadUsed(t)-inner < runs/10; {
+			}
+			sleepFor(time.Millisecond)
+		}
+		used = threadUsed(t) - begin
+		close(over)
+		var b [1]byte
+		unix.Read(pipe[0], b[:])
+	})
+	<-over
+	waitFor(t, "the thread to read", func() bool { return threadState(t, tid) == 'S' })
+	var on time.Duration
+	if err := w.Threads(func(id uint32, a *Away) {
+		if id == tid {
+			on = time.Duration(a.On)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-end
+	t.Logf("%v on the CPU, %v used", on, used)
+	// A hypervisor may take the CPU away: that is time on it, and not used.
+	if on < used*9/10 || on > 3*used {
+		t.Errorf("%v on the CPU, %v used", on, used)
+	}
+}
+
 // The sum of short waits is right though most are not recorded.
 func TestKernelWaitsDrawn(t *testing.T) {
 	w := newWaitWatch(t)
 	const mean = 50 * time.Millisecond
-	if err := w.Begin(mean); err != nil {
+	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
 		t.Fatal(err)
 	}
 	var took time.Duration

@@ -21,6 +21,8 @@ type OffCPUAway struct {
 	Delay uint64
 	Pc    uint64
 	Sp    uint64
+	Came  uint64
+	On    uint64
 	Pid   uint32
 	Exec  uint32
 	State uint32
@@ -81,6 +83,7 @@ const (
 	OffCPUVarFilterByPid       = "filter_by_pid"
 	OffCPUVarJavaOnly          = "java_only"
 	OffCPUVarMeanInterval      = "mean_interval"
+	OffCPUVarObservedSince     = "observed_since"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -165,6 +168,7 @@ type OffCPUVariableSpecs struct {
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
 	MeanInterval     *ebpf.VariableSpec `ebpf:"mean_interval"`
+	ObservedSince    *ebpf.VariableSpec `ebpf:"observed_since"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -236,6 +240,7 @@ type OffCPUVariables struct {
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
 	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
 	MeanInterval     *ebpf.Variable `ebpf:"mean_interval"`
+	ObservedSince    *ebpf.Variable `ebpf:"observed_since"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

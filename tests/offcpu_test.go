@@ -9,6 +9,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
+// also are causes that stand for others: of monitors, in the interpreter, and of selectors, which are event loops.
+var also = map[string]string{"monitor": "vm call", "poll": "idle"}
+
 // Threads are off the CPU for as long as they say themselves, for what they say, and with whole stacks.
 func TestRecordOffCPU(t *testing.T) { onEveryJDK(t, recordOffCPU) }
 
@@ -36,9 +39,7 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 		got := events.Sum(own, offCPU)
 		delayed := sum("runnable", "throttled", "stopped", "safepoint")
 		right := sum(away.Cause)
-		if away.Cause == "monitor" {
-			right += sum("vm call") // of the interpreter
-		}
+		right += sum(also[away.Cause])
 		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
 			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
 		// Of short waits, a sample is recorded: about a Poisson number.
@@ -58,5 +59,63 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 	all, whole := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("java.lang.Thread.run") }), offCPU)
 	if whole < 0.99*all {
 		t.Errorf("%v of %v have whole stacks", time.Duration(whole), time.Duration(all))
+	}
+}
+
+// The wall time of each thread is how long it existed, and the parts are what the thread says itself.
+func TestRecordWall(t *testing.T) { onEveryJDK(t, recordWall) }
+
+func recordWall(t *testing.T, jdk jvm.JDK) {
+	guest := startEvents(t, jdk, events.Away)
+	const amount = 2000 // ms
+	if _, err := guest.Run(1, 300); err != nil {
+		t.Fatal(err)
+	}
+	p, truth := recordEvents(t, guest, "wall", 1, amount, "--budget=50%")
+	rows := rowsOf(t, p, "wall")
+	threads, ran := map[int64]float64{}, 0.0
+	for _, row := range rows {
+		threads[row.TID] += row.Values[0]
+		if row.Cause == "running" {
+			ran += row.Values[0]
+		}
+	}
+	// Threads of the VM are there all the time; those of the program begin and end in it.
+	whole := 0
+	for _, sum := range threads {
+		if off := sum/float64(p.DurationNanos) - 1; math.Abs(off) <= 0.01 {
+			whole++
+		} else if off > 0 {
+			t.Errorf("a thread's wall time is %v, in %v", time.Duration(sum), time.Duration(p.DurationNanos))
+		}
+	}
+	t.Logf("%d of %d threads have the wall time %v, within 1 %%", whole, len(threads), time.Duration(p.DurationNanos))
+	if whole < 8 {
+		t.Errorf("only %d threads of %d have a wall time of %v, within 1 %%", whole, len(threads), time.Duration(p.DurationNanos))
+	}
+	if ran == 0 {
+		t.Error("no thread ran")
+	}
+	own := events.Own(rows)
+	for _, away := range truth.Away {
+		waited, right, n := 0.0, 0.0, int64(0)
+		for _, r := range own {
+			if !r.Has(away.Method) || r.Cause == "running" {
+				continue
+			}
+			waited += r.Values[0]
+			n += r.Count
+			if r.Cause == away.Cause || r.Cause == also[away.Cause] {
+				right += r.Values[0]
+			}
+		}
+		// Of short waits, a sample is recorded: about a Poisson number.
+		allowed := 0.05*float64(away.Sum) + 4*waited/math.Sqrt(max(float64(n), 1))
+		if off := math.Abs(waited - float64(away.Sum)); off > allowed {
+			t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", away.Method, time.Duration(waited), away.Sum, time.Duration(allowed))
+		}
+		if right == 0 {
+			t.Errorf("%s did not wait because of %s", away.Method, away.Cause)
+		}
 	}
 }

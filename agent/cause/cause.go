@@ -22,6 +22,9 @@ const (
 	Stopped         = "stopped"         // by a signal, a tracer or a freezer
 )
 
+// Running is the state, and the cause, of time in which a thread used a CPU.
+const Running = "running"
+
 // Causes of waits. Runnable, throttled and stopped threads have their state as the cause.
 const (
 	Sleep      = "sleep"       // for a time
@@ -44,14 +47,15 @@ const (
 	FileLock   = "file lock"   // flock, fcntl
 	KernelLock = "kernel lock" // a mutex or semaphore of the kernel
 	Worker     = "worker"      // a kernel worker of the process, such as io_uring's, for work
+	Idle       = "idle"        // whatever it waits for, the thread has nothing to do: see IsIdle
 	Other      = "other"       // none of these
 	Unknown    = "unknown"     // the stack is not known
 )
 
-// All are all causes that Of returns, and Unknown.
+// All are all causes of waits.
 var All = []string{
 	Runnable, Throttled, Stopped, Sleep, Monitor, Lock, Wait, Park, Safepoint, VM, VMCall, Futex, Poll, Socket, Pipe, Terminal, Disk, PageFault,
-	Process, Signal, FileLock, KernelLock, Worker, Other, Unknown,
+	Process, Signal, FileLock, KernelLock, Worker, Idle, Other, Unknown,
 }
 
 // A rule says what a function's presence in a stack means. Names match as prefixes up to the end of a word: compilers append suffixes
@@ -260,7 +264,12 @@ func ofUser(stack []symbolize.Symbol) (cause string) {
 // plain returns the name of a function or stub without what compilers append, and without parameters.
 func plain(function string) string {
 	if stub, ok := strings.CutPrefix(function, "[stub: "); ok {
-		function, _, _ = strings.Cut(strings.TrimSuffix(stub, "]"), " ")
+		stub = strings.TrimSuffix(stub, "]")
+		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime "} { // of JDK 25
+			stub = strings.TrimPrefix(stub, compiler)
+		}
+		stub, _, _ = strings.Cut(stub, " ")
+		function = strings.TrimSuffix(stub, "_blob")
 	}
 	if i := strings.IndexByte(function, '('); i > 0 {
 		function = function[:i]

@@ -49,6 +49,8 @@ func TestOf(t *testing.T) {
 		{"collector's thread without frame pointers", Blocked, futex + "__futex_abstimed_wait_common", VM, "G1 Conc#0"},
 		{"thread of a native program", Blocked, futex + "__futex_abstimed_wait_common", Futex, "worker"},
 		{"monitor, libjvm without frame pointers", Blocked, futex + "__futex_abstimed_wait_common [stub:~_complete_monitor_locking_Java] Main.add", Monitor, ""},
+		{"monitor, compiled by C1 of JDK 25", Blocked, futex + "__futex_abstimed_wait_common [stub:~C1~Runtime~monitorenter_nofpu_blob] Main.add", Monitor, ""},
+		{"monitor, compiled by C2 of JDK 25", Blocked, futex + "__futex_abstimed_wait_common [stub:~C2~Runtime~complete_monitor_locking_blob] Main.add", Monitor, ""},
 		{"interpreted code in the VM", Blocked, futex + "__futex_abstimed_wait_common Main.add", VMCall, "main"},
 		{"epoll", Blocked, switching + "schedule_hrtimeout_range ep_poll do_epoll_wait |epoll_wait sun.nio.ch.EPoll.wait", Poll, ""},
 		{"socket", Blocked, switching + "schedule_timeout sk_wait_data.part.0 tcp_recvmsg_locked |recv java.net.SocketInputStream.read", Socket, ""},

@@ -252,7 +252,7 @@ func (e *Probes) lend(loads planLoads) {
 		claims[kind].Fixed = !wanted
 	}
 	// These kinds have costs that are not among the loads.
-	claims[profile.OffCPU].Fixed = true
+	claims[profile.OffCPU].Fixed, claims[profile.Wall].Fixed = true, true
 	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.Options.MonitorEnters
 	for _, p := range e.plans {
 		if p.unbound() && p.kind != profile.Pauses {

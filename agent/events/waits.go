@@ -10,7 +10,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -21,6 +20,8 @@ import (
 type waits struct {
 	kernel *bpf.OffCPU
 	rate   waitRate
+	times  bool          // of threads are wanted, as wall time is recorded
+	begun  time.Duration // when recording did
 
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if recording did not start
@@ -32,6 +33,7 @@ type waits struct {
 	// Only functions that have the State use these.
 	last   map[uint32]*lastWait // by thread
 	frames int                  // in last
+	before reading
 }
 
 // maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each. Stacks beyond it are not known if their
@@ -57,14 +59,14 @@ type awayThread struct {
 
 // newWaits loads the programs; nil if off-CPU time is not wanted.
 func newWaits(services *source.Services, opt *Options) (*waits, error) {
-	if !opt.Kinds[profile.OffCPU] {
+	if !opt.Waits() {
 		return nil, nil
 	}
 	kernel, err := services.Objects.LoadOffCPU()
 	if err != nil {
-		return nil, services.Refusal(fmt.Errorf("-e offcpu needs Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
+		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
-	return &waits{kernel: kernel, last: map[uint32]*lastWait{}}, nil
+	return &waits{kernel: kernel, last: map[uint32]*lastWait{}, times: opt.Wall()}, nil
 }
 
 // start begins to record.
@@ -72,7 +74,8 @@ func (w *waits) start() error {
 	if w == nil {
 		return nil
 	}
-	return w.kernel.Begin(w.rate.begin(proc.Monotonic()))
+	w.begun = proc.Monotonic()
+	return w.kernel.Begin(w.begun, w.rate.begin(w.begun))
 }
 
 // stop ends recording.
@@ -183,6 +186,9 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 
 // finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
 func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, end time.Duration) {
+	if w.times {
+		w.addTimes(s, window, away, end)
+	}
 	for i := range away {
 		a := &away[i]
 		l := w.last[a.tid]

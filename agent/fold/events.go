@@ -41,6 +41,7 @@ type Events struct {
 	overflow uint64                  // events that lost their labels
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
+	times    []profile.ThreadTime
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -168,7 +169,7 @@ func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *C
 }
 
 func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
-	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}}
+	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: r.times}
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {

@@ -49,7 +49,11 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 			continue
 		}
 		e.Labels.Place = part.state
-		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{wait.Weight, wait.Weight * float64(length)}}
+		exact := 0.0
+		if wait.Weight == 1 {
+			exact = float64(length)
+		}
+		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{wait.Weight, wait.Weight * float64(length), profile.ExactWaits: exact}}
 		set := w.EventSet(p)
 		if set.Add(e) {
 			s.Want(p, e.Stack, epoch)
@@ -60,6 +64,15 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 	}
 	return true
 }
+
+// AddThreadTime adds how long a thread ran and existed in the window. It is called once for each thread.
+func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime) {
+	r := w.EventSet(p).Of(profile.OffCPU)
+	r.times = append(r.times, t)
+}
+
+// ThreadTimes are what AddThreadTime added.
+func (r *Events) ThreadTimes() []profile.ThreadTime { return r.times }
 
 // awayTimes are of threads that had not come back to a CPU when the window ended.
 type awayTimes struct {
@@ -90,16 +103,30 @@ const StillWaiting = "[still waiting]"
 
 var stillWaiting = target.Marker(StillWaiting)
 
-// nameWait sets the cause of a wait, and returns its stack without the scheduler.
+// nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own.
 func nameWait(key *EventKey, thread string, stack []symbolize.Symbol) []symbolize.Symbol {
 	switch {
 	case key.Place == "": // without labels
 		return stack
 	case key.Context == cct.Root:
 		key.What = cause.OfThread(key.Place, thread)
-		return append(stack, stillWaiting)
+		return foldIdle(key, thread, append(stack, stillWaiting))
 	}
 	what, inner := cause.Of(key.Place, thread, stack)
 	key.What = what
-	return stack[inner:]
+	return foldIdle(key, thread, stack[inner:])
+}
+
+// IdleRoot is the outermost frame of threads that have nothing to do.
+const IdleRoot = "[idle]"
+
+var idleRoot = target.Marker(IdleRoot)
+
+// foldIdle has threads with nothing to do under one root.
+func foldIdle(key *EventKey, thread string, stack []symbolize.Symbol) []symbolize.Symbol {
+	if !cause.IsIdle(key.What, thread, stack) {
+		return stack
+	}
+	key.What = cause.Idle
+	return append(stack, idleRoot)
 }

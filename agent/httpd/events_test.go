@@ -52,6 +52,9 @@ func busyShop(n uint64) *profile.Profile {
 			row(total, profile.EventLabels{}, 4e9, 2e9)
 		case profile.OffCPU:
 			row(total, profile.EventLabels{Place: "blocked", What: "socket"}, 30, 3e9)
+		case profile.Wall:
+			row(total, profile.EventLabels{Place: "running", What: "running"}, 2e9)
+			row(add, profile.EventLabels{Place: "blocked", What: "idle"}, 8e9)
 		}
 		p.Processes[0].Events = append(p.Processes[0].Events, e)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -41,7 +42,9 @@ var kinds = []*kind{
 	ofEvents(profile.Cycles, "Cycles", "CPU cycles and instructions", "cycles", "cycles are not counted",
 		view{column: "Cycles"}),
 	ofEvents(profile.OffCPU, "Off-CPU time", "what threads wait for", "off-CPU time", "off-CPU time is not recorded",
-		view{column: "Off CPU", value: 1, leaf: []string{"cause"}, whole: "100 % is one thread that is off the CPU all the time."}),
+		view{column: "Off CPU", value: 1, leaf: []string{"cause"}, aside: cause.Idle, asideAre: "threads with nothing to do", whole: "100 % is one thread that is off the CPU all the time. Idle threads are not included."}),
+	ofEvents(profile.Wall, "Wall time", "what threads do all the time, on the CPU and off it", "wall time", "wall time is not recorded",
+		view{column: "Wall", leaf: []string{"cause"}, aside: cause.Idle, asideAre: "threads with nothing to do", whole: "100 % is one thread, all the time. Idle threads are not included."}),
 }
 
 // ofEvents is a kind of events.

@@ -16,6 +16,13 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
+// SinceBoot is the time of CLOCK_BOOTTIME, which goes on while the machine is suspended.
+func SinceBoot() time.Duration {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // cannot fail
+	return time.Duration(ts.Nano())
+}
+
 // CPUTime is what all threads of a process have used: its CPU clock (CPUCLOCK_SCHED of include/linux/posix-timers_types.h).
 // It is false if there is no such process.
 func CPUTime(pid int) (time.Duration, bool) {

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -19,10 +20,11 @@ const (
 	Faults                       // first-touch page faults
 	Cycles                       // CPU cycles and instructions
 	OffCPU                       // time of threads that use no CPU
+	Wall                         // all time of threads: on the CPU and off it
 	EventKinds                   // number of kinds
 )
 
-var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu"}
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall"}
 
 // String is the kind as record -e takes it.
 func (k EventKind) String() string { return eventKindNames[k] }
@@ -55,6 +57,7 @@ var eventValues = [EventKinds][]ValueType{
 	Faults:      {{"faults", "count"}},
 	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
 	OffCPU:      {{"waits", "count"}, {"offcpu", "nanoseconds"}},
+	Wall:        {{"wall", "nanoseconds"}},
 }
 
 // Values are the types of a row's values, in order. The caller must not change them.
@@ -78,7 +81,18 @@ type Events struct {
 	// Basis explains how the values were obtained and what a reader must know of them, one sentence each.
 	Basis    []string
 	Coverage *Coverage
+	Times    []ThreadTime `json:",omitempty"` // OffCPU, if wall time is recorded: of each thread once
 }
+
+// A ThreadTime is how long a thread existed in a window, and how much of that it was on a CPU, as the scheduler tells.
+type ThreadTime struct {
+	TID      int
+	Name     string
+	Wall, On time.Duration
+}
+
+// ExactWaits is the index in the values of OffCPU of the time in waits that were recorded each. Files do not have it.
+const ExactWaits = 2
 
 // An EventRow sums up the events of one thread in one context with the same labels.
 type EventRow struct {
@@ -94,8 +108,8 @@ type EventRow struct {
 // that the target may choose.
 type EventLabels struct {
 	Class     string // of the object: java.lang.String, byte[]; "" if unknown
-	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU: state of the thread
-	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU: cause
+	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU, Wall: state of the thread
+	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU, Wall: cause
 	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
 	Field     string // Faults: the field at Offset, "" if it has no name
 	Offset    int32  // Faults: offset of the address in the object, bytes

@@ -13,6 +13,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -192,7 +193,7 @@ func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 		part.place = label(sample, stored.LabelGeneration)
 		return part
 	}
-	if kind == profile.OffCPU {
+	if kind == profile.OffCPU || kind == profile.Wall {
 		part.class = label(sample, stored.LabelCause)
 		return part
 	}
@@ -250,6 +251,7 @@ var eventNames = [profile.EventKinds]struct{ events, record string }{
 	profile.Faults:      {"page faults", "-e page-faults"},
 	profile.Cycles:      {"cycles", "-e cpi"},
 	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
+	profile.Wall:        {"wall time", "-e wall"},
 }
 
 // EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
@@ -287,6 +289,8 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 		return Faults
 	case profile.OffCPU:
 		return OffCPU
+	case profile.Wall:
+		return Wall
 	}
 	return CPI
 }
@@ -357,7 +361,7 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
 	for _, loc := range sample.Location {
 		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) && !(e.kind == profile.OffCPU && waits(f.Name)) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && waits(f.Name)) {
 				return f.Name
 			}
 			if outside == "" && f.flags&kernel == 0 {

@@ -12,6 +12,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -216,45 +217,61 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // threads together. Under each method are the causes. The method is the program's innermost. Nil options are DefaultViewOptions. It fails
 // if the profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	const waits, offCPU = 0, 1
+	return writeTimes(w, p, profile.OffCPU, opts, func(all tally) string {
+		return " in " + manyOf(quantity(all.values[waits]), "waits") + ","
+	}, valueColumn("waits", waits, quantity), eventColumn{"mean", func(t tally) string {
+		if t.values[waits] < 1 {
+			return "-"
+		}
+		return timeScale.of(t.values[offCPU] / t.values[waits])
+	}})
+}
+
+// Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as OffCPU does.
+func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTimes(w, p, profile.Wall, opts, func(tally) string { return "" })
+}
+
+// writeTimes writes times by cause and by method. The sum is followed by what more says of it, the times by more columns.
+func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, more func(all tally) string, columns ...eventColumn) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, profile.OffCPU)
+	e, err := readEvents(p, kind)
 	if err != nil {
 		return err
 	}
-	const waits, offCPU = 0, 1
 	var byCause, byMethod eventGroups[string]
+	var all, hidden tally
 	for sample, t := range e.all() {
+		all.add(t)
 		part := partOf(e.kind, sample)
-		cause := part.class
-		if cause == "" {
-			cause = stored.Unnamed
+		if part.class == cause.Idle && !opts.Idle {
+			hidden.add(t)
+			continue
 		}
-		byCause.of(cause).add(t)
+		byCause.of(cmp.Or(part.class, stored.Unnamed)).add(t)
 		method := byMethod.of(e.site(sample))
 		method.add(t)
 		method.parts.of(part).add(t)
 	}
-	out, all := bufio.NewWriter(w), byCause.total()
-	writeFolded(out, fmt.Sprintf("Off-CPU time%s: %s (%s) of all threads together, in %s, from %s", elapsed(p),
-		timeScale.of(all.values[offCPU]), e.about(all), manyOf(quantity(all.values[waits]), "waits"), manyOf(quantity(all.events), "events")), opts.Width)
+	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
+	name := eventNames[kind].events
+	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) of all threads together,%s from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
+		timeScale.of(all.values[time]), e.about(all), more(all), manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
-	table := eventTable{opts: opts, out: out, order: []int{offCPU, waits}}
-	table.columns = []eventColumn{
-		shareColumn(offCPU, all), valueColumn("time", offCPU, timeScale.of), valueColumn("waits", waits, quantity),
-		{"mean", func(t tally) string {
-			if t.values[waits] < 1 {
-				return "-"
-			}
-			return timeScale.of(t.values[offCPU] / t.values[waits])
-		}},
+	if hidden.values[time] > 0 {
+		writeFolded(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
+			timeScale.of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
 	}
+	table := eventTable{opts: opts, out: out, order: []int{time}}
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, timeScale.of)}, columns...)
 	out.WriteByte('\n')
 	writeEvents(&table, "cause", &byCause)
 	out.WriteByte('\n')
 	writeEvents(&table, "method / cause", &byMethod)
-	return flush(out, "off-CPU time")
+	return flush(out, name)
 }
 
 // Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest

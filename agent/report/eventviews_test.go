@@ -21,6 +21,7 @@ var eventViews = [profile.EventKinds]sinktest.ViewFunc{
 	profile.Faults:      report.Faults,
 	profile.Cycles:      report.CPI,
 	profile.OffCPU:      report.OffCPU,
+	profile.Wall:        report.Wall,
 }
 
 func TestEventViewsGolden(t *testing.T) {

@@ -222,6 +222,8 @@ type ViewOptions struct {
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
 	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other threads for itself, as one line each.
 	SumVM bool
+	// Idle has views of wall time and off-CPU time show threads that have nothing to do.
+	Idle  bool
 	parts int // of a method in a table of events: 0 for maxParts, less for none
 	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
 	// class library's.
@@ -235,8 +237,12 @@ func DefaultViewOptions() *ViewOptions {
 
 // form is that of views by method.
 func (o *ViewOptions) form() viewForm {
+	var form viewForm
 	if o.SumVM {
-		return summed
+		form |= summed
 	}
-	return 0
+	if o.Idle {
+		form |= withIdle
+	}
+	return form
 }

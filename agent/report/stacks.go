@@ -11,6 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -174,20 +175,32 @@ func (s *stacks) unit() string { return stored.Printable(s.profile.SampleType[s.
 // amount writes a sum of values for people.
 func (s *stacks) amount(value float64) string { return amount(s.profile.SampleType[s.index], value) }
 
-// leaveWaits leaves out the waits for work if the values are delays by locks, which would drown in them. It returns how
-// long these waits were.
+// leaveWaits leaves out the waits for work if the values are delays by locks, or times of threads of which some have nothing to do. The
+// others would drown in them. It returns how long these waits were.
 func (s *stacks) leaveWaits() (waited uint64) {
-	if kind, ok := EventKindOf(s.profile); !ok || kind != profile.Locks || s.unit() != stored.MainValue(profile.Locks).Type {
+	kind, ok := EventKindOf(s.profile)
+	if !ok || s.unit() != stored.MainValue(kind).Type {
+		return 0
+	}
+	keep := contended
+	switch kind {
+	case profile.Locks:
+	case profile.OffCPU, profile.Wall:
+		keep = busy
+	default:
 		return 0
 	}
 	for sample, value := range s.all() {
-		if !contended(sample) {
+		if !keep(sample) {
 			waited += value
 		}
 	}
-	s.keep = contended
+	s.keep = keep
 	return waited
 }
+
+// busy says that the sample's thread has something to do.
+func busy(sample *pprof.Sample) bool { return label(sample, stored.LabelCause) != cause.Idle }
 
 // ofCalls says that the values count calls.
 func (s *stacks) ofCalls() bool { return isCalls(s.profile.SampleType[s.index]) }

@@ -91,7 +91,9 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
-	s.leaveWaits()
+	if !opts.Idle {
+		s.leaveWaits()
+	}
 	type group struct {
 		key     threadKey
 		sum     uint64

@@ -52,6 +52,7 @@ type viewForm uint8
 const (
 	byProcess viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
 	summed                         // samples of the VM's own work are one frame for each kind of it
+	withIdle                       // threads that have nothing to do are shown
 )
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
@@ -65,8 +66,10 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 		return nil, err
 	}
 	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
-	if waited := s.leaveWaits(); waited > 0 {
-		v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
+	if form&withIdle == 0 {
+		if waited := s.leaveWaits(); waited > 0 {
+			v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
+		}
 	}
 	processes := form&byProcess != 0 && severalProcesses(p)
 	if form&summed != 0 {

@@ -49,7 +49,7 @@ func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	switch l.kind {
 	case profile.Allocations:
 		place = stored.LabelGeneration
-	case profile.OffCPU:
+	case profile.OffCPU, profile.Wall:
 		place, what = stored.LabelState, stored.LabelCause
 	}
 	setLabel(labels, stored.LabelThread, row.Thread)

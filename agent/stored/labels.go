@@ -112,8 +112,8 @@ const (
 	LabelOffset     = "offset" // numeric, in bytes
 	LabelProbe      = "probe"
 	LabelValue      = "value"
-	LabelCause      = "cause" // OffCPU: what a thread waited for
-	LabelState      = "state" // OffCPU: blocked, runnable, …
+	LabelCause      = "cause" // OffCPU, Wall: what a thread waited for, or running
+	LabelState      = "state" // OffCPU, Wall: running, blocked, runnable, …
 )
 
 // ValueSum is the only value that may be negative.

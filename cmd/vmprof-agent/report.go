@@ -32,7 +32,7 @@ VIEW is one of:
   versions  what the JVM compiled of each method, and why it gave code up;
             with METHOD, the history of that method
   layers    calls within and between application and JDK
-  allocs, locks, values, faults, cpi, safepoints, offcpu
+  allocs, locks, values, faults, cpi, safepoints, offcpu, wall
             events by method, and by class, place, cause and so on
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
@@ -71,10 +71,11 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"cpi":        report.CPI,
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
+	"wall":       report.Wall,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints or offcpu"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -98,6 +99,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
+	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall: show threads with nothing to do")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")

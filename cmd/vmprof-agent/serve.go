@@ -37,7 +37,8 @@ Profiles until it is stopped, and serves over HTTP:
                                     processes or some (pid is repeatable)
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
   /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
-                                    safepoint, page-faults, offcpu, cpi
+                                    safepoint, page-faults, offcpu, wall,
+                                    cpi
   /healthz                          200 while the agent is alive
   /versions                         what JVMs compiled of hot methods, and why
                                     they gave code up

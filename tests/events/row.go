@@ -15,6 +15,7 @@ import (
 type Row struct {
 	stacks.Stack
 	Labels
+	TID    int64
 	Values []float64 // of the types that Read was asked for, in that order
 }
 
@@ -44,6 +45,9 @@ func Read(p *profile.Profile, types ...string) ([]Row, error) {
 	rows := make([]Row, 0, len(p.Sample))
 	for _, sample := range p.Sample {
 		row := Row{Labels: labelsOf(sample)}
+		if ids := sample.NumLabel["tid"]; len(ids) > 0 {
+			row.TID = ids[0]
+		}
 		row.Frames, row.Count, row.Thread = stacks.FramesOf(sample), sample.Value[count], label(sample, "thread")
 		for _, column := range columns[:len(types)] {
 			row.Values = append(row.Values, float64(sample.Value[column]))

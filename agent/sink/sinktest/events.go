@@ -88,13 +88,19 @@ func ShopEvents() *profile.Profile {
 		Event{stack{Futex, Total, Checkout, CallStub, Run}, labels{Place: "blocked", What: "socket"}, 5, values{5, 3500 * ms}},
 		Event{nil, labels{Place: "blocked", What: "unknown"}, 1, values{1, 200 * ms}},
 	)
+	wall := EventsOf(profile.Wall,
+		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{Place: "running", What: "running"}, 90, values{900 * ms}},
+		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "blocked", What: "monitor"}, 40, values{6000 * ms}},
+		Event{stack{Futex, CallStub, Run}, labels{Place: "blocked", What: "idle"}, 2, values{3000 * ms}},
+		Event{nil, labels{Place: "blocked", What: "unknown"}, 1, values{100 * ms}},
+	)
 	return &profile.Profile{
 		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
 		Processes: []*profile.Process{
 			{PID: 77, Comm: "bash", Service: "bash", Executable: Bash},
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
-				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits},
+				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits, wall},
 			},
 		},
 		EventCounts: profile.EventCounts{

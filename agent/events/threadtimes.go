@@ -1,0 +1,65 @@
+package events
+
+import (
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A reading is how long threads had been on a CPU at some time, since recording began.
+type reading struct {
+	at time.Duration
+	on map[uint32]threadOn // by thread
+}
+
+type threadOn struct {
+	born uint64 // guards against a reused id
+	on   time.Duration
+}
+
+// onUntil is how long a thread had been on a CPU then.
+func (a *awayThread) onUntil(end time.Duration) time.Duration {
+	on := time.Duration(a.On)
+	if came := time.Duration(a.Came); a.Since == 0 && came > 0 && came < end {
+		on += end - came
+	}
+	return on
+}
+
+// addTimes adds how long threads ran and existed to a window that ends then. That is known of windows that begin when recording does, or
+// where the last one ended.
+func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []awayThread, end time.Duration) {
+	before, from := w.before, max(window.Began, w.begun)
+	switch {
+	case window.Began <= w.begun:
+		before = reading{}
+	case window.Began != before.at:
+		return
+	}
+	now := reading{end, make(map[uint32]threadOn, len(threads))}
+	for i := range threads {
+		a := &threads[i]
+		now.on[a.tid] = threadOn{a.Born, a.onUntil(end)}
+	}
+	w.before = now
+	booted := proc.SinceBoot() - proc.Monotonic() // how much that clock is ahead: the machine was suspended
+	for i := range threads {
+		a := &threads[i]
+		if !window.Wants(int(a.Pid)) {
+			continue
+		}
+		existed := end - max(from, time.Duration(a.Born)-booted)
+		on := now.on[a.tid].on
+		if b := before.on[a.tid]; b.born == a.Born {
+			on -= b.on
+		}
+		if existed <= 0 {
+			continue
+		}
+		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
+		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.tid), Name: p.NameOf(a.tid, a.Comm[:]), Wall: existed, On: min(max(on, 0), existed)})
+	}
+}

@@ -1,0 +1,54 @@
+package events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A thread's time on the CPU is that in the window, and its wall time how long it existed in it.
+func TestAddTimes(t *testing.T) {
+	booted := proc.SinceBoot() - proc.Monotonic()
+	thread := func(born, on, came, since time.Duration) awayThread {
+		return awayThread{8, bpf.Away{Born: uint64(born + booted), On: uint64(on), Came: uint64(came), Since: uint64(since), Start: 1, Pid: 7}}
+	}
+	for _, tt := range []struct {
+		name          string
+		first, second awayThread // when windows from 10 s to 20 s and from there to 30 s end
+		began         time.Duration
+		want          []time.Duration // on, wall, of the second; none if they are not known
+	}{
+		{"waits", thread(second, 2*second, 12*second, 14*second), thread(second, 2*second, 12*second, 14*second), 20 * second, []time.Duration{0, 10 * second}},
+		{"ran", thread(second, 2*second, 12*second, 14*second), thread(second, 5*second, 21*second, 24*second), 20 * second, []time.Duration{3 * second, 10 * second}},
+		{"runs", thread(second, 2*second, 16*second, 0), thread(second, 2*second, 16*second, 0), 20 * second, []time.Duration{10 * second, 10 * second}},
+		{"is new", thread(second, 0, 0, second), thread(22*second, second, 22*second, 23*second), 20 * second, []time.Duration{second, 8 * second}},
+		{"a window of its own", thread(second, 0, 0, second), thread(second, 0, 0, second), 21 * second, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &waits{begun: 10 * second}
+			s := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}})
+			window := fold.NewWindow(nil)
+			window.Began, window.Ended = 9*second, 20*second
+			w.addTimes(s, window, []awayThread{tt.first}, 20*second)
+			window = fold.NewWindow(nil)
+			window.Began, window.Ended = tt.began, 30*second
+			w.addTimes(s, window, []awayThread{tt.second}, 30*second)
+			var got []profile.ThreadTime
+			for _, set := range window.Events {
+				got = append(got, set.Of(profile.OffCPU).ThreadTimes()...)
+			}
+			if len(got) != len(tt.want)/2 {
+				t.Fatalf("%+v, want %v", got, tt.want)
+			}
+			const precise = time.Millisecond // of the clocks' distance
+			if len(got) > 0 && (got[0].On != tt.want[0] || (got[0].Wall-tt.want[1]).Abs() > precise) {
+				t.Errorf("%+v, want %v", got[0], tt.want)
+			}
+		})
+	}
+}

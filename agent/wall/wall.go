@@ -1,0 +1,187 @@
+// Package wall unites what threads do on a CPU and off it.
+//
+//	p.Events = append(p.Events, wall.Of(p, period))
+package wall
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// NotSampled stands for the stacks of a thread that ran without being sampled, or whose waits were all too short to be drawn.
+const NotSampled = "[not sampled]"
+
+var notSampled = target.Marker(NotSampled)
+
+// maxContexts bounds the contexts of a process.
+const maxContexts = 1 << 18
+
+// A thread is what is known of one.
+type thread struct {
+	profile.ThreadTime
+	known   bool    // ThreadTime is
+	ran     float64 // by samples, ns
+	samples uint64
+	waited  float64 // off the CPU, by samples, ns
+	exact   float64 // the part of it in waits that were recorded each
+}
+
+// scales are what the thread's samples are multiplied by: those of CPU time, exact waits, and waits that were drawn.
+func (t *thread) scales() (ran, exact, drawn float64) {
+	ran, exact, drawn = 1, 1, 1
+	if !t.known {
+		return ran, exact, drawn
+	}
+	if t.ran > 0 {
+		ran = float64(t.On) / t.ran
+	}
+	off := float64(t.off())
+	if t.exact > off { // by the precision of the clocks
+		exact = off / t.exact
+	}
+	if rest := t.waited - t.exact; rest > 0 {
+		drawn = max(off-t.exact, 0) / rest
+	}
+	return ran, exact, drawn
+}
+
+func (t *thread) off() time.Duration { return max(t.Wall-t.On, 0) }
+
+// missing is the time for which there is no sample.
+func (t *thread) missing() (ran, waited float64) {
+	if !t.known {
+		return 0, 0
+	}
+	if t.ran == 0 {
+		ran = float64(t.On)
+	}
+	if t.waited <= t.exact {
+		waited = max(float64(t.off())-t.exact, 0)
+	}
+	return ran, waited
+}
+
+// Of returns the wall time of p's threads, from its samples of CPU time, each of which stands for period, and from its off-CPU time. How
+// long a thread was on a CPU and off it is known exactly, and what of it is where and why is estimated: samples are scaled so that they add
+// up to it. Waits that were recorded each are not scaled.
+func Of(p *profile.Process, period time.Duration) *profile.Events {
+	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxContexts}, Coverage: &profile.Coverage{}}
+	off := &profile.Events{}
+	if i := slices.IndexFunc(p.Events, func(e *profile.Events) bool { return e.Kind == profile.OffCPU }); i >= 0 {
+		off = p.Events[i]
+	}
+	threads := threadsOf(p, off, period)
+	u := union{into: w, rows: map[rowKey]int{}}
+	for _, t := range p.Threads {
+		if t.Tree == nil {
+			continue
+		}
+		scale, _, _ := threads[t.TID].scales()
+		for id, n := range t.Tree.Nodes() {
+			if n.Self > 0 {
+				u.add(t.TID, t.Name, t.Tree.Stack(id), cause.Running, cause.Running, n.Self, scale*float64(n.Self)*float64(period))
+			}
+		}
+	}
+	for i := range off.Rows {
+		row := &off.Rows[i]
+		_, exact, drawn := threads[row.TID].scales()
+		all, recorded := row.Values[profile.OffCPU.Main()], row.Values[profile.ExactWaits]
+		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), row.Place, row.What, row.Events, exact*recorded+drawn*(all-recorded))
+	}
+	marker := []symbolize.Symbol{notSampled}
+	var partly int
+	for _, t := range off.Times {
+		ran, waited := threads[t.TID].missing()
+		if ran > 0 {
+			u.add(t.TID, t.Name, marker, cause.Running, cause.Running, 0, ran)
+		}
+		if waited > 0 {
+			u.add(t.TID, t.Name, marker, cause.Blocked, cause.Unknown, 0, waited)
+		}
+	}
+	for _, t := range threads {
+		if !t.known {
+			partly++
+			w.Coverage.Drawn += float64(t.samples) * float64(period) * float64(period)
+		}
+	}
+	slices.SortStableFunc(w.Rows, compareRows)
+	for i := range w.Rows {
+		w.Coverage.Events += w.Rows[i].Events
+	}
+	w.Basis = slices.Clone(off.Basis)
+	if partly > 0 {
+		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads)))
+		if off.Coverage != nil {
+			w.Coverage.Drawn += off.Coverage.Drawn
+		}
+	}
+	return w
+}
+
+// threadsOf returns p's threads by their ids.
+func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) map[int]*thread {
+	threads := map[int]*thread{}
+	of := func(tid int) *thread {
+		if threads[tid] == nil {
+			threads[tid] = &thread{}
+		}
+		return threads[tid]
+	}
+	for _, time := range off.Times {
+		t := of(time.TID)
+		t.ThreadTime, t.known = time, true
+	}
+	for _, sampled := range p.Threads {
+		t := of(sampled.TID)
+		if sampled.Tree != nil {
+			t.samples += sampled.Tree.Total()
+			t.ran += float64(sampled.Tree.Total()) * float64(period)
+		}
+	}
+	for i := range off.Rows {
+		row := &off.Rows[i]
+		t := of(row.TID)
+		t.waited += row.Values[profile.OffCPU.Main()]
+		t.exact += row.Values[profile.ExactWaits]
+	}
+	return threads
+}
+
+func compareRows(a, b profile.EventRow) int {
+	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What))
+}
+
+// A union adds rows, those with the same key once.
+type union struct {
+	into *profile.Events
+	rows map[rowKey]int // index in into.Rows
+}
+
+type rowKey struct {
+	context     cct.NodeID
+	tid         int
+	state, what string
+}
+
+func (u *union) add(tid int, name string, stack []symbolize.Symbol, state, what string, events uint64, value float64) {
+	context := u.into.Tree.Add(stack, events)
+	key := rowKey{context, tid, state, what}
+	i, known := u.rows[key]
+	if !known {
+		i = len(u.into.Rows)
+		u.rows[key] = i
+		u.into.Rows = append(u.into.Rows, profile.EventRow{Context: context, TID: tid, Thread: name, EventLabels: profile.EventLabels{Place: state, What: what}})
+	}
+	u.into.Rows[i].Events += events
+	u.into.Rows[i].Values[profile.Wall.Main()] += value
+}
