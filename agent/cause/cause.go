@@ -124,8 +124,8 @@ var parkRules = compile([]rule{
 
 // vmThreads are how names of threads begin that HotSpot makes for itself. Their stacks often end in a library without frame pointers.
 var vmThreads = [...]string{
-	"VM Thread", "VM Periodic", "GC Thread", "G1 ", "ParGC", "Gang worker", "CMS ", "Concurrent Mark", "ZDriver", "ZDirector", "ZWorker", "ZStat", "ZUncommitter",
-	"ZUnmapper", "Shenandoah", "C1 CompilerThre", "C2 CompilerThre", "Compiler", "Sweeper thread", "Service Thread", "Monitor Deflati", "Notification Th",
+	"VM Thread", "VM Periodic", "GC Thread", "GC task thread", "G1 ", "ParGC", "Gang worker", "CMS ", "Concurrent Mark", "ZDriver", "ZDirector", "ZWorker", "ZStat",
+	"ZUncommitter", "ZUnmapper", "XDriver", "XDirector", "XWorker", "XStat", "XUncommitter", "XUnmapper", "RuntimeWorker", "Shenandoah", "AsyncLog Thread", "C1 CompilerThre", "C2 CompilerThre", "Compiler", "Sweeper thread", "Service Thread", "Monitor Deflati", "Notification Th",
 	"Signal Dispatch", "Attach Listener", "StringDedup", "JFR ",
 }
 
@@ -206,7 +206,7 @@ func Of(state, thread string, stack []symbolize.Symbol) (cause string, inner int
 		return Other, inner
 	case cause == Futex && calledByJava(stack[kernel:]):
 		return VMCall, inner
-	case cause == Futex && ofVM(thread):
+	case (cause == Futex || cause == Sleep) && ofVM(thread):
 		return VM, inner
 	}
 	return cause, inner
