@@ -47,13 +47,13 @@ var layers = []struct{ packages, imports string }{
 	{"agent/stored", "agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
-	{"agent/report", "agent/audit agent/profile agent/stored cct"},
+	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile cct"},
 	{"agent/top", "agent/profile agent/stored cct symbolize"},
-	{"agent/httpd", "agent/audit agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
+	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
@@ -62,6 +62,8 @@ var layers = []struct{ packages, imports string }{
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
 	{"agent/fold", "agent/cause agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
+
+	{"agent/wall", "agent/cause agent/profile agent/target cct symbolize"},
 
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile agent/stored bpf"},
@@ -88,7 +90,7 @@ var layers = []struct{ packages, imports string }{
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
 	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +
-		"agent/runtimes agent/source agent/target agent/watch bpf"},
+		"agent/runtimes agent/source agent/target agent/wall agent/watch bpf"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }
 

@@ -51,6 +51,8 @@ const (
 	WaitsSeen               = ProfileCounterWAITS_SEEN
 	WaitsThinned            = ProfileCounterWAITS_THINNED
 	WaitsRefused            = ProfileCounterWAITS_REFUSED
+	NsWaitsDrawn            = ProfileCounterNS_WAITS_DRAWN
+	NsWaitsLost             = ProfileCounterNS_WAITS_LOST
 	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED

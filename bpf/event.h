@@ -380,6 +380,8 @@ enum counter {
 	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them */
 	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
 	WAITS_REFUSED,	/* times that a thread left a CPU and found no room in the threads_away map */
+	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
+	NS_WAITS_LOST,	/* of these, in records that were dropped */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
 	COUNTER_COUNT,
 };

@@ -198,8 +198,8 @@ static __always_inline void append_kernel(struct scratch *s, void *ctx)
 		r->kernel_frames = bytes / 8;
 }
 
-/* The wait becomes a record. */
-static __always_inline void write_wait(struct scratch *s, void *ctx)
+/* The wait becomes a record; it stands for that many ns. */
+static __always_inline void write_wait(struct scratch *s, void *ctx, __u64 worth)
 {
 	struct sample *r = &s->sample;
 	__u64 size, n;
@@ -213,10 +213,12 @@ static __always_inline void write_wait(struct scratch *s, void *ctx)
 	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n,
 			      sizeof(struct observation), &s->seen.o);
 	size = offsetof(struct sample, frames) + 8 * n + sizeof(struct observation);
-	if (bpf_ringbuf_output(&events, r, size, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&events, r, size, BPF_RB_NO_WAKEUP)) {
 		count(OBSERVATIONS_DROPPED_RING_FULL, 1);
-	else
+		count(NS_WAITS_LOST, worth);
+	} else {
 		count(OBSERVATIONS_DELIVERED, 1);
+	}
 	end_observation(s);
 }
 
@@ -225,7 +227,7 @@ static __always_inline void note_return(void *ctx)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u32 tid = task->pid, mean = mean_interval;
-	__u64 since, now, length;
+	__u64 since, now, length, worth;
 	struct scratch *s;
 	struct away *a;
 
@@ -246,9 +248,13 @@ static __always_inline void note_return(void *ctx)
 		count(WAITS_THINNED, 1);
 		return;
 	}
+	worth = length > mean ? length : mean;
+	count(NS_WAITS_DRAWN, worth);
 	s = begin_observation(OBSERVED_WAIT, PROBE_WAIT, 1);
-	if (!s)
+	if (!s) {
+		count(NS_WAITS_LOST, worth);
 		return;
+	}
 	s->watch.begin = now;
 	s->seen.o.flags = a->state;
 	s->seen.o.count = WAIT_VALUES;
@@ -259,7 +265,7 @@ static __always_inline void note_return(void *ctx)
 	s->seen.o.values[WAIT_SP] = a->sp;
 	if (only_in_kernel(task) || !read_registers(s, 0, task, true))
 		s->watch.bare = 1;
-	write_wait(s, ctx);
+	write_wait(s, ctx, worth);
 }
 
 SEC("tp_btf/sched_exit_tp")

@@ -97,6 +97,9 @@ func (w *waitWatch) balanced(t *testing.T) (seen, thinned, delivered uint64) {
 	}
 	lost := c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy]
 	seen, thinned, delivered = c[WaitsSeen], c[WaitsThinned], c[ObservationsDelivered]
+	if drawn, dropped := c[NsWaitsDrawn], c[NsWaitsLost]; (drawn > 0) != (seen > thinned) || dropped > drawn || (dropped > 0) != (lost > 0) {
+		t.Errorf("%d of %d ns lost, %d of %d records", dropped, drawn, lost, delivered+lost)
+	}
 	if seen != thinned+delivered+lost || c[ObservationsAttempted] != delivered+lost || c[WaitsRefused] != 0 {
 		t.Errorf("%d waits seen, %d thinned, %d attempted, %d delivered, %d lost, %d refused",
 			seen, thinned, c[ObservationsAttempted], delivered, lost, c[WaitsRefused])

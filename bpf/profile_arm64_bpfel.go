@@ -109,8 +109,10 @@ const (
 	ProfileCounterWAITS_SEEN                      ProfileCounter = 43
 	ProfileCounterWAITS_THINNED                   ProfileCounter = 44
 	ProfileCounterWAITS_REFUSED                   ProfileCounter = 45
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 46
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 47
+	ProfileCounterNS_WAITS_DRAWN                  ProfileCounter = 46
+	ProfileCounterNS_WAITS_LOST                   ProfileCounter = 47
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 48
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 49
 )
 
 type ProfileEpochs struct {

@@ -223,6 +223,7 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
 		Waits:      d(bpf.WaitsSeen), WaitsThinned: d(bpf.WaitsThinned), WaitsRefused: d(bpf.WaitsRefused),
+		WaitTime: time.Duration(d(bpf.NsWaitsDrawn)), WaitTimeLost: time.Duration(d(bpf.NsWaitsLost)),
 		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost,
 	}
 }

@@ -19,6 +19,7 @@ func TestEventsSince(t *testing.T) {
 		for counter, n := range map[bpf.Counter]uint64{
 			bpf.ObservationsAttempted: 103, bpf.ObservationsDelivered: 80, bpf.ObservationsDroppedRingFull: 13, bpf.ObservationsDroppedBusy: 7,
 			bpf.ObservationsDroppedTableFull: 3, bpf.ProbeHits: 1000, bpf.NsProbes: 5000, bpf.HitsUnattached: 21,
+			bpf.NsWaitsDrawn: 900, bpf.NsWaitsLost: 90,
 		} {
 			kernel[counter] = scale * n
 		}
@@ -30,6 +31,9 @@ func TestEventsSince(t *testing.T) {
 	got := eventCountsSince(kernelBefore, kernelAfter, before, after, 500*time.Nanosecond)
 	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+2000*500 || got.Unattached != 42 {
 		t.Errorf("%+v", got)
+	}
+	if got.WaitTime != 1800 || got.WaitTimeLost != 180 {
+		t.Errorf("%v of waits, %v lost", got.WaitTime, got.WaitTimeLost)
 	}
 	if got.Dropped["ring_full"] != 26 || got.Dropped["busy"] != 14 || got.Dropped["table_full"] != 6 {
 		t.Errorf("dropped %v", got.Dropped)

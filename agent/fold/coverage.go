@@ -260,12 +260,17 @@ type CoveredParts struct {
 	lost  float64 // the share of the events, of all kinds together, that was lost
 
 	lostEvents uint64
+
+	// Of off-CPU time, records stand for unequal times.
+	lostWaits    float64 // the share of the time that was lost
+	lostWaitTime time.Duration
 }
 
 // Covered returns the parts for a window; before and after are the sums of the coverages at its ends. It began at that time of
 // CLOCK_MONOTONIC; counts are of the events in it.
 func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, counts *profile.EventCounts) CoveredParts {
 	parts := CoveredParts{began: began, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
+	parts.lostWaits, parts.lostWaitTime = counts.LostWaitShare(), counts.WaitTimeLost
 	for c, sums := range after {
 		parts.of[c] = sums.since(before[c])
 	}
@@ -273,8 +278,11 @@ func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, coun
 }
 
 // factor returns the factor for the sums of an event.
-func (parts *CoveredParts) factor(c *Coverage) float64 {
+func (parts *CoveredParts) factor(kind profile.EventKind, c *Coverage) float64 {
 	factor := 1 / (1 - parts.lost)
+	if kind == profile.OffCPU {
+		factor = 1 / (1 - parts.lostWaits)
+	}
 	if part, ok := parts.of[c]; ok {
 		factor *= part.factor
 	}
@@ -283,10 +291,10 @@ func (parts *CoveredParts) factor(c *Coverage) float64 {
 
 // cover returns how much of the events of one kind in a process was observed. It takes their sums by plan, their total, and the variance
 // from the window's ends. With several plans, the least observed one counts, and the uncertainties of all.
-func (parts *CoveredParts) cover(sums map[*Coverage]*mainSums, total, cut float64) *profile.Coverage {
+func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mainSums, total, cut float64) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for c, s := range sums {
-		factor := parts.factor(c)
+		factor := parts.factor(kind, c)
 		drawn += factor * factor * s.variance
 		events += s.events
 		part, ok := parts.of[c]
@@ -302,7 +310,11 @@ func (parts *CoveredParts) cover(sums map[*Coverage]*mainSums, total, cut float6
 	}
 	out.Lost, out.Events, out.Drawn, out.Cut, out.Chosen = parts.lost, events, drawn, cut, chosen
 	// The lost ones may all have been of this kind and process, or none of them.
-	out.Bias = math.Abs(total) * (slowed + float64(parts.lostEvents)/float64(max(events, 1)))
+	if out.Bias = math.Abs(total) * slowed; kind == profile.OffCPU {
+		out.Bias += float64(parts.lostWaitTime)
+	} else {
+		out.Bias += math.Abs(total) * float64(parts.lostEvents) / float64(max(events, 1))
+	}
 	return out
 }
 

@@ -175,7 +175,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
 		if key.What != profile.ExactAllocations {
-			sums = sums.times(covered.factor(key.cover))
+			sums = sums.times(covered.factor(kind, key.cover))
 		}
 		stack = stack[:0]
 		for at := key.Context; at != cct.Root; {
@@ -220,7 +220,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if e.Basis = append(e.Basis, partly...); len(partly) > 0 && kind == profile.Locks {
 		e.Basis = append(e.Basis, missingWaits)
 	}
-	e.Coverage = covered.cover(r.sums, total(e), ends(e))
+	e.Coverage = covered.cover(kind, r.sums, total(e), ends(e))
 	e.Coverage.Missed = covered.missed(r.sums, noticed)
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // To each window the part of a wait is added that is in it: the parts of consecutive windows add up to the wait.
@@ -51,5 +52,25 @@ func TestAddWait(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Off-CPU time is scaled by the time that was lost, not by the number of records.
+func TestLostWaits(t *testing.T) {
+	state, p := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true)
+	w := NewWindow(nil)
+	w.Began = 1
+	state.Open(w)
+	state.AddWait(p, 7, 0, &Event{TID: 8}, &Wait{Since: 1, Until: 1 + 9*time.Second, State: cause.Blocked, Weight: 1})
+	counts := profile.EventCounts{
+		Attempted: 100, Dropped: map[string]uint64{"ring_full": 99}, WaitTime: 10 * time.Second, WaitTimeLost: time.Second,
+	}
+	covered := Covered(nil, nil, 0, &counts)
+	e := namedBy(target.NewProcess(p.ID), w.Events[p], &covered)[0]
+	if got := time.Duration(e.Rows[0].Values[1]).Round(time.Microsecond); got != 10*time.Second {
+		t.Errorf("%v in all, want 10 s", got)
+	}
+	if within := e.Coverage.Within(); within != float64(time.Second) {
+		t.Errorf("within %v, want 1 s", time.Duration(within))
 	}
 }

@@ -97,6 +97,9 @@ type EventCounts struct {
 	Waits        uint64 `json:",omitempty"`
 	WaitsThinned uint64 `json:",omitempty"`
 	WaitsRefused uint64 `json:",omitempty"`
+	// WaitTime is the time that the waits stand for that were drawn for a record, and WaitTimeLost that of the dropped ones among these.
+	WaitTime     time.Duration `json:",omitempty"`
+	WaitTimeLost time.Duration `json:",omitempty"`
 
 	Cost time.Duration // CPU time that the hits took from the processes, from the measured cost of one hit
 }
@@ -113,6 +116,8 @@ func (c *EventCounts) Add(o EventCounts) {
 	c.Waits += o.Waits
 	c.WaitsThinned += o.WaitsThinned
 	c.WaitsRefused += o.WaitsRefused
+	c.WaitTime += o.WaitTime
+	c.WaitTimeLost += o.WaitTimeLost
 	c.Cost += o.Cost
 }
 
@@ -122,6 +127,12 @@ func (c *EventCounts) Lost() uint64 { return c.Discarded[Malformed] + Sum(c.Drop
 // LostShare is Lost as a share of Attempted, 0 to 0.999.
 func (c *EventCounts) LostShare() float64 {
 	return min(float64(c.Lost())/float64(max(c.Attempted, 1)), 0.999)
+}
+
+// LostWaitShare is WaitTimeLost as a share of WaitTime, 0 to 0.999. It is not LostShare: records stand for unequal times, and many are
+// lost while they stand for little, before the mean interval has risen.
+func (c *EventCounts) LostWaitShare() float64 {
+	return min(float64(c.WaitTimeLost)/float64(max(c.WaitTime, 1)), 0.999)
 }
 
 // Sum adds up counts by cause.
