@@ -218,9 +218,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // if the profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const waits, offCPU = 0, 1
-	return writeTimes(w, p, profile.OffCPU, opts, func(all tally) string {
-		return " in " + manyOf(quantity(all.values[waits]), "waits") + ","
-	}, valueColumn("waits", waits, quantity), eventColumn{"mean", func(t tally) string {
+	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, quantity), eventColumn{"mean", func(t tally) string {
 		if t.values[waits] < 1 {
 			return "-"
 		}
@@ -230,11 +228,11 @@ func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as OffCPU does.
 func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	return writeTimes(w, p, profile.Wall, opts, func(tally) string { return "" })
+	return writeTimes(w, p, profile.Wall, opts)
 }
 
-// writeTimes writes times by cause and by method. The sum is followed by what more says of it, the times by more columns.
-func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, more func(all tally) string, columns ...eventColumn) error {
+// writeTimes writes times by cause and by method, and more columns. The sum has no number of waits: one that ends on a run queue is two rows.
+func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -258,8 +256,8 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
 	name := eventNames[kind].events
-	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) of all threads together,%s from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
-		timeScale.of(all.values[time]), e.about(all), more(all), manyOf(quantity(all.events), "events")), opts.Width)
+	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
+		timeScale.of(all.values[time]), e.about(all), manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	if hidden.values[time] > 0 {
 		writeFolded(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",

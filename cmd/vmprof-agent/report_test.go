@@ -121,7 +121,7 @@ func TestReportEvents(t *testing.T) {
 		"values":     {profile.Values, "6000000 executions, mean 1", "6000000 executions"},
 		"safepoints": {profile.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
 		"faults":     {profile.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
-		"offcpu":     {profile.OffCPU, "Off-CPU time: 6.00ms (±35.8%) of all threads together, in 6000000", "6.00ms offcpu"},
+		"offcpu":     {profile.OffCPU, "Off-CPU time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms offcpu"},
 		"wall":       {profile.Wall, "Wall time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms wall"},
 		"cpi":        {profile.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
 	} {
