@@ -50,6 +50,15 @@ func eventTotals() []eventTotal {
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service, m.basis} },
 		}},
+		{profile.Wall, &kind{
+			total: prometheus.NewDesc("vmprof_wall_seconds_total",
+				"Time of the threads of the busiest services, all threads together, by cause: running is time on a CPU, the others are time off it; all other services are in service=\"(other)\".",
+				[]string{"service", "cause"}, nil),
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Wall) },
+			unit:    float64(time.Second),
+			floor:   eventFloor,
+			labels:  func(service string, m method) []string { return []string{service, m.basis} },
+		}},
 		{profile.Pauses, &kind{
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
 				"Time in safepoint pauses of the VMs of the busiest services; all other services are in service=\"(other)\".",
@@ -66,9 +75,10 @@ func eventTotals() []eventTotal {
 var whats = map[profile.EventKind][]string{
 	profile.Locks:  {"spin", "block", "park", "wait", "enter"},
 	profile.OffCPU: cause.All,
+	profile.Wall:   append(slices.Clip(cause.All), cause.Running),
 }
 
-// eventUsage returns the main value of the events of a kind, by service. Locks and off-CPU time are also split by EventLabels.What, which takes the
+// eventUsage returns the main value of the events of a kind, by service. Locks, off-CPU and wall time are also split by EventLabels.What, which takes the
 // place of the basis. There are no methods. Exact counts of allocations are left out, as estimates cover the same objects.
 func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 	used := make(usage)

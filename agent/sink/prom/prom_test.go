@@ -69,7 +69,7 @@ func (fixed) Stats() profile.Stats {
 }
 
 // allEvents are all kinds.
-var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true}
+var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true, true}
 
 func pastStats() history.Stats {
 	return history.Stats{
@@ -110,6 +110,10 @@ func exporter(t *testing.T) *Exporter {
 		{Kind: profile.OffCPU, Rows: []profile.EventRow{
 			{EventLabels: profile.EventLabels{Place: "blocked", What: "socket"}, Values: [3]float64{4, 750e6}},
 			{EventLabels: profile.EventLabels{Place: "runnable", What: "runnable"}, Values: [3]float64{4, 125e6}},
+		}},
+		{Kind: profile.Wall, Rows: []profile.EventRow{
+			{EventLabels: profile.EventLabels{Place: "running", What: "running"}, Values: [3]float64{500e6}},
+			{EventLabels: profile.EventLabels{Place: "blocked", What: "socket"}, Values: [3]float64{750e6}},
 		}},
 	}
 	p.Processes[1].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{2, 31.25e6}}}}}
