@@ -56,3 +56,13 @@ func olderThan(t *testing.T, major, minor int) bool {
 	}
 	return a < major || a == major && b < minor
 }
+
+// monotonic is the time of the clock that records have.
+func monotonic(t *testing.T) int64 {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	return now.Nano()
+}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // A fakePauser has the probes of pauses.
@@ -170,15 +168,6 @@ func TestKernelPauseClock(t *testing.T) {
 	if got := time.Duration(p.one(t).seen.Values[0]); got > time.Second {
 		t.Errorf("took %v where no clock can be read", got)
 	}
-}
-
-func monotonic(t *testing.T) int64 {
-	t.Helper()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		t.Fatal(err)
-	}
-	return now.Nano()
 }
 
 // Probes that come in another order than a VM has them, as when they are attached meanwhile.
