@@ -29,9 +29,9 @@ const (
 	// versionsInterval is how often it is looked up at most what became of versions, while there is new code or new frames.
 	versionsInterval = time.Second
 	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is wanted. It is looked up at
-	// maxVersionsInterval all the same.
+	// maxVersionsInterval all the same: when a process ends, nothing is known of what came after the last look.
 	versionsShare       = 1000
-	maxVersionsInterval = 10 * time.Second
+	maxVersionsInterval = 2 * time.Second
 )
 
 // A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of CLOCK_MONOTONIC.

@@ -17,7 +17,7 @@ import (
 type clockTrial struct {
 	trial
 	clock attach.Clock
-	known bool // the clock is known to fail: the result is shown, and nothing more
+	known bool // the clock may fail: the result is shown, and nothing more
 }
 
 func (t clockTrial) String() string { return fmt.Sprintf("clock, %s, %v", t.clock, t.trial) }
@@ -43,12 +43,13 @@ func planClock(jdks []jvm.JDK) plan {
 }
 
 // clockTrials are the guests in their default flavour at the kernel's tick, or those of the short form. Work in step with the tick is
-// profiled with both clocks.
+// profiled with both clocks. The short form shows shares and judges none: it runs beside other tests, and where threads compete for CPUs, the
+// kernel takes those away at its tick, so that a worker's next piece of work begins right behind one.
 func clockTrials(jdk jvm.JDK, short bool) (trials []clockTrial) {
 	flavour := guests.Flavours()[0]
 	for _, program := range guests.Programs() {
 		if program.Runs(flavour, jdk.Version) && (!short || program.Name == "Plain") {
-			trials = append(trials, clockTrial{trial: trial{program: program, flavour: flavour, jdk: jdk}, clock: attach.TickClock})
+			trials = append(trials, clockTrial{trial{program: program, flavour: flavour, jdk: jdk}, attach.TickClock, short})
 		}
 	}
 	if short {
