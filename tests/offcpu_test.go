@@ -42,11 +42,7 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 		right += sum(also[away.Cause])
 		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
 			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
-		// Of short waits, a sample is recorded: about a Poisson number.
-		allowed := 0.05*float64(away.Sum) + 4*got/math.Sqrt(max(float64(events.Count(own)), 1))
-		if off := math.Abs(got - float64(away.Sum)); off > allowed {
-			t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", away.Method, time.Duration(got), away.Sum, time.Duration(allowed))
-		}
+		checkAway(t, away.Method, got, away.Sum, float64(events.Count(own)))
 		if away.Cause == "runnable" {
 			if right < 0.95*got {
 				t.Errorf("%s was runnable for %v of %v", away.Method, time.Duration(right), time.Duration(got))
@@ -109,13 +105,19 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 				right += r.Values[0]
 			}
 		}
-		// Of short waits, a sample is recorded: about a Poisson number.
-		allowed := 0.05*float64(away.Sum) + 4*waited/math.Sqrt(max(float64(n), 1))
-		if off := math.Abs(waited - float64(away.Sum)); off > allowed {
-			t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", away.Method, time.Duration(waited), away.Sum, time.Duration(allowed))
-		}
+		checkAway(t, away.Method, waited, away.Sum, float64(n))
 		if right == 0 {
 			t.Errorf("%s did not wait because of %s", away.Method, away.Cause)
 		}
+	}
+}
+
+// checkAway compares how long a method was off the CPU, by so many events, with the truth.
+func checkAway(t *testing.T, method string, got float64, truth time.Duration, events float64) {
+	t.Helper()
+	// Of short waits, a sample is recorded: about a Poisson number.
+	allowed := 0.05*float64(truth) + 4*got/math.Sqrt(max(events, 1))
+	if math.Abs(got-float64(truth)) > allowed {
+		t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", method, time.Duration(got), truth, time.Duration(allowed))
 	}
 }

@@ -1,5 +1,5 @@
 // Package agentmaps has the maps of the agent's kernel side without its programs, for tests of what loads beside them: to verify
-// the programs takes seconds, in an emulator more.
+// the programs takes an emulator seconds.
 package agentmaps
 
 import (
