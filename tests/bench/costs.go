@@ -170,6 +170,14 @@ func overheadTable(costs []cost) report.Table {
 		table.Add(c.guest, fmt.Sprint(c.rate), c.agent.String(), c.perf.String(), c.control.String(), c.versus.String(),
 			c.versus.AtMost(1))
 	}
+	if len(costs) > 1 {
+		var versus []float64
+		for _, c := range costs {
+			versus = append(versus, c.versus.Median)
+		}
+		all := harness.RatioOf(versus)
+		table.Add("median of all", "", "", "", "", all.String(), all.AtMost(1))
+	}
 	return table
 }
 

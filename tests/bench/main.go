@@ -82,7 +82,7 @@ func main() { harness.Main("bench", run) }
 func parse(args []string) (options, error) {
 	var o options
 	flags := o.Flags("bench", "one cold guest, one rate, one kind of events, one round or two", docs)
-	guests := flags.String("guests", "Xalan,Jython,Javac", "programs of the suite; the parts events and clocks have their own unless this is set")
+	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2", "programs of the suite; the parts events and clocks have their own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
 	names := flags.String("parts", harness.List(parts, partName), "what to measure")
 	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
