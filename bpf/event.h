@@ -187,22 +187,19 @@ enum away_state {
 	AWAY_STOPPED,	  /* by a signal or by a tracer */
 };
 
-/* A thread that is off the CPU, or on one: since is 0. Key: its id. */
+/* A thread that is off the CPU, or on one: since is 0. */
 struct away {
 	__u64 since; /* ns, CLOCK_MONOTONIC */
+	__s64 on;    /* ns on the CPU since recording began; less the time when it came, while it is on one: negative */
 	__u64 born;  /* of the thread, ns, CLOCK_BOOTTIME: guards against a reused id */
 	__u64 start; /* of its process, as in struct event_header */
-	__u64 delay; /* ns that it has waited on run queues in its life */
 	__u64 pc, sp; /* the user's registers */
-	__u64 came;  /* to the CPU: 0 if that was not seen */
-	__u64 on;    /* ns on the CPU since observation began, until it left last */
-	__u32 pid, exec; /* as in struct event_header */
+	__u32 pid, tid, exec; /* as in struct event_header */
 	__u32 state; /* enum away_state */
-	__u32 pad;
-	__u8 comm[16]; /* when it was first seen */
+	__u8 comm[16];
 };
 
-#define MAX_AWAY 65536 /* threads */
+#define MAX_FOLLOWED_THREADS 65536 /* threads */
 
 enum seen_flags {
 	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a thread's buffer (TLAB) */
@@ -371,7 +368,7 @@ enum counter {
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,
-	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU */
+	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU; a wait of a thread that went on unseen */
 	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
@@ -379,7 +376,7 @@ enum counter {
 	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
 	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them */
 	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
-	WAITS_REFUSED,	/* times that a thread left a CPU and found no room in the threads_away map */
+	WAITS_REFUSED,	/* times that a thread was to be followed, and there were too many, or no memory for one */
 	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
 	NS_WAITS_LOST,	/* of these, in records that were dropped */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */

@@ -1,12 +1,14 @@
 package bpf
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -15,6 +17,14 @@ import (
 
 // An Away is a thread that is off the CPU, unless Since is 0. Layout and units: event.h.
 type Away = OffCPUAway
+
+// OnUntil is how long the thread had been on a CPU at that time of CLOCK_MONOTONIC, since recording began.
+func (a *Away) OnUntil(now time.Duration) time.Duration {
+	if a.On < 0 {
+		return time.Duration(a.On) + now
+	}
+	return time.Duration(a.On)
+}
 
 // States of threads that are off the CPU: flags of an ObservedWait.
 const (
@@ -37,8 +47,8 @@ const (
 // ProbeWait is the number of the probe of an ObservedWait: PROBE_WAIT.
 const ProbeWait = 252
 
-// MaxAway bounds the threads that are followed: MAX_AWAY.
-const MaxAway = 65536
+// MaxFollowedThreads bounds the threads that are followed: MAX_FOLLOWED_THREADS.
+const MaxFollowedThreads = 65536
 
 // MaxMeanInterval bounds OffCPU.SetMean.
 const MaxMeanInterval = time.Duration(math.MaxUint32)
@@ -55,10 +65,12 @@ type OffCPU struct {
 // offCPUObjects are what of the object is always loaded.
 type offCPUObjects struct {
 	OffCPUMaps
-	ThreadLeaves *ebpf.Program  `ebpf:"thread_leaves"`
-	NoteWaiting  *ebpf.Program  `ebpf:"note_waiting"`
+	Switches     *ebpf.Program  `ebpf:"thread_switches"`
+	Begins       *ebpf.Program  `ebpf:"thread_begins"`
+	EachThread   *ebpf.Program  `ebpf:"each_thread"`
 	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
 	Since        *ebpf.Variable `ebpf:"observed_since"`
+	Followed     *ebpf.Variable `ebpf:"followed_count"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -129,15 +141,15 @@ func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	for _, p := range []*ebpf.Program{returns, f.objects.ThreadLeaves} {
+	for _, p := range []*ebpf.Program{returns, f.objects.Switches, f.objects.Begins} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("follow the scheduler: %w", err), f.Close())
 		}
 		f.links = append(f.links, l)
 	}
-	if f.tasks, err = link.AttachIter(link.IterOptions{Program: f.objects.NoteWaiting}); err != nil {
-		return nil, errors.Join(fmt.Errorf("note threads that wait: %w", err), f.Close())
+	if f.tasks, err = link.AttachIter(link.IterOptions{Program: f.objects.EachThread}); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at threads: %w", err), f.Close())
 	}
 	return f, nil
 }
@@ -156,40 +168,20 @@ func (f *OffCPU) openEvent() (err error) {
 
 // Begin records waits from now, which is CLOCK_MONOTONIC, and takes threads that are off the CPU as leaving now.
 func (f *OffCPU) Begin(now, mean time.Duration) error {
-	if err := f.forget(); err != nil {
+	if err := f.SetMean(0); err != nil {
 		return err
 	}
-	if err := f.objects.Since.Set(uint64(now)); err != nil {
+	if err := errors.Join(f.objects.Followed.Set(uint32(0)), f.objects.Since.Set(uint64(now))); err != nil {
 		return fmt.Errorf("set when off-CPU samples begin: %w", err)
 	}
 	if err := f.SetMean(mean); err != nil {
 		return err
 	}
-	tasks, err := f.tasks.Open()
-	if err != nil {
-		return fmt.Errorf("note threads that wait: %w", err)
-	}
-	defer tasks.Close()
-	if _, err := io.Copy(io.Discard, tasks); err != nil {
-		return fmt.Errorf("note threads that wait: %w", err)
-	}
-	return nil
+	return f.Follow()
 }
 
-// forget forgets all threads.
-func (f *OffCPU) forget() error {
-	var tids []uint32
-	err := f.Threads(func(tid uint32, _ *Away) { tids = append(tids, tid) })
-	if err != nil {
-		return err
-	}
-	for _, tid := range tids {
-		if err := f.objects.ThreadsAway.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget thread %d: %w", tid, err)
-		}
-	}
-	return nil
-}
+// Follow has threads followed whose processes were chosen since Begin. Threads that these make are followed by themselves.
+func (f *OffCPU) Follow() error { return f.Threads(func(*Away) {}) }
 
 // SetMean has waits of that length and longer recorded always, and shorter ones with a probability proportional to their length. 0 ends
 // recording.
@@ -200,25 +192,24 @@ func (f *OffCPU) SetMean(mean time.Duration) error {
 	return nil
 }
 
-// Threads calls each for every known thread.
-func (f *OffCPU) Threads(each func(tid uint32, a *Away)) error {
-	const batch = 1024
-	var (
-		tids   [batch]uint32
-		values [batch]Away
-		cursor ebpf.MapBatchCursor
-	)
-	for {
-		n, err := f.objects.ThreadsAway.BatchLookup(&cursor, tids[:], values[:], nil)
-		for i := range n {
-			each(tids[i], &values[i])
-		}
+// Threads calls each for every thread that is to be followed, and follows those that are not.
+func (f *OffCPU) Threads(each func(*Away)) error {
+	tasks, err := f.tasks.Open()
+	if err != nil {
+		return fmt.Errorf("look at threads: %w", err)
+	}
+	defer tasks.Close()
+	var a Away
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a))
+	for from := bufio.NewReaderSize(tasks, 1<<16); ; {
+		_, err := io.ReadFull(from, raw)
 		switch {
-		case errors.Is(err, ebpf.ErrKeyNotExist):
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read threads that wait: %w", err)
+			return fmt.Errorf("look at threads: %w", err)
 		}
+		each(&a)
 	}
 }
 
@@ -237,5 +228,5 @@ func (f *OffCPU) Close() error {
 	if f.event >= 0 {
 		errs = append(errs, unix.Close(f.event))
 	}
-	return errors.Join(append(errs, f.returns.Close(), f.objects.ThreadLeaves.Close(), f.objects.NoteWaiting.Close(), f.objects.OffCPUMaps.Close())...)
+	return errors.Join(append(errs, f.returns.Close(), f.objects.Switches.Close(), f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"testing"
@@ -38,20 +39,26 @@ func loadWaitWatch(opts Options) (*waitWatch, error) {
 
 func newWaitWatch(t *testing.T) *waitWatch {
 	t.Helper()
-	w := waitWatches.take(t, Options{}, loadWaitWatch)
-	t.Cleanup(func() {
-		if err := w.SetMean(0); err != nil {
-			t.Error(err)
-		}
-	})
+	w := takeWaitWatch(t, Options{})
 	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
+func takeWaitWatch(t *testing.T, opt Options) *waitWatch {
+	t.Helper()
+	w := waitWatches.take(t, opt, loadWaitWatch)
+	t.Cleanup(func() {
+		if err := w.SetMean(0); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
 func (w *waitWatch) maps() []*ebpf.Map {
-	return append(mapsIn(w.o.ProfileMaps), w.objects.ThreadsAway, w.objects.Scratches)
+	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches)
 }
 
 func (w *waitWatch) Close() error { return errors.Join(w.OffCPU.Close(), w.o.Close()) }
@@ -91,11 +98,17 @@ func (w *waitWatch) balanced(t *testing.T) (seen, thinned, delivered uint64) {
 	if err := w.SetMean(0); err != nil {
 		t.Fatal(err)
 	}
-	c, err := w.o.ReadCounts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost := c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy]
+	var c Counts
+	var lost uint64
+	waitFor(t, "records to be complete", func() (complete bool) {
+		var err error
+		if c, err = w.o.ReadCounts(); err != nil {
+			t.Fatal(err)
+		}
+		lost = c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy]
+		attempted := c[ObservationsAttempted]
+		return attempted == c[ObservationsDelivered]+lost && attempted == c[WaitsSeen]-c[WaitsThinned]
+	})
 	seen, thinned, delivered = c[WaitsSeen], c[WaitsThinned], c[ObservationsDelivered]
 	if drawn, dropped := c[NsWaitsDrawn], c[NsWaitsLost]; (drawn > 0) != (seen > thinned) || dropped > drawn || (dropped > 0) != (lost > 0) {
 		t.Errorf("%d of %d ns lost, %d of %d records", dropped, drawn, lost, delivered+lost)
@@ -137,7 +150,7 @@ func sleepFor(d time.Duration) {
 // Waits are as long as they are, and have the whole stack of the thread. One that began before observation counts since then.
 func TestKernelWaits(t *testing.T) {
 	w := newWaitWatch(t)
-	checkVerified(t, w.returns, w.objects.ThreadLeaves, w.objects.NoteWaiting)
+	checkVerified(t, w.returns, w.objects.Switches, w.objects.Begins, w.objects.EachThread)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -168,8 +181,8 @@ func TestKernelWaits(t *testing.T) {
 	})
 	<-sleeperEnds
 	var away Away
-	if err := w.Threads(func(tid uint32, a *Away) {
-		if tid == reader {
+	if err := w.Threads(func(a *Away) {
+		if a.Tid == reader {
 			away = *a
 		}
 	}); err != nil {
@@ -184,7 +197,7 @@ func TestKernelWaits(t *testing.T) {
 	<-readerEnds
 	waitFor(t, "ended threads to be forgotten", func() bool {
 		known := false
-		if err := w.Threads(func(tid uint32, a *Away) { known = known || tid == reader || tid == sleeper }); err != nil {
+		if err := w.Threads(func(a *Away) { known = known || a.Tid == reader || a.Tid == sleeper }); err != nil {
 			t.Fatal(err)
 		}
 		return !known
@@ -214,6 +227,92 @@ func TestKernelWaits(t *testing.T) {
 			t.Errorf("%d user frames, %d of the kernel, the first %v at %#x", len(s.user), s.kernel, s.user[:min(1, len(s.user))], s.pc)
 		}
 	}
+}
+
+// Threads of a process that is chosen later are followed from then on, and so are those that they make. A second recording knows nothing of
+// the first one.
+func TestKernelWaitsOfChosen(t *testing.T) {
+	w := takeWaitWatch(t, Options{FilterByPID: true})
+	known := func() map[uint32]Away {
+		t.Helper()
+		threads := map[uint32]Away{}
+		if err := w.Threads(func(a *Away) { threads[a.Tid] = *a }); err != nil {
+			t.Fatal(err)
+		}
+		return threads
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	reader, readerEnds := onThread(t, func() {
+		var b [1]byte
+		unix.Read(pipe[0], b[:])
+	})
+	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
+	first := uint64(monotonic(t))
+	if err := w.Begin(time.Duration(first), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	sleepFor(2 * time.Millisecond)
+	if threads := known(); len(threads) != 0 {
+		t.Errorf("%d threads are followed of no process", len(threads))
+	}
+	if seen, _, _ := w.balanced(t); seen != 0 {
+		t.Errorf("%d waits seen of no process", seen)
+	}
+	chosen := uint64(monotonic(t))
+	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.SetMean(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Follow(); err != nil {
+		t.Fatal(err)
+	}
+	if since := known()[reader].Since; since < chosen || since > uint64(monotonic(t)) {
+		t.Errorf("the reader waits since %d, chosen at %d", since, chosen)
+	}
+	if err := w.SetMean(0); err != nil {
+		t.Fatal(err)
+	}
+	w.waits(t)
+	second := uint64(monotonic(t))
+	if err := w.Begin(time.Duration(second), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if since := known()[reader].Since; since < second {
+		t.Errorf("the reader waits since %d, the second recording began at %d", since, second)
+	}
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-readerEnds
+	w.balanced(t)
+	for _, s := range w.waits(t) {
+		if s.since < second {
+			t.Errorf("a wait since %d, the recording began at %d: %+v", s.since, second, s)
+		}
+	}
+	if err := w.SetMean(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Logf("no child is followed: %v", err) // in an emulator
+		return
+	}
+	defer func() {
+		child.Process.Kill()
+		child.Wait()
+	}()
+	if err := w.o.Pids.Put(uint32(child.Process.Pid), uint8(1)); err != nil { // as the program at fork does, which is not attached
+		t.Fatal(err)
+	}
+	waitFor(t, "the child to sleep", func() bool { return known()[uint32(child.Process.Pid)].Since != 0 })
 }
 
 // A thread that could go on but has no CPU waits on the run queue for as long as it is away.
@@ -294,8 +393,8 @@ func TestKernelTimeOnCPU(t *testing.T) {
 	<-over
 	waitFor(t, "the thread to read", func() bool { return threadState(t, tid) == 'S' })
 	var on time.Duration
-	if err := w.Threads(func(id uint32, a *Away) {
-		if id == tid {
+	if err := w.Threads(func(a *Away) {
+		if a.Tid == tid {
 			on = time.Duration(a.On)
 		}
 	}); err != nil {

@@ -95,6 +95,9 @@ func (e *Source) Stop() error {
 	return e.waits.stop()
 }
 
+// Follow implements source.Chooser: the threads of processes that were chosen are followed.
+func (e *Source) Follow() error { return e.waits.follow() }
+
 func (e *Source) Close() error { return errors.Join(e.waits.close(), e.Probes.Close()) }
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.

@@ -28,8 +28,8 @@ const (
 // too, and every wait of firstMean and longer should be recorded. It is enough for some 500 records a second.
 const leastWaitsBudget = 0.01
 
-// switchCost is what following a switch takes without a record: both programs, measured on a virtual machine.
-const switchCost = 300 * time.Nanosecond
+// switchCost is what following a wait takes without a record: three runs of programs, measured on a virtual machine.
+const switchCost = 120 * time.Nanosecond
 
 // A waitRate is the rate at which waits are sampled.
 type waitRate struct {

@@ -28,7 +28,7 @@ type waits struct {
 
 	mu      sync.Mutex
 	stopped time.Duration // when recording ended, 0 if it has not
-	rest    []awayThread  // threads that were away then
+	rest    []bpf.Away    // threads then
 
 	// Only functions that have the State use these.
 	last   map[uint32]*lastWait // by thread
@@ -51,12 +51,6 @@ type lastWait struct {
 	seen    bool // scratch
 }
 
-// An awayThread is a thread that was off the CPU when it was looked at.
-type awayThread struct {
-	tid uint32
-	bpf.Away
-}
-
 // newWaits loads the programs; nil if off-CPU time is not wanted.
 func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if !opt.Waits() {
@@ -76,6 +70,14 @@ func (w *waits) start() error {
 	}
 	w.begun = proc.Monotonic()
 	return w.kernel.Begin(w.begun, w.rate.begin(w.begun))
+}
+
+// follow has the threads followed of processes that were chosen since the last call.
+func (w *waits) follow() error {
+	if w == nil {
+		return nil
+	}
+	return w.kernel.Follow()
 }
 
 // stop ends recording.
@@ -104,10 +106,10 @@ func (w *waits) close() error {
 	return w.kernel.Close()
 }
 
-// look returns the threads that are off the CPU.
-func (w *waits) look() (away []awayThread, err error) {
-	err = w.kernel.Threads(func(tid uint32, a *bpf.Away) { away = append(away, awayThread{tid, *a}) })
-	return away, err
+// look returns the threads that are followed.
+func (w *waits) look() (threads []bpf.Away, err error) {
+	err = w.kernel.Threads(func(a *bpf.Away) { threads = append(threads, *a) })
+	return threads, err
 }
 
 // awayStates are the states of threads, as profiles have them.
@@ -185,13 +187,13 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 }
 
 // finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
-func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, end time.Duration) {
+func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end time.Duration) {
 	if w.times {
 		w.addTimes(s, window, away, end)
 	}
 	for i := range away {
 		a := &away[i]
-		l := w.last[a.tid]
+		l := w.last[a.Tid]
 		if l != nil {
 			l.seen = true
 		}
@@ -199,13 +201,13 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}
-		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
-		event := fold.Event{TID: a.tid}
+		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.Tid, Start: a.Start, Exec: a.Exec})
+		event := fold.Event{TID: a.Tid}
 		epoch := p.ClassEpoch
 		if l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp {
 			event.Stack, event.Thread, epoch = l.stack, l.thread, l.epoch
 		} else {
-			event.Thread = p.NameOf(a.tid, a.Comm[:])
+			event.Thread = p.NameOf(a.Tid, a.Comm[:])
 		}
 		window.AddWait(s, p, a.Pid, epoch, &event, &wait)
 	}

@@ -24,8 +24,8 @@ func waitOf(since, until time.Duration, sp uint64) *bpf.Observation {
 }
 
 // awaySince is a thread that has not come back.
-func awaySince(tid uint32, since time.Duration, sp uint64) awayThread {
-	return awayThread{tid, bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, State: uint32(bpf.AwayBlocked)}}
+func awaySince(tid uint32, since time.Duration, sp uint64) bpf.Away {
+	return bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, Tid: tid, State: uint32(bpf.AwayBlocked)}
 }
 
 // A thread that waits when a window ends counts up to its end, with the stack of its last wait if that was at the same place, and once.
@@ -33,7 +33,7 @@ func TestFinishWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		last           *bpf.Observation
-		away           awayThread
+		away           bpf.Away
 		known, unknown time.Duration
 	}{
 		{"at the same place", waitOf(11*second, 12*second, 5), awaySince(8, 13*second, 5), 1*second + 7*second, 0},
@@ -53,7 +53,7 @@ func TestFinishWaits(t *testing.T) {
 			if wanted, ok := w.handle(s, p, tt.last, &event); !wanted || !ok {
 				t.Fatal(wanted, ok)
 			}
-			w.finish(s, window, []awayThread{tt.away}, window.Ended)
+			w.finish(s, window, []bpf.Away{tt.away}, window.Ended)
 			var known, unknown time.Duration
 			for key, sums := range window.Events[p].Of(profile.OffCPU).Rows {
 				if key.Place != cause.Blocked {

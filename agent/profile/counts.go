@@ -93,7 +93,7 @@ type EventCounts struct {
 	// for them.
 	Unattached uint64
 	// Waits counts the times that threads came back to a CPU, with OffCPU. Those without a record are in WaitsThinned. WaitsRefused
-	// counts those that were not followed, because too many threads waited at once; they are not in Waits.
+	// counts the times that a thread could not be followed, because there were too many; its waits are not in Waits.
 	Waits        uint64 `json:",omitempty"`
 	WaitsThinned uint64 `json:",omitempty"`
 	WaitsRefused uint64 `json:",omitempty"`
