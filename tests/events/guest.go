@@ -51,6 +51,8 @@ var (
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
 	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
+	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each does.
+	Napping = Program{Class: "Napping"}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{
