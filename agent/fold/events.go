@@ -178,15 +178,22 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 			sums = sums.times(covered.factor(kind, key.cover))
 		}
 		stack = stack[:0]
+		java, enters := false, false // a frame of Java was met; its place enters a monitor
 		for at := key.Context; at != cct.Root; {
 			n := r.Tree.Node(at)
-			stack = append(stack, names.Of(n.Key).Symbols...)
+			name := names.Of(n.Key)
+			stack = append(stack, name.Symbols...)
+			if len(name.Symbols) > 0 && !java {
+				kind := name.Symbols[0].Kind()
+				java = kind == symbolize.KindJIT || kind == symbolize.KindInterpreted
+				enters = java && name.Enters
+			}
 			at = n.Parent
 		}
 		named := key
 		named.cover = nil
 		if kind == profile.OffCPU {
-			stack = nameWait(&named, r.threads[key.tid], stack)
+			stack = nameWait(&named, r.threads[key.tid], stack, enters)
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {

@@ -103,8 +103,9 @@ const StillWaiting = "[still waiting]"
 
 var stillWaiting = target.Marker(StillWaiting)
 
-// nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own.
-func nameWait(key *EventKey, thread string, stack []symbolize.Symbol) []symbolize.Symbol {
+// nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own. enters is that of
+// cause.Of.
+func nameWait(key *EventKey, thread string, stack []symbolize.Symbol, enters bool) []symbolize.Symbol {
 	switch {
 	case key.Place == "": // without labels
 		return stack
@@ -112,7 +113,7 @@ func nameWait(key *EventKey, thread string, stack []symbolize.Symbol) []symboliz
 		key.What = cause.OfThread(key.Place, thread)
 		return foldIdle(key, thread, append(stack, stillWaiting))
 	}
-	what, inner := cause.Of(key.Place, thread, stack)
+	what, inner := cause.Of(key.Place, thread, stack, enters)
 	key.What = what
 	return foldIdle(key, thread, stack[inner:])
 }
