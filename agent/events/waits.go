@@ -136,16 +136,21 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 	if length, mean := wait.Until-wait.Since, time.Duration(v[bpf.WaitMean]); length < mean {
 		wait.Weight = float64(mean) / float64(max(length, 1))
 	}
-	w.keep(p, o, event)
+	w.keep(p, o, event, wait.State)
 	return s.AddWait(p, o.Pid, o.ClassEpoch, event, &wait), true
 }
 
-// keep notes the last wait of a thread.
-func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event) {
+// keep notes the last wait of a thread. If it was stopped or waited for a CPU, only when it began: it may have been on its way to a wait, where
+// its registers are the same and the stack is not.
+func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, state string) {
 	l := w.last[o.Tid]
 	if l == nil {
 		l = &lastWait{}
 		w.last[o.Tid] = l
+	}
+	if state != cause.Blocked && state != cause.Uninterruptible {
+		l.born = o.Seen.Values[bpf.WaitSince]
+		return
 	}
 	if l.process != p || !slices.Equal(l.stack, event.Stack) {
 		w.frames -= len(l.stack)

@@ -75,6 +75,29 @@ func TestFinishWaits(t *testing.T) {
 	}
 }
 
+// A thread that was stopped while it waited goes on to wait: with the stack of that, not of the stop, although its registers are the same.
+func TestFinishWaitsAfterStop(t *testing.T) {
+	w := &waits{last: map[uint32]*lastWait{}}
+	s, window := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}}), fold.NewWindow(nil)
+	window.Began, window.Ended = 10*second, 20*second
+	s.Open(window)
+	waited, stopped := waitOf(11*second, 12*second, 5), waitOf(12*second, 13*second, 5)
+	stopped.Seen.Flags = bpf.AwayStopped
+	p := s.Process(waited.Header)
+	wait, stop := target.RawFrame{Kind: target.RawKernel, Frame: 1}, target.RawFrame{Kind: target.RawKernel, Frame: 2}
+	w.handle(s, p, waited, &fold.Event{TID: 8, Stack: []target.RawFrame{wait}})
+	w.handle(s, p, stopped, &fold.Event{TID: 8, Stack: []target.RawFrame{stop}})
+	w.finish(s, window, []awayThread{awaySince(8, 13*second, 5)}, window.Ended)
+	r := window.Events[p].Of(profile.OffCPU)
+	got := map[target.RawFrame]time.Duration{}
+	for key, sums := range r.Rows {
+		got[r.Tree.Node(key.Context).Key] += time.Duration(sums.Values[1])
+	}
+	if got[wait] != 8*second || got[stop] != second {
+		t.Errorf("%v", got)
+	}
+}
+
 // Whatever a record says, nothing fails.
 func TestHandleHostileWait(t *testing.T) {
 	w := &waits{last: map[uint32]*lastWait{}}

@@ -14,7 +14,12 @@ package events
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -100,9 +105,39 @@ func StartIn(ctx context.Context, c jvm.Command, p Program) (*Guest, error) {
 	return &Guest{guest}, nil
 }
 
+// StartNative builds a native program, ../guests/offcpu, in dir and starts it. It ends when ctx is done.
+func StartNative(ctx context.Context, dir string) (*Guest, error) {
+	path := filepath.Join(dir, "offcpu")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/vmprof-agent/vmprof-agent/tests/guests/offcpu")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build a native program: %w\n%s", err, output)
+	}
+	guest, err := jvm.StartProcess(exec.CommandContext(ctx, path), path)
+	if err != nil {
+		return nil, err
+	}
+	return &Guest{guest}, nil
+}
+
 // Run has so many threads do an amount of work each, waits for them, and returns what happened.
 func (g *Guest) Run(threads, amount int) (Truth, error) {
-	lines, err := g.Order(fmt.Sprintf("run %d %d", threads, amount))
+	return g.order(fmt.Sprintf("run %d %d", threads, amount))
+}
+
+// RunNative has a native program wait in a way for so many milliseconds: see ../guests/offcpu.
+func (g *Guest) RunNative(way string, millis int, args ...string) (Truth, error) {
+	return g.order(strings.Join(append([]string{"run", way, strconv.Itoa(millis)}, args...), " "))
+}
+
+// KeepBusy has a thread of a native program use CPU until the program ends.
+func (g *Guest) KeepBusy() error {
+	_, err := g.order("start burn")
+	return err
+}
+
+func (g *Guest) order(order string) (Truth, error) {
+	lines, err := g.Order(order)
 	if err != nil {
 		return Truth{}, err
 	}

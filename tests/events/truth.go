@@ -146,7 +146,7 @@ func (t *Truth) parse(words []string) error {
 	case "idle":
 		t.Idle = append(t.Idle, waited(words, n))
 	case "away":
-		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: words[2], Times: n[0], Sum: time.Duration(n[1])})
+		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: strings.ReplaceAll(words[2], "_", " "), Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":
