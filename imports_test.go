@@ -52,7 +52,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile cct"},
-	{"agent/top", "agent/profile agent/stored cct symbolize"},
+	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.

@@ -361,7 +361,7 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
 	for _, loc := range sample.Location {
 		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && waits(f.Name)) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
 				return f.Name
 			}
 			if outside == "" && f.flags&kernel == 0 {
@@ -373,19 +373,6 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 		return e.stacks.edge(sample).Callee.Name
 	}
 	return outside
-}
-
-// parks says of a method that it is part of how threads of Java wait for each other, not of why.
-func parks(method string) bool {
-	return strings.HasPrefix(method, "jdk.internal.misc.Unsafe.park") || strings.HasPrefix(method, "sun.misc.Unsafe.park") ||
-		strings.HasPrefix(method, "java.util.concurrent.")
-}
-
-// waits says of a method that it is part of how threads of Java wait, not of why.
-func waits(method string) bool {
-	return parks(method) || strings.HasPrefix(method, "java.lang.Object.wait") || strings.HasPrefix(method, "java.lang.Thread.sleep") ||
-		strings.HasPrefix(method, "java.lang.Thread.join") || strings.HasPrefix(method, "java.lang.ref.ReferenceQueue") || strings.HasPrefix(method, "sun.nio.ch.") ||
-		strings.HasPrefix(method, "java.nio.channels.") || strings.HasPrefix(method, "java.net.") || strings.HasPrefix(method, "java.io.")
 }
 
 // contended says that a sample is no wait for work.

@@ -212,6 +212,34 @@ func (f *Flame) Services() []FlameProcess {
 	return all
 }
 
+// Labels are the values by service and by what events are labelled with: a class, a lock, or a cause. It is empty if they have no label.
+func (f *Flame) Labels() map[string]map[string]float64 {
+	sums := map[string]map[string]float64{}
+	service := make([]string, len(f.nodes))
+	for at, n := range f.nodes {
+		switch {
+		case at == 0:
+			continue
+		case n.parent > 0:
+			service[at] = service[n.parent]
+		default:
+			p, known := f.processes[n.frame]
+			if !known {
+				p.Service = f.frames[n.frame].name
+			}
+			service[at] = p.Service
+		}
+		if f.frames[n.frame].kind != kindClass || n.value[0] == 0 {
+			continue
+		}
+		if sums[service[at]] == nil {
+			sums[service[at]] = map[string]float64{}
+		}
+		sums[service[at]][f.frames[n.frame].name] += n.value[0]
+	}
+	return sums
+}
+
 // Total is the sum of all values.
 func (f *Flame) Total() float64 { return f.totals(0)[0] }
 

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"math"
+	"regexp"
 	"slices"
 	"time"
 
@@ -295,14 +296,31 @@ func (n *processNotes) add(proc *profile.Process, notes []string) {
 }
 
 func (n *processNotes) list() (list []stored.Note) {
+	alike := map[noteSubject][]noteSubject{} // by the text without its figures
 	for _, s := range n.order {
-		list = append(list, noteOf(s.comm, s.note, n.pids[s]))
+		pattern := noteSubject{s.comm, figures.ReplaceAllString(s.note, "0")}
+		alike[pattern] = append(alike[pattern], s)
+	}
+	for _, s := range n.order {
+		switch same := alike[noteSubject{s.comm, figures.ReplaceAllString(s.note, "0")}]; {
+		case len(same) <= stored.MaxNotePIDs:
+			list = append(list, noteOf(s.comm, s.note, n.pids[s]))
+		case same[0] == s:
+			var pids []int
+			for _, one := range same {
+				pids = append(pids, n.pids[one]...)
+			}
+			list = append(list, noteOf(s.comm, s.note+"; this is of the first process, the others have their own figures", pids))
+		}
 	}
 	for _, p := range n.parts {
 		list = append(list, p.note())
 	}
 	return list
 }
+
+// figures are numbers in notes, with units of time.
+var figures = regexp.MustCompile(`[0-9]+[0-9.]*(?:ns|µs|us|ms|s|m|h)?`)
 
 // noteOf names the first of the processes that a note is about, and counts the others.
 func noteOf(comm, text string, pids []int) stored.Note {
