@@ -61,7 +61,8 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/cause agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
+	{"agent/lanes", "agent/cause agent/profile"},
+	{"agent/fold", "agent/cause agent/lanes agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	{"agent/wall", "agent/cause agent/profile agent/target cct symbolize"},
 
