@@ -302,6 +302,14 @@ func TestJourneys(t *testing.T) {
 		j.run("Shop$Ledger.close")
 		j.end()
 	})
+	t.Run("what do threads do over time", func(t *testing.T) {
+		j := from(t, filepath.Join("..", "wall-clock.md"), "threads over time")
+		j.run("")
+		j.run("accountant", "clerk-1", "clerk-3", "M monitor", "# running")
+		j.run("written to wall.html")
+		j.look(b, "wall.html", "threads-over-time.png", "Threads over time", "clerk-2")
+		j.end()
+	})
 
 	later := time.Now().Add(time.Hour)
 	quiet := recorder.windows(t, began, later, 2)
