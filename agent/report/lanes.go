@@ -143,7 +143,7 @@ func (r *laneRow) sum(of *stored.Lanes, t *stored.Lane) {
 }
 
 // hasWork reports whether a lane shows anything but a thread with nothing to do, or one that never went on.
-func (r *laneRow) hasWork() bool { return r.busy >= 0.01*r.all }
+func (r *laneRow) hasWork() bool { return r.busy >= 0.02*r.all }
 
 // draw returns what a thread did in so many columns of equal length: for most of each, the place of the cause in laneMarks, one more for any
 // other cause, and -1 for nothing. times has a number for each column and cause, which it overwrites.

@@ -141,7 +141,7 @@ func (t *timeline) write() {
 	writeFolded(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond), stored.Plural(t.threads, "thread"),
 		time.Duration(t.column).Round(100*time.Microsecond)), t.opts.Width)
 	if t.hidden > 0 {
-		writeFolded(t.out, fmt.Sprintf("hidden: %s, idle or at one place for 99 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
+		writeFolded(t.out, fmt.Sprintf("hidden: %s, idle or at one place for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
 	}
 	if t.leftOut > 0 {
 		writeFolded(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many", stored.Plural(t.leftOut, "thread")), t.opts.Width)

@@ -69,7 +69,7 @@ func TestTimeline(t *testing.T) {
 	want := `Threads over time, 10s: 4 threads; a
   column is 333.3ms
 hidden: 1 thread, idle or at one place for
-  99 % of the time; --idle shows them
+  98 % of the time; --idle shows them
 not recorded over time: 1 thread, as there
   were too many
 

@@ -12,6 +12,9 @@ public final class Depot {
 
     public static void main(String[] args) throws IOException {
         Depot depot = new Depot();
+        for (int i = 0; i < 50_000; i++) {
+            depot.book(0); // until it is compiled: then the JVM says that a thread waits for a monitor
+        }
         start("accountant", () -> {
             Thread.sleep(700);
             depot.close();
@@ -19,7 +22,7 @@ public final class Depot {
         for (int i = 1; i <= 3; i++) {
             start("clerk-" + i, () -> {
                 Thread.sleep(130);
-                depot.book();
+                depot.book(10);
             });
         }
         start("courier", () -> {
@@ -53,9 +56,9 @@ public final class Depot {
         }
     }
 
-    private void book() {
+    private void book(long millis) {
         synchronized (books) {
-            work(10);
+            work(millis);
         }
     }
 

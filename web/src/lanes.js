@@ -136,12 +136,16 @@ export class Lanes {
 				const all = shares.reduce((sum, p) => sum + p.share, 0);
 				let bottom = top + high;
 				for (const {cause, share} of shares) {
+					if (cause === "idle") continue;
 					const h = (high * share) / Math.max(all, 1e-9);
-					ctx.fillStyle = cause === "idle" ? idle : this.#colour(cause);
-					const thin = cause === "idle" ? high / 3 : 0; // a line is enough for what does nothing
-					if (thin && share > 0.99 * all) ctx.fillRect(x, top + high - thin, 1.02, thin);
-					else ctx.fillRect(x, bottom - h, 1.02, h);
+					ctx.fillStyle = this.#colour(cause);
+					ctx.fillRect(x, bottom - h, 1.02, h);
 					bottom -= h;
+				}
+				const line = Math.min(bottom - top, (2 * high) / 7 - (top + high - bottom)); // a line is enough for what does nothing
+				if (line > 0 && shares.some((p) => p.cause === "idle")) {
+					ctx.fillStyle = idle;
+					ctx.fillRect(x, bottom - line, 1.02, line);
 				}
 			}
 		});

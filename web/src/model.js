@@ -321,7 +321,7 @@ export function laneRows(lanes, {only, idle} = {}) {
 	const sum = (map, key, value) => map.set(key, (map.get(key) ?? 0) + value);
 	const shown = [...rows.values()].filter((r) => {
 		if (only && r.group !== only) return false;
-		if (idle || r.busy >= 0.01 * r.all) return true;
+		if (idle || r.busy >= 0.02 * r.all) return true;
 		hidden++;
 		return false;
 	});
