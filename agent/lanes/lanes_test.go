@@ -169,3 +169,33 @@ func TestOrder(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Waits of 200 threads in windows of 10 s.
+func BenchmarkWait(b *testing.B) {
+	const threads, waits = 200, 200_000
+	var r Recorder[int, int]
+	for i := 0; b.Loop(); i++ {
+		if i == waits {
+			r, i = Recorder[int, int]{}, 0
+		}
+		at := time.Duration(i) * 50 * time.Microsecond
+		r.Wait(1, uint32(i%threads), at, at+ms, float64(1+i%2), i%5)
+	}
+}
+
+// 200 lanes that change with each step.
+func BenchmarkOf(b *testing.B) {
+	const threads = 200
+	var r Recorder[int, int]
+	for i := range 200_000 {
+		at := time.Duration(i) * 50 * time.Microsecond
+		r.Wait(1, uint32(i%threads), at, at+ms, float64(1+i%2), i%5)
+	}
+	for tid := range uint32(threads) {
+		r.Existed(1, tid, "", 0, 10*time.Second, 9*time.Second)
+	}
+	names := [...]string{cause.Socket, cause.Monitor, cause.Sleep, cause.Idle, cause.Park}
+	for b.Loop() {
+		r.Of(1, 10*time.Second, named, func(i int) string { return names[i] })
+	}
+}

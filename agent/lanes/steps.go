@@ -223,6 +223,7 @@ func (c *canvas) runs() (from int, runs []profile.LaneRun) {
 		wanted float64
 	}
 	var parts []part
+	var shown []profile.LanePart
 	for i := range c.steps {
 		all := int(math.Round(100 * c.exists[i] / c.step))
 		if all == 0 {
@@ -248,7 +249,7 @@ func (c *canvas) runs() (from int, runs []profile.LaneRun) {
 			}
 			parts[most].Percent++
 		}
-		var shown []profile.LanePart
+		shown = shown[:0]
 		for _, p := range parts {
 			carry[p.Cause] = p.wanted - float64(p.Percent)
 			if p.Percent > 0 {
@@ -264,7 +265,7 @@ func (c *canvas) runs() (from int, runs []profile.LaneRun) {
 			last.Steps++
 			continue
 		}
-		runs = append(runs, profile.LaneRun{Steps: 1, Parts: shown})
+		runs = append(runs, profile.LaneRun{Steps: 1, Parts: slices.Clone(shown)})
 	}
 	return from, runs
 }

@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -227,5 +228,23 @@ func TestFlameLanes(t *testing.T) {
 	}
 	if starts, _ := shown(both.Cut(1)); len(starts) != 2 {
 		t.Errorf("%v", starts)
+	}
+}
+
+// Only the lanes that are shown are drawn, however many a file has.
+func TestHostileLanes(t *testing.T) {
+	p := laned(7, noon)
+	l := p.Processes[0].Events[0].Lanes
+	l.Steps, l.Threads, l.Causes = profile.MaxLaneSteps, nil, nil
+	run := profile.LaneRun{Steps: profile.MaxLaneSteps}
+	for i := range 50 {
+		l.Causes = append(l.Causes, fmt.Sprint("cause ", i))
+		run.Parts = append(run.Parts, profile.LanePart{Cause: i, Percent: 2})
+	}
+	for i := range 1 << 16 {
+		l.Threads = append(l.Threads, profile.Lane{TID: i, Thread: "x", Runs: []profile.LaneRun{run}})
+	}
+	if got := timelineOf(t, lanedFile(t, p), report.ViewOptions{Width: 79, N: 20}); !strings.Contains(got, "more of x") {
+		t.Error(got[:1000])
 	}
 }

@@ -118,7 +118,7 @@ func (j *journey) run(wanted ...string) string {
 			j.Errorf("%s does not show %q for %s: run this test with -update", j.page, want, text)
 		}
 	}
-	fmt.Fprintf(&j.text, "$ %s\n%s\n\n", text, shown)
+	fmt.Fprintf(&j.text, "%s\n\n", strings.TrimSpace("$ "+text+"\n"+shown))
 	return shown
 }
 
