@@ -44,7 +44,7 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/cause", "symbolize"},
-	{"agent/stored", "agent/profile symbolize"},
+	{"agent/stored", "agent/cause agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},

@@ -67,7 +67,8 @@ type flameLanes struct {
 
 // shownLanes are those of the last windows, as many as there is room for; nil if there are none.
 func (f *Flame) shownLanes() (list []flameLanes) {
-	sorted := slices.SortedStableFunc(slices.Values(f.lanes), func(a, b stored.Lanes) int { return b.Start.Compare(a.Start) })
+	sorted := stored.JoinLanes(f.lanes)
+	slices.Reverse(sorted) // the last first
 	room, last := maxShownLanes, time.Time{}
 	for _, l := range sorted {
 		if room < 0 && !l.Start.Equal(last) { // no part of a window

@@ -47,7 +47,7 @@ func lanesOf(p *pprof.Profile, pid int64) (*storedLanes, error) {
 	}
 	l := new(storedLanes)
 	pids, leftOut := make(map[int64]bool), make(map[int64]int)
-	for _, of := range m.Lanes {
+	for _, of := range stored.JoinLanes(m.Lanes) {
 		pids[of.PID] = true
 		if pid == 0 || of.PID == pid {
 			l.list = append(l.list, of)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -165,6 +166,63 @@ func (l *Lane) Steps(causes, steps int) (runs []profile.LaneRun, err error) {
 		runs = append(runs, run)
 	}
 	return runs, nil
+}
+
+// JoinLanes returns lanes in which waits that went on in the next window have the cause that is known there: the stack of a wait is only read when
+// it ends. Windows are of one process and follow one another if a step of the later one begins where the earlier one ends. It changes nothing that
+// the list refers to.
+func JoinLanes(list []Lanes) []Lanes {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Lanes) int { return a.Start.Compare(b.Start) })
+	later := make(map[int64]*Lanes) // by process
+	for i := len(list) - 1; i >= 0; i-- {
+		l := &list[i]
+		if next := later[l.PID]; next != nil && l.End().Sub(next.Start).Abs() <= l.Step {
+			l.join(next)
+		}
+		later[l.PID] = l
+	}
+	return list
+}
+
+// join gives threads that wait at the end, nobody knows what for, the causes with which the next window begins.
+func (l *Lanes) join(next *Lanes) {
+	begins := make(map[int64]string, len(next.Threads))
+	for i := range next.Threads {
+		t := &next.Threads[i]
+		runs, _ := t.Steps(len(next.Causes), next.Steps)
+		if t.From == 0 && len(runs) > 0 && len(runs[0].Parts) == 1 {
+			begins[t.TID] = next.CauseName(runs[0].Parts[0].Cause)
+		}
+	}
+	l.Causes, l.Threads = slices.Clone(l.Causes), slices.Clone(l.Threads)
+	for i := range l.Threads {
+		t := &l.Threads[i]
+		what := begins[t.TID]
+		if what == "" || what == cause.Running || what == cause.Runnable || what == cause.Throttled || what == cause.Unknown {
+			continue
+		}
+		runs, _ := t.Steps(len(l.Causes), l.Steps)
+		at := slices.Index(l.Causes, what)
+		if at < 0 {
+			at = len(l.Causes)
+		}
+		changed := false
+		for j := len(runs) - 1; j >= 0; j-- {
+			parts := runs[j].Parts
+			if len(parts) != 1 || l.CauseName(parts[0].Cause) != cause.Unknown {
+				break
+			}
+			parts[0].Cause, changed = at, true
+		}
+		if !changed || at >= MaxLaneCauses {
+			continue
+		}
+		if at == len(l.Causes) {
+			l.Causes = append(l.Causes, what)
+		}
+		t.Runs = formatRuns(runs)
+	}
 }
 
 // CauseName is the cause with that place; Unnamed if there is none.

@@ -59,6 +59,37 @@ func TestTidyLanes(t *testing.T) {
 	}
 }
 
+// A wait that goes on in the next window has the cause that is known there.
+func TestJoinLanes(t *testing.T) {
+	window := func(start int64, causes []string, runs ...string) Lanes {
+		l := Lanes{PID: 7, Start: time.Unix(start, 0), Step: time.Second, Steps: 10, Causes: causes}
+		for i, r := range runs {
+			l.Threads = append(l.Threads, Lane{TID: int64(i), Runs: r})
+		}
+		return l
+	}
+	first := window(100, []string{"running", "unknown"}, "6a4b", "6a3b(b40)", "6a4b", "3b7a", "10b")
+	second := window(110, []string{"socket", "running", "unknown"}, "5a5b", "10a", "10b", "10a", "10c")
+	later := window(120, []string{"monitor"}, "1a", "1a", "1a", "1a", "10a")
+	other := later
+	other.PID = 8
+	got := JoinLanes([]Lanes{second, other, first, later})
+	want := [][]string{{"6a4c", "6a3c(c40)", "6a4b", "3b7a", "10d"}, {"5a5b", "10a", "10b", "10a", "10d"}}
+	for i, lanes := range want {
+		for j, runs := range lanes {
+			if got[i].Threads[j].Runs != runs {
+				t.Errorf("window %d, thread %d: %s, want %s", i, j, got[i].Threads[j].Runs, runs)
+			}
+		}
+	}
+	if !reflect.DeepEqual(got[0].Causes, []string{"running", "unknown", "socket", "monitor"}) || len(first.Causes) != 2 || first.Threads[0].Runs != "6a4b" {
+		t.Errorf("%q, %+v", got[0].Causes, first)
+	}
+	if apart := JoinLanes([]Lanes{first, later}); apart[0].Threads[0].Runs != "6a4b" {
+		t.Errorf("%+v", apart[0])
+	}
+}
+
 func FuzzLaneSteps(f *testing.F) {
 	f.Add("40a2(b70a30)()", 0, 2, 100)
 	f.Add("a(b1c99)", 3, 3, 10)
