@@ -44,7 +44,7 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/cause", "symbolize"},
-	{"agent/stored", "agent/profile symbolize"},
+	{"agent/stored", "agent/cause agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},
@@ -61,7 +61,8 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/cause agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
+	{"agent/lanes", "agent/cause agent/profile"},
+	{"agent/fold", "agent/cause agent/lanes agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	{"agent/wall", "agent/cause agent/profile agent/target cct symbolize"},
 

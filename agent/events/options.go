@@ -21,8 +21,8 @@ type Options struct {
 // Counters reports whether events of the CPU's own counters are recorded; o may be nil.
 func (o *Options) Counters() bool { return o != nil && o.Kinds[profile.Cycles] }
 
-// Waits reports whether off-CPU time is needed.
-func (o *Options) Waits() bool { return o.Kinds[profile.OffCPU] || o.Kinds[profile.Wall] }
+// Waits reports whether off-CPU time is needed; o may be nil.
+func (o *Options) Waits() bool { return o != nil && (o.Kinds[profile.OffCPU] || o.Kinds[profile.Wall]) }
 
 // Wall reports whether wall time is recorded; o may be nil.
 func (o *Options) Wall() bool { return o != nil && o.Kinds[profile.Wall] }

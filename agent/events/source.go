@@ -201,6 +201,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 			if note := waits.rate.note(w.Began, w.Ended); note != "" {
 				e.Basis = append(e.Basis, note)
 			}
+			e.Lanes = w.Lanes(p)
 		}
 	}
 	return all

@@ -29,22 +29,25 @@ func (a *awayThread) onUntil(end time.Duration) time.Duration {
 	return on
 }
 
-// addTimes adds how long threads ran and existed to a window that ends then. That is known of windows that begin when recording does, or
-// where the last one ended.
+// addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It is known of windows that begin when
+// recording does, or where the last one ended.
 func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []awayThread, end time.Duration) {
 	before, from := w.before, max(window.Began, w.begun)
+	known := true
 	switch {
 	case window.Began <= w.begun:
 		before = reading{}
 	case window.Began != before.at:
-		return
+		known = false
 	}
 	now := reading{end, make(map[uint32]threadOn, len(threads))}
 	for i := range threads {
 		a := &threads[i]
 		now.on[a.tid] = threadOn{a.Born, a.onUntil(end)}
 	}
-	w.before = now
+	if known {
+		w.before = now
+	}
 	booted := proc.SinceBoot() - proc.Monotonic() // how much that clock is ahead: the machine was suspended
 	for i := range threads {
 		a := &threads[i]
@@ -52,14 +55,19 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []awayThrea
 			continue
 		}
 		existed := end - max(from, time.Duration(a.Born)-booted)
-		on := now.on[a.tid].on
-		if b := before.on[a.tid]; b.born == a.Born {
-			on -= b.on
-		}
 		if existed <= 0 {
 			continue
 		}
 		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
-		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.tid), Name: p.NameOf(a.tid, a.Comm[:]), Wall: existed, On: min(max(on, 0), existed)})
+		name := p.NameOf(a.tid, a.Comm[:])
+		if !known {
+			window.AddThread(p, a.tid, name, end-existed, end)
+			continue
+		}
+		on := now.on[a.tid].on
+		if b := before.on[a.tid]; b.born == a.Born {
+			on -= b.on
+		}
+		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.tid), Name: name, Wall: existed, On: min(max(on, 0), existed)}, end)
 	}
 }

@@ -20,7 +20,6 @@ import (
 type waits struct {
 	kernel *bpf.OffCPU
 	rate   waitRate
-	times  bool          // of threads are wanted, as wall time is recorded
 	begun  time.Duration // when recording did
 
 	governing sync.WaitGroup
@@ -66,7 +65,7 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if err != nil {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
-	return &waits{kernel: kernel, last: map[uint32]*lastWait{}, times: opt.Wall()}, nil
+	return &waits{kernel: kernel, last: map[uint32]*lastWait{}}, nil
 }
 
 // start begins to record.
@@ -191,9 +190,7 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 
 // finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
 func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, end time.Duration) {
-	if w.times {
-		w.addTimes(s, window, away, end)
-	}
+	w.addTimes(s, window, away, end)
 	for i := range away {
 		a := &away[i]
 		l := w.last[a.tid]

@@ -42,6 +42,7 @@ type Events struct {
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
+	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -88,6 +89,12 @@ func (s *EventSet) Of(kind profile.EventKind) *Events {
 
 // Add adds one event. It reports whether it may have frames that are new to the window.
 func (s *EventSet) Add(e *Event) (fresh bool) {
+	_, fresh = s.add(e)
+	return fresh
+}
+
+// add is Add, and returns the row that has the event.
+func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	r := s.Of(e.Kind)
 	n := r.Tree.Len()
 	weight := uint64(1)
@@ -116,7 +123,7 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 		r.threads[e.TID] = e.Thread // the last one: threads are named after their first events
 	}
 	sums.Add(&e.Sums)
-	return r.Tree.Len() != n
+	return sums, r.Tree.Len() != n
 }
 
 // observe adds an event to the sums of its plan.
@@ -171,6 +178,7 @@ func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *C
 func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: r.times}
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
+	r.causes = map[*EventSums]string{}
 	var stack []symbolize.Symbol
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
@@ -194,6 +202,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		named.cover = nil
 		if kind == profile.OffCPU {
 			stack = nameWait(&named, r.threads[key.tid], stack, enters)
+			r.causes[r.Rows[key]] = named.What
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {

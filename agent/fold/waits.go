@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -55,9 +56,11 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		}
 		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{wait.Weight, wait.Weight * float64(length), profile.ExactWaits: exact}}
 		set := w.EventSet(p)
-		if set.Add(e) {
+		row, fresh := set.add(e)
+		if fresh {
 			s.Want(p, e.Stack, epoch)
 		}
+		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, wait.Weight, row)
 		if wait.Away {
 			set.Of(e.Kind).away.add(length, len(e.Stack) > 0)
 		}
@@ -65,10 +68,27 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 	return true
 }
 
-// AddThreadTime adds how long a thread ran and existed in the window. It is called once for each thread.
-func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime) {
+// AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once for each thread.
+func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime, until time.Duration) {
 	r := w.EventSet(p).Of(profile.OffCPU)
 	r.times = append(r.times, t)
+	w.lanes.Existed(p, uint32(t.TID), t.Name, until-t.Wall-w.Began, until-w.Began, t.On)
+}
+
+// AddThread adds a thread that existed from one time to another. How long it ran is not known.
+func (w *Window) AddThread(p *Process, tid uint32, name string, from, until time.Duration) {
+	w.EventSet(p).Of(profile.OffCPU)
+	w.lanes.Existed(p, tid, name, from-w.Began, until-w.Began, -1)
+}
+
+// Lanes are what the threads of a process did over time, in a closed window whose events were named; nil if that is not known.
+func (w *Window) Lanes(p *Process) *profile.Lanes {
+	set := w.Events[p]
+	if set == nil || set[profile.OffCPU] == nil {
+		return nil
+	}
+	r := set[profile.OffCPU]
+	return w.lanes.Of(p, w.Ended-w.Began, func(tid uint32) string { return r.threads[tid] }, func(row *EventSums) string { return cmp.Or(r.causes[row], cause.Other) })
 }
 
 // ThreadTimes are what AddThreadTime added.

@@ -81,7 +81,8 @@ type Events struct {
 	// Basis explains how the values were obtained and what a reader must know of them, one sentence each.
 	Basis    []string
 	Coverage *Coverage
-	Times    []ThreadTime `json:",omitempty"` // OffCPU, if wall time is recorded: of each thread once
+	Times    []ThreadTime `json:",omitempty"` // OffCPU, where it is known: of each thread once
+	Lanes    *Lanes       `json:",omitempty"` // OffCPU, Wall: what threads did over time
 }
 
 // A ThreadTime is how long a thread existed in a window, and how much of that it was on a CPU, as the scheduler tells.

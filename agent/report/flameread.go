@@ -42,6 +42,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err
 		}
+		f.readLanes(p)
 		all = append(all, f)
 	case HasTime(p):
 		valueType := stored.TypeSamples

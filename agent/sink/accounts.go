@@ -24,6 +24,7 @@ type accounts struct {
 	basis    processNotes
 	notes    processNotes
 	versions codeVersions
+	lanes    threadLanes
 	programs programs
 }
 
@@ -75,6 +76,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 			if e.Kind == kind {
 				a.basis.add(proc, e.Basis)
 				a.totals.add(proc, e)
+				a.lanes.add(proc, e, p.Start, window)
 			}
 		}
 	}
@@ -122,6 +124,7 @@ func (a *accounts) complete() *stored.Metadata {
 	}
 	m.Versions, m.Methods = a.versions.list, a.versions.methods
 	m.LeftOut += a.versions.leftOut
+	m.Lanes = a.lanes.list
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m
 }

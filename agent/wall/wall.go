@@ -118,7 +118,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	for i := range w.Rows {
 		w.Coverage.Events += w.Rows[i].Events
 	}
-	w.Basis = slices.Clone(off.Basis)
+	w.Basis, w.Lanes = slices.Clone(off.Basis), off.Lanes
 	if partly > 0 {
 		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads)))
 		if off.Coverage != nil {

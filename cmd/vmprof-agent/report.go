@@ -32,6 +32,7 @@ VIEW is one of:
   versions  what the JVM compiled of each method, and why it gave code up;
             with METHOD, the history of that method
   layers    calls within and between application and JDK
+  timeline  what each thread did over time: running, waiting, for what
   allocs, locks, values, faults, cpi, safepoints, offcpu, wall
             events by method, and by class, place, cause and so on
 
@@ -46,6 +47,7 @@ VIEW is one of:
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
+  vmprof-agent report --view=timeline -p 4711 wall.pb.gz   # threads over time
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
@@ -72,10 +74,11 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
 	"wall":       report.Wall,
+	"timeline":   report.Timeline,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -99,7 +102,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
-	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall: show threads with nothing to do")
+	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
+	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
@@ -111,6 +115,9 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o.view = reportViews[*view]
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
+	}
+	if fs.Changed("pid") && (*view != "timeline" || o.opts.PID < 1) {
+		return nil, usageError("-p PID is for --view=timeline")
 	}
 	if o.output != "" {
 		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {

@@ -56,6 +56,8 @@ var (
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
 	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
+	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.
+	Stages = Program{Class: "Stages", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Stages::*"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{

@@ -20,6 +20,7 @@ type Truth struct {
 	Collections []Collected
 	Worked      []Worked
 	Away        []OffCPU
+	Stages      []Stage
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
 	Checksum    string         // of the run; the same for the same arguments
 }
@@ -41,6 +42,12 @@ type OffCPU struct {
 	Method, Cause string
 	Times         uint64
 	Sum           time.Duration
+}
+
+// A Stage is what a thread did from one time to another, by CLOCK_MONOTONIC.
+type Stage struct {
+	Cause       string
+	From, Until time.Duration
 }
 
 // Acquired is how often a method has taken the monitor of an object of the class.
@@ -105,6 +112,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"idle":        {3, 5},
 	"fault":       {3, 1},
 	"away":        {3, 2},
+	"stage":       {2, 2},
 	"collections": {2, 2},
 }
 
@@ -147,6 +155,8 @@ func (t *Truth) parse(words []string) error {
 		t.Idle = append(t.Idle, waited(words, n))
 	case "away":
 		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: strings.ReplaceAll(words[2], "_", " "), Times: n[0], Sum: time.Duration(n[1])})
+	case "stage":
+		t.Stages = append(t.Stages, Stage{Cause: words[1], From: time.Duration(n[0]), Until: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":
