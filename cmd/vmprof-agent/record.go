@@ -78,11 +78,13 @@ type recordOptions struct {
 	eventFlags
 }
 
-// parts are what is recorded, file by file. Counted calls are in the file of the CPU time.
+// parts are what is recorded, file by file. Counted calls are in each file of time.
 func (o *recordOptions) parts() []part {
 	parts := o.eventFlags.parts()
-	if o.count.text != "" && o.time {
-		parts[0].content |= sink.CallCounts
+	for i := range parts {
+		if o.count.text != "" && parts[i].counted() {
+			parts[i].content |= sink.CallCounts
+		}
 	}
 	return parts
 }
