@@ -19,10 +19,12 @@ type Wait struct {
 	State        string        // of the thread before: cause.Blocked, …
 	Weight       float64       // how many waits it stands for
 	Away         bool          // the thread has not come back
+	SP           uint64        // the user's stack pointer
 }
 
 // AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It returns false if there is none.
 func (s *State) AddWait(p *Process, pid, epoch uint32, e *Event, wait *Wait) (wanted bool) {
+	s.Slow.Wait(s, p, epoch, e, wait)
 	for w := range s.windows {
 		wanted = w.AddWait(s, p, pid, epoch, e, wait) || wanted
 	}

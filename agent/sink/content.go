@@ -21,6 +21,8 @@ const (
 	// Entries is how often samples found a context newly entered, which is Whaley's weight of an edge (Java Grande
 	// 2000): the sample type entries/count. It is there together with Time only.
 	Entries
+	// Slow is the time of the slowest invocations of a method: the sample type slow/nanoseconds. It is there together with wall time only.
+	Slow
 )
 
 // ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
@@ -71,6 +73,9 @@ func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 			first = stored.TypeCalls
 		}
 	}
+	if c&Slow != 0 {
+		types = append(types, &pprof.ValueType{Type: stored.TypeSlow, Unit: stored.UnitTime})
+	}
 	if c.entries() { // the last one: see Windows.Add
 		types = append(types, &pprof.ValueType{Type: stored.TypeEntries, Unit: stored.UnitCount})
 	}
@@ -89,9 +94,19 @@ func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	if c&CallCounts != 0 {
 		values = append(values, calls)
 	}
+	if c&Slow != 0 {
+		values = append(values, 0)
+	}
 	if c.entries() {
 		values = append(values, entries)
 	}
+	return values
+}
+
+// slowValues are those of a part of a slow invocation.
+func (c Content) slowValues(time int64) []int64 {
+	values := c.values(0, 0, 0, 0)
+	values[len(values)-1] = time // events have no entries
 	return values
 }
 
@@ -116,6 +131,9 @@ func (c Content) eventValues(values []int64, events int64) []int64 {
 	if c&CallCounts != 0 {
 		values = append(values, 0)
 	}
+	if c&Slow != 0 {
+		values = append(values, 0)
+	}
 	return values
 }
 
@@ -124,7 +142,7 @@ func (c Content) eventValues(values []int64, events int64) []int64 {
 func (c Content) check() error {
 	besides := Entries
 	if kind, ok := c.Events(); ok && (kind == profile.OffCPU || kind == profile.Wall) {
-		besides |= CallCounts
+		besides |= CallCounts | Slow
 	}
 	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^besides)) > 1 {
 		return errors.New("a profile contains one kind of events, or CPU time and calls: write each to a separate file")

@@ -86,7 +86,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		at     cct.NodeID // whose stack that is
 	)
 	for i, row := range e.Rows {
-		value := make([]int64, 0, len(columns)+2)
+		value := make([]int64, 0, len(columns)+3)
 		something := row.Events > 0
 		for _, whole := range columns {
 			value = append(value, whole[i])

@@ -53,6 +53,11 @@ func (b *pprofBuilder) add(p *profile.Profile) error {
 			return fmt.Errorf("convert process %d: %w", proc.PID, err)
 		}
 	}
+	if b.content&Slow != 0 {
+		if err := b.slow(p); err != nil {
+			return fmt.Errorf("convert slow calls: %w", err)
+		}
+	}
 	b.accounts.add(p, b.content, b.window)
 	return nil
 }

@@ -34,6 +34,7 @@ VIEW is one of:
   layers    calls within and between application and JDK
   allocs, locks, values, faults, cpi, safepoints, offcpu, wall
             events by method, and by class, place, cause and so on
+  slow      the slowest calls of a method, and what each waited for
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                # all methods
@@ -73,10 +74,11 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
 	"wall":       report.Wall,
+	"slow":       report.Slow,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall; slow"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
