@@ -160,12 +160,19 @@ func followedMethod(p *pprof.Profile) (method string, calls float64) {
 	return method, calls
 }
 
-// path writes the stack of a sample from a method on, outermost first, without the kernel's frames; from its root if the method is not in it.
+// path writes the stack of a sample from a method on, outermost first, up to the program's innermost method; from its root if the method is not
+// in it, and whole if it has no method of the program.
 func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
 	var names []string
-	for _, f := range s.appendFrames(nil, sample) {
-		if f.flags&kernel == 0 {
+	all := s.appendFrames(nil, sample)
+	for _, f := range all {
+		if len(names) > 0 || !f.Native && f.Name[0] != '[' && !waits(f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) == 0 {
+		for _, f := range all {
 			names = append(names, f.Name)
 		}
 	}
