@@ -25,6 +25,7 @@ enum event_kind {
 	EVENT_OBSERVED,	    /* struct sample, and a struct observation behind its frames: what a probe saw, and where */
 	EVENT_FULL_SAMPLE,  /* struct sample, and behind its frames the __u64 tag of no frame: others may refer to it */
 	EVENT_SHORT_SAMPLE, /* struct short_sample */
+	EVENT_INVOCATION,   /* struct invocation: one of a method has ended */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -36,6 +37,23 @@ struct event_header {
 	__u8 kind;  /* enum event_kind */
 	__u8 stopped; /* samples: 1 if the VM had stopped its Java threads, as far as safepoints are recorded */
 	__u16 left_out; /* samples: frames between the innermost and the ROOT_FRAMES outermost ones, 0 if all are there */
+};
+
+enum invocation_end {
+	INVOCATION_RETURNED,
+	INVOCATION_UNWOUND, /* it was over when the thread was seen next: an exception, or its code was deoptimised */
+};
+
+/* Its thread is that of the header, and its end is the header's time. */
+struct invocation {
+	struct event_header header;
+	__u64 begun;
+	__u64 sp;     /* at the entry */
+	__u64 ran;    /* ns on a CPU, if known */
+	__u64 waited; /* ns for a CPU */
+	__u8 end;     /* enum invocation_end */
+	__u8 known;   /* ran is */
+	__u8 pad[6];
 };
 
 /* Why a walk of the user stack ended. */

@@ -68,6 +68,10 @@ var objects = []object{
 		types: "watch timing_watch timed timed_thread timing_mode timing_loss operand",
 	},
 	{
+		name: "Invocation", source: "bpf/invocation.bpf.c", cpu: atomics,
+		types: "followed invocation invocation_counts inside invocation_end",
+	},
+	{
 		name: "Branch", source: "bpf/branch.bpf.c",
 		types: "branch_cost branch_rate",
 	},

@@ -150,6 +150,7 @@ const (
 	ProfileEventKindEVENT_OBSERVED     ProfileEventKind = 8
 	ProfileEventKindEVENT_FULL_SAMPLE  ProfileEventKind = 9
 	ProfileEventKindEVENT_SHORT_SAMPLE ProfileEventKind = 10
+	ProfileEventKindEVENT_INVOCATION   ProfileEventKind = 11
 )
 
 type ProfileFrameKind uint32

@@ -131,6 +131,7 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 	wait := fold.Wait{
 		Since: time.Duration(v[bpf.WaitSince]), Until: time.Duration(o.Time),
 		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Weight: 1,
+		SP: v[bpf.WaitSP],
 	}
 	if length, mean := wait.Until-wait.Since, time.Duration(v[bpf.WaitMean]); length < mean {
 		wait.Weight = float64(mean) / float64(max(length, 1))
@@ -197,7 +198,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		if l != nil {
 			l.seen = true
 		}
-		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true}
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}
@@ -209,6 +210,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		} else {
 			event.Thread = p.NameOf(a.tid, a.Comm[:])
 		}
+		s.Slow.Wait(s, p, epoch, &event, &wait)
 		window.AddWait(s, p, a.Pid, epoch, &event, &wait)
 	}
 	for tid, l := range w.last {

@@ -179,29 +179,18 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: r.times}
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
 	r.causes = map[*EventSums]string{}
-	var stack []symbolize.Symbol
+	var waiting namedStack
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
 		if key.What != profile.ExactAllocations {
 			sums = sums.times(covered.factor(kind, key.cover))
 		}
-		stack = stack[:0]
-		java, enters := false, false // a frame of Java was met; its place enters a monitor
-		for at := key.Context; at != cct.Root; {
-			n := r.Tree.Node(at)
-			name := names.Of(n.Key)
-			stack = append(stack, name.Symbols...)
-			if len(name.Symbols) > 0 && !java {
-				kind := name.Symbols[0].Kind()
-				java = kind == symbolize.KindJIT || kind == symbolize.KindInterpreted
-				enters = java && name.Enters
-			}
-			at = n.Parent
-		}
+		waiting.name(names, &r.Tree, key.Context)
+		stack := waiting.symbols
 		named := key
 		named.cover = nil
 		if kind == profile.OffCPU {
-			stack = nameWait(&named, r.threads[key.tid], stack, enters)
+			stack = nameWait(&named, r.threads[key.tid], stack, waiting.enters)
 			r.causes[r.Rows[key]] = named.What
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)

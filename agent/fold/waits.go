@@ -20,10 +20,12 @@ type Wait struct {
 	State        string        // of the thread before: cause.Blocked, …
 	Weight       float64       // how many waits it stands for
 	Away         bool          // the thread has not come back
+	SP           uint64        // the user's stack pointer
 }
 
 // AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It returns false if there is none.
 func (s *State) AddWait(p *Process, pid, epoch uint32, e *Event, wait *Wait) (wanted bool) {
+	s.Slow.Wait(s, p, epoch, e, wait)
 	for w := range s.windows {
 		wanted = w.AddWait(s, p, pid, epoch, e, wait) || wanted
 	}
@@ -122,6 +124,29 @@ func (a *awayTimes) note() string {
 const StillWaiting = "[still waiting]"
 
 var stillWaiting = target.Marker(StillWaiting)
+
+// A namedStack is a stack with names, innermost frame first.
+type namedStack struct {
+	symbols []symbolize.Symbol
+	enters  bool // the place of the innermost frame of Java enters a monitor
+}
+
+// name names a context. The memory of the last one is used again.
+func (s *namedStack) name(names target.Names, tree *cct.Tree[target.RawFrame], context cct.NodeID) {
+	*s = namedStack{symbols: s.symbols[:0]}
+	java := false
+	for at := context; at != cct.Root; {
+		n := tree.Node(at)
+		name := names.Of(n.Key)
+		s.symbols = append(s.symbols, name.Symbols...)
+		if len(name.Symbols) > 0 && !java {
+			kind := name.Symbols[0].Kind()
+			java = kind == symbolize.KindJIT || kind == symbolize.KindInterpreted
+			s.enters = java && name.Enters
+		}
+		at = n.Parent
+	}
+}
 
 // nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own. enters is that of
 // cause.Of.

@@ -19,8 +19,9 @@ type Window struct {
 	Processes map[*Process]map[ThreadKey]*Thread
 	Calls     map[*Process]*CallSet
 	Events    map[*Process]*EventSet
-	Named     bool   // nothing is added any more
-	Filtered  uint64 // samples of processes that are not in PIDs
+	Slow      []*SlowCall // the slowest first
+	Named     bool        // nothing is added any more
+	Filtered  uint64      // samples of processes that are not in PIDs
 	Received  uint64
 	Folded    uint64
 	Discarded map[string]uint64
@@ -160,6 +161,7 @@ func (s *State) Trim(p *Process) {
 			w.frames(p, need)
 		}
 	}
+	s.Slow.frames(p, need)
 	if s.opt.NeedNames != nil {
 		s.opt.NeedNames(s, NamesOf{p, need})
 	}

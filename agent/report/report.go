@@ -193,7 +193,7 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		views = append(views, Edges)
 	}
 	kind, ofEvents := EventKindOf(p)
-	if stopped := ofEvents && kind == profile.Pauses; !stopped && (!HasCalls(p) || HasTime(p) || holdsContexts(p)) {
+	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !HasCalls(p) || HasTime(p) || holdsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {

@@ -65,8 +65,10 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		if content&Time != 0 {
 			a.versions.add(proc, p.Start.Sub(a.start))
 		}
-		if !ofEvents {
+		if content&CallCounts != 0 || !ofEvents {
 			a.calls.add(proc)
+		}
+		if !ofEvents {
 			if proc.Contexts != nil {
 				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts})
 			}

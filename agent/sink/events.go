@@ -86,7 +86,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		at     cct.NodeID // whose stack that is
 	)
 	for i, row := range e.Rows {
-		value := make([]int64, 0, len(columns)+1)
+		value := make([]int64, 0, len(columns)+3)
 		something := row.Events > 0
 		for _, whole := range columns {
 			value = append(value, whole[i])
@@ -104,7 +104,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		if stack == nil || row.Context != at {
 			stack, at = b.stack(e.Tree, row.Context), row.Context
 		}
-		sample := &pprof.Sample{Location: stack, Value: append(value, int64(row.Events))}
+		sample := &pprof.Sample{Location: stack, Value: b.content.eventValues(value, int64(row.Events))}
 		labels.set(sample, row)
 		b.profile.Sample = append(b.profile.Sample, sample)
 	}

@@ -47,6 +47,7 @@ const (
 	TypeCPU     = "cpu"
 	TypeCalls   = "calls"
 	TypeEntries = "entries"
+	TypeSlow    = "slow" // time of the slowest invocations of a method: record --slow
 	UnitCount   = "count"
 	UnitTime    = "nanoseconds"
 )
@@ -114,6 +115,10 @@ const (
 	LabelValue      = "value"
 	LabelCause      = "cause" // OffCPU, Wall: what a thread waited for, or running
 	LabelState      = "state" // OffCPU, Wall: running, blocked, runnable, …
+	// Of TypeSlow, together with thread, tid, cause and state.
+	LabelCall  = "call"  // numeric, from 1, which is the slowest
+	LabelStart = "start" // when it began: RFC 3339, UTC
+	LabelEnd   = "end"   // returned, unwound, running: see profile.CallEnd
 )
 
 // ValueSum is the only value that may be negative.

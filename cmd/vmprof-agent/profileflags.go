@@ -214,7 +214,7 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case err != nil:
 		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
-	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count"):
+	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count") && !fs.Changed("slow"):
 		return usageError("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
 	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
 		return usageError("--exact-alloc needs -e alloc")
@@ -222,8 +222,8 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
 		return usageError("--monitor-enters needs -e lock")
 	}
-	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") {
-		return usageError("--breakpoints needs -e calls, --count, or -e lock --monitor-enters")
+	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") && !fs.Changed("slow") {
+		return usageError("--breakpoints needs -e calls, --count, --slow, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err

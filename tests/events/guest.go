@@ -58,6 +58,9 @@ var (
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
 	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.
 	Stages = Program{Class: "Stages", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Stages::*"}}
+	// Requests handles requests, of which some are slow; AMOUNT is for how many milliseconds each thread does. The first run only has the
+	// method compiled.
+	Requests = Program{Class: "Requests", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Requests::*"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{
