@@ -42,6 +42,7 @@ type Events struct {
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
+	wakers   wakers
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -57,6 +58,7 @@ type EventKey struct {
 	tid     uint32
 	profile.EventLabels
 	cover *Coverage // of the event's plan; nil if it was observed all the time
+	waker wakerID
 }
 
 // An Event is one observation as it is added to windows.
@@ -71,6 +73,7 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
+	waker  wakerID
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
@@ -94,7 +97,7 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 	if e.Nth > 0 {
 		weight = 0
 	}
-	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover}
+	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
@@ -155,6 +158,7 @@ func (s *EventSet) Frames(f func(target.RawFrame)) {
 				f(n.Key)
 			}
 		}
+		r.wakers.frames(f)
 	}
 }
 
@@ -187,6 +191,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		named.cover = nil
 		if kind == profile.OffCPU {
 			stack = nameWait(&named, r.threads[key.tid], stack)
+			stack = r.wakers.name(&named, stack)
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {
@@ -207,8 +212,10 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
-	if note := r.away.note(); note != "" {
-		e.Basis = append(e.Basis, note)
+	for _, note := range [...]string{r.away.note(), unknownWakers(&r.wakers.unknown)} {
+		if note != "" {
+			e.Basis = append(e.Basis, note)
+		}
 	}
 	var partly []string
 	for c := range r.sums {
@@ -261,7 +268,7 @@ func ends(e *profile.Events) (variance float64) {
 
 func compareEvents(a, b EventKey) int {
 	return cmp.Or(
-		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.Class, b.Class),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
 		cmp.Compare(a.Field, b.Field),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),

@@ -112,8 +112,11 @@ const (
 	LabelOffset     = "offset" // numeric, in bytes
 	LabelProbe      = "probe"
 	LabelValue      = "value"
-	LabelCause      = "cause" // OffCPU, Wall: what a thread waited for, or running
-	LabelState      = "state" // OffCPU, Wall: running, blocked, runnable, …
+	LabelCause      = "cause"      // OffCPU, Wall: what a thread waited for, or running
+	LabelState      = "state"      // OffCPU, Wall: running, blocked, runnable, …
+	LabelWaker      = "waker"      // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
+	LabelWakerComm  = "waker_comm" // of another process
+	LabelWakerPID   = "waker_pid"  // numeric
 )
 
 // ValueSum is the only value that may be negative.

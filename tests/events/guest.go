@@ -51,6 +51,9 @@ var (
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
 	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
+	// Woken has threads end the waits of others; AMOUNT is for how many milliseconds each waits. Its methods are compiled, and stay so:
+	// where the interpreter releases a monitor, its frames may not be found.
+	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch", "-XX:TieredStopAtLevel=1"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{

@@ -20,6 +20,7 @@ type Truth struct {
 	Collections []Collected
 	Worked      []Worked
 	Away        []OffCPU
+	Woken       []Waking
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
 	Checksum    string         // of the run; the same for the same arguments
 }
@@ -39,6 +40,13 @@ type Worked struct {
 // OffCPU is how long threads were off the CPU in a method, and what for.
 type OffCPU struct {
 	Method, Cause string
+	Times         uint64
+	Sum           time.Duration
+}
+
+// Waking is how long threads were off the CPU in a method, and the method that ended each of these waits; or what the kernel was at: [timer].
+type Waking struct {
+	Method, Waker string
 	Times         uint64
 	Sum           time.Duration
 }
@@ -105,6 +113,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"idle":        {3, 5},
 	"fault":       {3, 1},
 	"away":        {3, 2},
+	"woken":       {3, 2},
 	"collections": {2, 2},
 }
 
@@ -147,6 +156,8 @@ func (t *Truth) parse(words []string) error {
 		t.Idle = append(t.Idle, waited(words, n))
 	case "away":
 		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: words[2], Times: n[0], Sum: time.Duration(n[1])})
+	case "woken":
+		t.Woken = append(t.Woken, Waking{Method: words[1], Waker: words[2], Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":
