@@ -392,7 +392,7 @@ func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
 			if strings.HasPrefix(f.Name, "[") {
 				continue
 			}
-			if !f.Native && !waits(f.Name) {
+			if !f.Native && !waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
 				return who, f.Name
 			}
 			if outside == "" && f.flags&kernel == 0 {
