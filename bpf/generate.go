@@ -53,7 +53,7 @@ var objects = []object{
 	},
 	{
 		name: "OffCPU", source: "bpf/offcpu.bpf.c", cpu: atomics,
-		types: "away wait_values away_state",
+		types: "away wait_values away_state waker_values waker_flags",
 	},
 	{
 		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,

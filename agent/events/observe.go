@@ -40,6 +40,14 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		return
 	}
 	s.Received(o.Time)
+	if o.Seen.What == bpf.ObservedWaker { // its process may be none of those that are profiled
+		if !e.handleWaker(s, o) {
+			c.discarded[profile.Malformed]++
+			return
+		}
+		c.folded++
+		return
+	}
 	p := s.Process(o.Header)
 	s.Unloaded(p, o.ClassEpoch)
 	if p.Meet(&o.Sample) {

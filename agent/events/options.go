@@ -12,6 +12,8 @@ type Options struct {
 	ExactAllocations bool
 	// MonitorEnters also estimates how often compiled code acquires free monitors, if Kinds has Locks.
 	MonitorEnters bool
+	// Wakers also records who ended the waits of off-CPU time.
+	Wakers bool
 	// Values are the probes at which values are read, if Kinds has Values.
 	Values []valueprobe.Spec
 	// Budget is the share of the processes' CPU time that their probes may take; 0 means the default of the agent.

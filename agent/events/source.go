@@ -190,6 +190,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 			notes = append(notes, note)
 		}
 	}
+	s.NameWakers()
 	names := p.Names()
 	defer names.Close()
 	all, waits := s.Profile(names, p.Noticed, covered), e.waits
@@ -224,7 +225,8 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
 		Waits:      d(bpf.WaitsSeen), WaitsThinned: d(bpf.WaitsThinned), WaitsRefused: d(bpf.WaitsRefused),
+		Wakers: d(bpf.WakersDrawn), WakersLost: d(bpf.WakersLost),
 		WaitTime: time.Duration(d(bpf.NsWaitsDrawn)), WaitTimeLost: time.Duration(d(bpf.NsWaitsLost)),
-		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost,
+		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost + time.Duration(d(bpf.WakingsSeen))*wakingCost,
 	}
 }

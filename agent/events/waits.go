@@ -20,6 +20,7 @@ import (
 type waits struct {
 	kernel *bpf.OffCPU
 	rate   waitRate
+	wakers bool          // are recorded
 	begun  time.Duration // when recording did
 
 	governing sync.WaitGroup
@@ -30,9 +31,11 @@ type waits struct {
 	rest    []awayThread  // threads that were away then
 
 	// Only functions that have the State use these.
-	last   map[uint32]*lastWait // by thread
-	frames int                  // in last
-	before reading
+	last    map[uint32]*lastWait // by thread
+	frames  int                  // in last
+	before  reading
+	pending pendingWakers
+	code    kernelCode
 }
 
 // maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each. Stacks beyond it are not known if their
@@ -61,11 +64,11 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if !opt.Waits() {
 		return nil, nil
 	}
-	kernel, err := services.Objects.LoadOffCPU()
+	kernel, err := services.Objects.LoadOffCPU(bpf.OffCPUOptions{Wakers: opt.Wakers})
 	if err != nil {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
-	return &waits{kernel: kernel, last: map[uint32]*lastWait{}}, nil
+	return &waits{kernel: kernel, last: map[uint32]*lastWait{}, wakers: opt.Wakers, code: kernelCode{function: services.Resolver.KernelFunction}}, nil
 }
 
 // start begins to record.
@@ -124,20 +127,33 @@ func awayState(state uint8) string {
 
 // handle folds the record of a wait. It returns false if no window wants it; ok is false if the record is malformed.
 func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted, ok bool) {
-	if w == nil || int(o.Seen.Count) <= bpf.WaitSP || o.Seen.Values[bpf.WaitSince] > o.Time {
+	if w == nil || int(o.Seen.Count) <= bpf.WaitLeast || o.Seen.Values[bpf.WaitSince] > o.Time {
 		return false, false
 	}
 	v := &o.Seen.Values
 	wait := fold.Wait{
 		Since: time.Duration(v[bpf.WaitSince]), Until: time.Duration(o.Time),
-		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Weight: 1,
-		SP: v[bpf.WaitSP],
+		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers, SP: v[bpf.WaitSP],
 	}
-	if length, mean := wait.Until-wait.Since, time.Duration(v[bpf.WaitMean]); length < mean {
-		wait.Weight = float64(mean) / float64(max(length, 1))
+	mean := time.Duration(v[bpf.WaitMean])
+	wait.Weight = weightOf(wait.Until-wait.Since, mean)
+	if w.wakers {
+		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
+	}
+	if woken := v[bpf.WaitWoken]; woken > v[bpf.WaitSince] && woken <= o.Time { // the part before it was drawn for its own length
+		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
+		wait.Weight = 0
+		if length := wait.Woken - wait.Since; length > time.Duration(v[bpf.WaitLeast]) {
+			wait.Weight = weightOf(length, mean)
+		}
 	}
 	w.keep(p, o, event, wait.State)
 	return s.AddWait(p, o.Pid, o.ClassEpoch, event, &wait), true
+}
+
+// weightOf is how many waits of that length one stands for that was drawn.
+func weightOf(length, mean time.Duration) float64 {
+	return max(float64(mean)/float64(max(length, 1)), 1)
 }
 
 // keep notes the last wait of a thread. If it was stopped or waited for a CPU, only when it began: it may have been on its way to a wait, where
@@ -198,6 +214,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		if l != nil {
 			l.seen = true
 		}
+		w.pending.see(a.tid)
 		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
@@ -220,6 +237,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		}
 		l.seen = false
 	}
+	w.pending.forget(end)
 }
 
 // needNames calls need for the frames of the last waits of p's threads.
@@ -234,4 +252,5 @@ func (w *waits) needNames(p *fold.Process, need func(target.RawFrame)) {
 			}
 		}
 	}
+	w.pending.needNames(p, need)
 }

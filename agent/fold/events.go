@@ -43,6 +43,7 @@ type Events struct {
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
+	wakers   wakers
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -58,6 +59,7 @@ type EventKey struct {
 	tid     uint32
 	profile.EventLabels
 	cover *Coverage // of the event's plan; nil if it was observed all the time
+	waker wakerID
 }
 
 // An Event is one observation as it is added to windows.
@@ -72,6 +74,7 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
+	waker  wakerID
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
@@ -101,7 +104,7 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	if e.Nth > 0 {
 		weight = 0
 	}
-	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover}
+	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
@@ -162,6 +165,7 @@ func (s *EventSet) Frames(f func(target.RawFrame)) {
 				f(n.Key)
 			}
 		}
+		r.wakers.frames(f)
 	}
 }
 
@@ -192,6 +196,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		if kind == profile.OffCPU {
 			stack = nameWait(&named, r.threads[key.tid], stack, waiting.enters)
 			r.causes[r.Rows[key]] = named.What
+			stack = r.wakers.name(&named, stack)
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {
@@ -212,8 +217,10 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
-	if note := r.away.note(); note != "" {
-		e.Basis = append(e.Basis, note)
+	for _, note := range [...]string{r.away.note(), unknownWakers(&r.wakers.unknown)} {
+		if note != "" {
+			e.Basis = append(e.Basis, note)
+		}
 	}
 	var partly []string
 	for c := range r.sums {
@@ -266,7 +273,7 @@ func ends(e *profile.Events) (variance float64) {
 
 func compareEvents(a, b EventKey) int {
 	return cmp.Or(
-		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.Class, b.Class),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
 		cmp.Compare(a.Field, b.Field),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),

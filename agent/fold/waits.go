@@ -18,9 +18,13 @@ type Wait struct {
 	Since, Until time.Duration // CLOCK_MONOTONIC
 	Delay        time.Duration // the last part of it, in which the thread waited for a CPU
 	State        string        // of the thread before: cause.Blocked, …
-	Weight       float64       // how many waits it stands for
+	Weight       float64       // how many waits it stands for; 0 if only its last part was drawn
+	DelayWeight  float64       // the same of that part; 0 if it is not different
 	Away         bool          // the thread has not come back
 	SP           uint64        // the user's stack pointer
+	Woken        time.Duration // when the last part began, more precisely; 0 if that is not known
+	Waker        *Waker        // who ended the wait before that; nil if it is not known
+	Wakers       bool          // wakers are recorded
 }
 
 // AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It returns false if there is none.
@@ -38,31 +42,44 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		return false
 	}
 	ready := max(wait.Until-wait.Delay, wait.Since)
-	if wait.State == cause.Runnable || wait.State == cause.Throttled {
+	if wait.Woken != 0 {
+		ready = min(max(wait.Woken, wait.Since), wait.Until)
+	}
+	runnable := wait.State == cause.Runnable || wait.State == cause.Throttled
+	if runnable {
 		ready = wait.Until
 	}
 	e.Kind = profile.OffCPU
-	e.Every = uint32(min(max(math.Round(wait.Weight), 1), math.MaxUint32))
 	for _, part := range [...]struct {
 		state    string
 		from, to time.Duration
-	}{{wait.State, wait.Since, ready}, {cause.Runnable, ready, wait.Until}} {
+		weight   float64
+		ended    bool // by a waker
+	}{
+		{wait.State, wait.Since, ready, wait.Weight, wait.Wakers && !wait.Away && !runnable},
+		{cause.Runnable, ready, wait.Until, cmp.Or(wait.DelayWeight, wait.Weight), false},
+	} {
 		length := part.to - max(part.from, w.Began)
-		if length <= 0 {
+		if length <= 0 || part.weight == 0 {
 			continue
 		}
+		e.Every = uint32(min(max(math.Round(part.weight), 1), math.MaxUint32))
 		e.Labels.Place = part.state
 		exact := 0.0
-		if wait.Weight == 1 {
+		if part.weight == 1 {
 			exact = float64(length)
 		}
-		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{wait.Weight, wait.Weight * float64(length), profile.ExactWaits: exact}}
+		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, part.weight * float64(length), profile.ExactWaits: exact}}
 		set := w.EventSet(p)
+		e.waker = 0
+		if part.ended {
+			e.waker = w.addWaker(s, p, wait.Waker, set.Of(e.Kind), &e.Sums)
+		}
 		row, fresh := set.add(e)
 		if fresh {
 			s.Want(p, e.Stack, epoch)
 		}
-		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, wait.Weight, row)
+		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, part.weight, row)
 		if wait.Away {
 			set.Of(e.Kind).away.add(length, len(e.Stack) > 0)
 		}

@@ -61,6 +61,9 @@ var (
 	// Requests handles requests, of which some are slow; AMOUNT is for how many milliseconds each thread does. The first run only has the
 	// method compiled.
 	Requests = Program{Class: "Requests", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Requests::*"}}
+	// Woken has threads end the waits of others; AMOUNT is for how many milliseconds each waits. Its methods are compiled, and stay so:
+	// where the interpreter releases a monitor, its frames may not be found.
+	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch", "-XX:TieredStopAtLevel=1"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{

@@ -22,6 +22,7 @@ type Truth struct {
 	Away        []OffCPU
 	Stages      []Stage
 	Calls       []Called
+	Woken       []Waking
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
 	Checksum    string         // of the run; the same for the same arguments
 }
@@ -57,6 +58,13 @@ type Called struct {
 	Start, Length               time.Duration
 	Ran, Sleep, Monitor, Socket time.Duration
 	Failed                      bool // it ended by an exception
+}
+
+// Waking is how long threads were off the CPU in a method, and the method that ended each of these waits; or what the kernel was at: [timer].
+type Waking struct {
+	Method, Waker string
+	Times         uint64
+	Sum           time.Duration
 }
 
 // Acquired is how often a method has taken the monitor of an object of the class.
@@ -123,6 +131,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"away":        {3, 2},
 	"stage":       {2, 2},
 	"call":        {2, 7},
+	"woken":       {3, 2},
 	"collections": {2, 2},
 }
 
@@ -172,6 +181,8 @@ func (t *Truth) parse(words []string) error {
 			Method: words[1], Start: time.Duration(n[0]), Length: time.Duration(n[1]), Ran: time.Duration(n[2]),
 			Sleep: time.Duration(n[3]), Monitor: time.Duration(n[4]), Socket: time.Duration(n[5]), Failed: n[6] != 0,
 		})
+	case "woken":
+		t.Woken = append(t.Woken, Waking{Method: words[1], Waker: words[2], Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":
