@@ -36,26 +36,29 @@ var built profiler.Agent
 
 func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
-//go:embed Shop.java
+//go:embed Shop.java Slow.java
 var sources embed.FS
 
-// startShop starts the program that is looked at. Nothing of it is inlined, so that methods have their own names in every run.
-func startShop(t *testing.T) *jvm.Guest {
+// startShop starts the program that most journeys look at.
+func startShop(t *testing.T) *jvm.Guest { return startGuest(t, "Shop") }
+
+// startGuest starts one of the programs that are looked at. Nothing of it is inlined, so that methods have their own names in every run.
+func startGuest(t *testing.T, main string, args ...string) *jvm.Guest {
 	t.Helper()
 	jdk := needs.JDK(t)
 	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: sources, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shop, err := jvm.Start(t.Context(), jvm.Command{
-		JDK: jdk, Main: "Shop", Classpath: []string{classes},
-		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Shop*::*"},
+	guest, err := jvm.Start(t.Context(), jvm.Command{
+		JDK: jdk, Main: main, Args: args, Classpath: []string{classes},
+		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + main + "*::*"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shop.Close() })
-	return shop
+	t.Cleanup(func() { guest.Close() })
+	return guest
 }
 
 // A journey runs the commands of a page.
