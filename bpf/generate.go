@@ -56,6 +56,9 @@ var objects = []object{
 		types: "away wait_values away_state waker_values waker_flags",
 	},
 	{
+		name: "Waiting", source: "bpf/waiting.bpf.c", cpu: atomics,
+	},
+	{
 		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
 		types: "watch enter_watch enter_site enter_hit",
 	},

@@ -48,11 +48,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		c.folded++
 		return
 	}
-	p := s.Process(o.Header)
-	s.Unloaded(p, o.ClassEpoch)
-	if p.Meet(&o.Sample) {
-		s.Dirty[p] = struct{}{}
-	}
+	p := e.meet(s, o)
 	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
 	part, ok := e.Covers.Part(o)
 	if !ok {
@@ -89,6 +85,16 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		return
 	}
 	c.folded++
+}
+
+// meet returns the process of an observation, which may say something new of it.
+func (e *Source) meet(s *fold.State, o *bpf.Observation) *fold.Process {
+	p := s.Process(o.Header)
+	s.Unloaded(p, o.ClassEpoch)
+	if p.Meet(&o.Sample) {
+		s.Dirty[p] = struct{}{}
+	}
+	return p
 }
 
 // Fail accounts for an observation during which the agent panicked.

@@ -105,7 +105,7 @@ func (e *Source) KernelMaps() []any {
 	if e.waits == nil {
 		return e.Maps()
 	}
-	return append(e.Maps(), e.waits.kernel.Maps())
+	return append(e.Maps(), e.waits.kernel.Maps(), e.waits.stacks.kernel.Maps())
 }
 
 // NeedNames implements source.Namer: the stack of a thread's last wait may be added to a window that ends.

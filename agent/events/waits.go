@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,9 +17,10 @@ import (
 )
 
 // waits are the off-CPU time of threads. The kernel side records a wait when its thread comes back. To a window that ends before, the wait is
-// added with the stack of the thread's last one, if that was at the same place.
+// added with the stack of the thread's last one, if that was at the same place; otherwise its stack is read.
 type waits struct {
 	kernel *bpf.OffCPU
+	stacks waitStacks
 	rate   waitRate
 	wakers bool          // are recorded
 	begun  time.Duration // when recording did
@@ -50,6 +52,7 @@ type lastWait struct {
 	stack   []target.RawFrame
 	epoch   uint32
 	thread  string
+	still   bool // the stack was read while the thread waited: its record is still to come
 	seen    bool // scratch
 }
 
@@ -68,7 +71,14 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if err != nil {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
-	return &waits{kernel: kernel, last: map[uint32]*lastWait{}, wakers: opt.Wakers, code: kernelCode{function: services.Resolver.KernelFunction}}, nil
+	w := &waits{
+		kernel: kernel, last: map[uint32]*lastWait{}, stacks: waitStacks{services: services}, wakers: opt.Wakers,
+		code: kernelCode{function: services.Resolver.KernelFunction},
+	}
+	if err := w.stacks.load(); err != nil {
+		return nil, errors.Join(services.Refusal(err), kernel.Close())
+	}
+	return w, nil
 }
 
 // start begins to record.
@@ -103,7 +113,7 @@ func (w *waits) close() error {
 	if w == nil {
 		return nil
 	}
-	return w.kernel.Close()
+	return errors.Join(w.stacks.close(), w.kernel.Close())
 }
 
 // look returns the threads that are off the CPU.
@@ -165,7 +175,7 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 		w.last[o.Tid] = l
 	}
 	if state != cause.Blocked && state != cause.Uninterruptible {
-		l.born = o.Seen.Values[bpf.WaitSince]
+		l.born, l.still = o.Seen.Values[bpf.WaitSince], false
 		return
 	}
 	if l.process != p || !slices.Equal(l.stack, event.Stack) {
@@ -177,7 +187,7 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 		}
 	}
 	v := &o.Seen.Values
-	l.process, l.epoch, l.thread = p, o.ClassEpoch, event.Thread
+	l.process, l.epoch, l.thread, l.still = p, o.ClassEpoch, event.Thread, false
 	l.born, l.pc, l.sp = v[bpf.WaitSince], v[bpf.WaitPC], v[bpf.WaitSP]
 }
 
@@ -196,7 +206,9 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
 		}
 	}
+	records := w.stacks.read(fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) }))
 	return func(s *fold.State, window *fold.Window) {
+		e.learn(s, records)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)
@@ -216,13 +228,13 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		}
 		w.pending.see(a.tid)
 		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
-		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
+		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}
 		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
 		event := fold.Event{TID: a.tid}
 		epoch := p.ClassEpoch
-		if l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp {
+		if l.at(p, &a.Away) {
 			event.Stack, event.Thread, epoch = l.stack, l.thread, l.epoch
 		} else {
 			event.Thread = p.NameOf(a.tid, a.Comm[:])

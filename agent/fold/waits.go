@@ -133,7 +133,7 @@ func (a *awayTimes) note() string {
 		return ""
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Microsecond)) }
-	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as a stack is read when its thread goes on",
+	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as their stacks could not be read",
 		a.threads, round(a.time), round(a.unknown), StillWaiting)
 }
 

@@ -36,11 +36,11 @@ var built profiler.Agent
 
 func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
-//go:embed Shop.java Depot.java
+//go:embed Shop.java Depot.java Slow.java
 var sources embed.FS
 
 // start starts a program that is looked at. Nothing of it is inlined, so that methods have their own names in every run.
-func start(t *testing.T, program string) *jvm.Guest {
+func start(t *testing.T, program string, args ...string) *jvm.Guest {
 	t.Helper()
 	jdk := needs.JDK(t)
 	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: sources, Release: jvm.MinVersion})
@@ -48,7 +48,7 @@ func start(t *testing.T, program string) *jvm.Guest {
 		t.Fatal(err)
 	}
 	guest, err := jvm.Start(t.Context(), jvm.Command{
-		JDK: jdk, Main: program, Classpath: []string{classes},
+		JDK: jdk, Main: program, Args: args, Classpath: []string{classes},
 		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + program + "*::*"},
 	})
 	if err != nil {
