@@ -136,7 +136,7 @@ func programs(t *testing.T) string {
 }
 
 // maxPicture is how many bytes a picture of a page may have.
-const maxPicture = 150_000
+const maxPicture = 180_000
 
 // look opens a file that a command wrote, waits until a user sees all of wanted, and takes a picture for the page.
 func (j *journey) look(b *browser.Browser, file, picture string, wanted ...string) {
