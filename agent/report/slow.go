@@ -21,14 +21,13 @@ import (
 
 // A slowCall is a slow invocation as it is stored.
 type slowCall struct {
-	number        int64
-	start         string
-	thread, end   string
-	took          float64 // ns
-	byCause       map[string]float64
-	heaviest      *pprof.Sample
-	heaviestTime  float64
-	heaviestCause string
+	number       int64
+	start        string
+	thread, end  string
+	took         float64 // ns
+	byCause      map[string]float64
+	heaviest     *pprof.Sample
+	heaviestTime float64
 }
 
 // Slow writes the slowest invocations of a method: when each was, how long it took and because of what, and the stack in which it spent most
