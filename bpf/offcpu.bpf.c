@@ -27,6 +27,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct away *export_away __attribute__((unused));
 enum wait_values *export_wait_values __attribute__((unused));
 enum away_state *export_away_state __attribute__((unused));
+enum waker_values *export_waker_values __attribute__((unused));
+enum waker_flags *export_waker_flags __attribute__((unused));
 
 /* include/linux/sched.h */
 #define TASK_INTERRUPTIBLE 0x1
@@ -38,6 +40,7 @@ enum away_state *export_away_state __attribute__((unused));
 #define TASK_FROZEN 0x8000
 
 #define MAX_WAIT_FRAMES 48 /* of the kernel: most have 15 to 25 */
+#define MAX_WAKER_FRAMES 64 /* of the kernel: a packet to the same machine has 50, from the sender through to the receiver */
 
 /* What is noted of a thread. With the kernel's pointer before it, it has one cache line. */
 struct followed {
@@ -45,6 +48,9 @@ struct followed {
 	__u64 since;	 /* as in struct away */
 	__s64 on;	 /* the same */
 	__u64 delay;	 /* ns that it had waited on run queues in its life when it left */
+	__u64 woken;	 /* with wakers: when this wait ended, 0 if it has not or that was not seen */
+	__u32 least;	 /* ns, with woken: the wait is recorded if it is longer */
+	__u32 mean;	 /* ns, with woken: the mean interval of which that was drawn */
 	__u32 state;	 /* enum away_state */
 	__u32 pad;
 };
@@ -61,9 +67,8 @@ struct drawn_wait {
 	__u32 tid;  /* 0: there is none */
 	__u32 mean; /* mean_interval when it was drawn */
 	__u64 since, until;
-	__u64 delay; /* as in struct followed */
-	__u32 state;
-	__u32 pad;
+	__u64 delay, woken; /* as in struct followed */
+	__u32 least, state;
 };
 
 struct {
@@ -220,6 +225,7 @@ static __always_inline void thread_leaves(struct followed *f, struct task_struct
 	f->delay = run_delay(task);
 	if (f->on < 0)
 		f->on += now;
+	f->woken = 0;
 	f->since = now;
 }
 
@@ -248,8 +254,9 @@ static __always_inline void lose_wait(struct drawn_wait *w)
 static __always_inline void thread_comes(struct followed *f, struct task_struct *task, __u64 now)
 {
 	__u32 mean = mean_interval, zero = 0;
-	__u64 since = f->since;
+	__u64 since = f->since, woken = f->woken;
 	struct drawn_wait *w;
+	bool recorded;
 
 	f->since = 0;
 	if (f->on >= 0)
@@ -260,7 +267,10 @@ static __always_inline void thread_comes(struct followed *f, struct task_struct 
 	if (!w)
 		return;
 	count_switch(WAITS_SEEN);
-	if (!draw_wait(now - since, mean)) {
+	if (woken)
+		mean = f->mean;
+	recorded = woken ? now - since > f->least : draw_wait(now - since, mean);
+	if (!recorded) {
 		count_switch(WAITS_THINNED);
 		return;
 	}
@@ -271,6 +281,8 @@ static __always_inline void thread_comes(struct followed *f, struct task_struct 
 	w->since = since;
 	w->until = now;
 	w->delay = f->delay;
+	w->woken = woken;
+	w->least = f->least;
 	w->state = f->state;
 }
 
@@ -296,7 +308,7 @@ int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct tas
 }
 
 /* Appends the kernel's frames behind the user's. */
-static __always_inline void append_kernel(struct scratch *s, void *ctx)
+static __always_inline void append_kernel(struct scratch *s, void *ctx, const __u32 most)
 {
 	struct sample *r = &s->sample;
 	__u32 n = r->user_frames;
@@ -304,34 +316,150 @@ static __always_inline void append_kernel(struct scratch *s, void *ctx)
 
 	if (n > MAX_USER_FRAMES)
 		return;
-	bytes = bpf_get_stack(ctx, &r->frames[n], MAX_WAIT_FRAMES * 8, 0);
+	bytes = bpf_get_stack(ctx, &r->frames[n], most * 8, 0);
 	if (bytes > 0)
 		r->kernel_frames = bytes / 8;
 }
 
-/* The wait becomes a record. */
-static __always_inline void write_wait(struct scratch *s, void *ctx, struct drawn_wait *w)
+/*
+ * Writes what was noted at that time, with so many bytes of text, and the current thread's stack, of which most frames are the kernel's. Ends the
+ * observation. False if the record was dropped.
+ */
+static __always_inline bool write_stack(struct scratch *s, void *ctx, __u64 time, const __u32 most, const __u32 text)
 {
 	struct sample *r = &s->sample;
 	__u64 size, n;
+	bool lost;
 
 	begin_record(s);
-	r->header.time = w->until;
-	append_kernel(s, ctx);
+	r->header.time = time;
+	append_kernel(s, ctx, most);
 	n = (__u64)r->user_frames + r->kernel_frames;
 	asm volatile("" : "+r"(n)); /* what is compared is what is used */
-	if (n > MAX_USER_FRAMES + MAX_WAIT_FRAMES)
-		n = MAX_USER_FRAMES + MAX_WAIT_FRAMES;
+	if (n > MAX_USER_FRAMES + most)
+		n = MAX_USER_FRAMES + most;
 	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n,
-			      sizeof(struct observation), &s->seen.o);
-	size = offsetof(struct sample, frames) + 8 * n + sizeof(struct observation);
-	if (bpf_ringbuf_output(&events, r, size, BPF_RB_NO_WAKEUP)) {
-		count(OBSERVATIONS_DROPPED_RING_FULL, 1);
-		count(NS_WAITS_LOST, worth_of(w));
-	} else {
-		count(OBSERVATIONS_DELIVERED, 1);
-	}
+			      sizeof(struct observation) + text, &s->seen);
+	size = offsetof(struct sample, frames) + 8 * n + sizeof(struct observation) + text;
+	lost = bpf_ringbuf_output(&events, r, size, BPF_RB_NO_WAKEUP);
+	count(lost ? OBSERVATIONS_DROPPED_RING_FULL : OBSERVATIONS_DELIVERED, 1);
 	end_observation(s);
+	return !lost;
+}
+
+/*
+ * Draws whether the wait of a thread is recorded that is woken now, and notes that for its return. Its length is drawn once: the same number
+ * is compared with the length until now, for the record of the waker, and at the return with that of the whole wait.
+ */
+static __always_inline bool draw_waking(struct followed *f, __u64 since, __u64 now, __u32 mean)
+{
+	f->mean = mean;
+	f->least = (__u64)bpf_get_prandom_u32() * mean >> 32;
+	f->woken = now;
+	return now > since && now - since > f->least;
+}
+
+/* A record of a waker that has the kernel's frames alone, as struct sample and struct observation have them. */
+struct interrupting_waker {
+	struct event_header header;
+	__u16 user_frames, kernel_frames;
+	__u8 end, flags;
+	__u16 cpu;
+	__u32 class_epoch, attachment;
+	__u8 comm[16];
+	__u64 frames[MAX_WAKER_FRAMES]; /* 0 behind the last one */
+	struct observation o;
+};
+
+_Static_assert(offsetof(struct interrupting_waker, frames) == offsetof(struct sample, frames), "laid out as struct sample");
+
+/*
+ * A thread is woken while another program of this object runs on this CPU. So it is an interrupt that wakes it, and the current thread has
+ * nothing to do with that. The working memory is in use.
+ */
+static __always_inline void write_interrupting(void *ctx, __u32 tid, __u64 since, __u64 now)
+{
+	struct interrupting_waker *r;
+
+	count(OBSERVATIONS_ATTEMPTED, 1);
+	r = bpf_ringbuf_reserve(&events, sizeof(*r), 0);
+	if (!r) {
+		count(OBSERVATIONS_DROPPED_RING_FULL, 1);
+		count(WAKERS_LOST, 1);
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	fill_header(&r->header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_OBSERVED, now);
+	r->kernel_frames = MAX_WAKER_FRAMES;
+	r->cpu = bpf_get_smp_processor_id();
+	bpf_get_stack(ctx, r->frames, sizeof(r->frames), 0);
+	r->o.what = OBSERVED_WAKER;
+	r->o.count = WAKER_VALUES;
+	r->o.flags = WAKER_KERNEL;
+	r->o.probe = PROBE_WAIT;
+	r->o.every = 1;
+	r->o.values[WAKER_TID] = tid;
+	r->o.values[WAKER_SINCE] = since;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	count(OBSERVATIONS_DELIVERED, 1);
+}
+
+/* Who wakes a thread becomes a record, which precedes that of the wait. */
+static __always_inline void write_waker(void *ctx, __u32 tid, __u64 since, __u64 now)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf(), *leader = task->group_leader;
+	struct scratch *s;
+
+	count(WAKERS_DRAWN, 1);
+	s = this_scratch();
+	if (s && s->watch.claimed) {
+		write_interrupting(ctx, tid, since, now);
+		return;
+	}
+	s = begin_observation(OBSERVED_WAKER, PROBE_WAIT, 1);
+	if (!s) {
+		count(WAKERS_LOST, 1);
+		return;
+	}
+	s->seen.o.count = WAKER_VALUES;
+	s->seen.o.values[WAKER_TID] = tid;
+	s->seen.o.values[WAKER_SINCE] = since;
+	s->seen.o.text_len = sizeof(task->comm);
+	bpf_probe_read_kernel(s->seen.text, sizeof(task->comm), leader->comm);
+	if (!task->pid || (task->flags & PF_KTHREAD))
+		s->seen.o.flags = WAKER_KERNEL;
+	else if (chosen(task->tgid))
+		s->seen.o.flags = WAKER_CHOSEN;
+	if (s->seen.o.flags != WAKER_CHOSEN || only_in_kernel(task) || !read_registers(s, 0, task, true))
+		s->watch.bare = 1;
+	if (!write_stack(s, ctx, now, MAX_WAKER_FRAMES, sizeof(task->comm)))
+		count(WAKERS_LOST, 1);
+}
+
+/*
+ * A thread is woken, by the current one or by an interrupt. It is loaded only if wakers are recorded. The thread's pi_lock is held and
+ * interrupts are off; the thread does not go on before.
+ */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(thread_woken, struct task_struct *task)
+{
+	__u32 mean = mean_interval;
+	struct followed *f;
+	__u64 since, now;
+
+	if (!mean)
+		return 0;
+	f = followed(task);
+	if (!f)
+		return 0;
+	since = f->since;
+	if (!since || f->state == AWAY_PREEMPTED || f->state == AWAY_THROTTLED)
+		return 0;
+	count(WAKINGS_SEEN, 1);
+	now = bpf_ktime_get_ns();
+	if (draw_waking(f, since, now, mean))
+		write_waker(ctx, task->pid, since, now);
+	return 0;
 }
 
 /* A thread has come to this CPU, and is the current one. */
@@ -365,9 +493,12 @@ static __always_inline void note_return(void *ctx)
 	s->seen.o.values[WAIT_MEAN] = w->mean;
 	s->seen.o.values[WAIT_PC] = user_pc(regs);
 	s->seen.o.values[WAIT_SP] = regs->sp;
+	s->seen.o.values[WAIT_WOKEN] = w->woken;
+	s->seen.o.values[WAIT_LEAST] = w->least;
 	if (only_in_kernel(task) || !read_registers(s, 0, task, true))
 		s->watch.bare = 1;
-	write_wait(s, ctx, w);
+	if (!write_stack(s, ctx, w->until, MAX_WAIT_FRAMES, 0))
+		count(NS_WAITS_LOST, worth_of(w));
 }
 
 SEC("tp_btf/sched_exit_tp")

@@ -42,6 +42,20 @@ const (
 	WaitMean  = int(OffCPUWaitValuesWAIT_MEAN)
 	WaitPC    = int(OffCPUWaitValuesWAIT_PC)
 	WaitSP    = int(OffCPUWaitValuesWAIT_SP)
+	WaitWoken = int(OffCPUWaitValuesWAIT_WOKEN)
+	WaitLeast = int(OffCPUWaitValuesWAIT_LEAST)
+)
+
+// Values of an ObservedWaker, by index.
+const (
+	WakerTID   = int(OffCPUWakerValuesWAKER_TID)
+	WakerSince = int(OffCPUWakerValuesWAKER_SINCE)
+)
+
+// Flags of an ObservedWaker.
+const (
+	WakerChosen = uint8(OffCPUWakerFlagsWAKER_CHOSEN) // its process is profiled
+	WakerKernel = uint8(OffCPUWakerFlagsWAKER_KERNEL) // a thread of the kernel, or none
 )
 
 // ProbeWait is the number of the probe of an ObservedWait: PROBE_WAIT.
@@ -57,6 +71,7 @@ const MaxMeanInterval = time.Duration(math.MaxUint32)
 type OffCPU struct {
 	objects offCPUObjects
 	returns *ebpf.Program
+	woken   *ebpf.Program // nil unless wakers are recorded
 	links   []link.Link
 	tasks   *link.Iter
 	event   int // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
@@ -86,15 +101,27 @@ func (h ReturnHook) String() string {
 	return [...]string{ReturnExit: "sched_exit_tp", ReturnSwitchIn: "__perf_event_task_sched_in"}[h]
 }
 
+// program is the name of the hook's program.
+func (h ReturnHook) program() string {
+	return [...]string{ReturnExit: "thread_goes_on", ReturnSwitchIn: "thread_switched_in"}[h]
+}
+
+// OffCPUOptions say what an OffCPU records.
+type OffCPUOptions struct {
+	Hooks  []ReturnHook // to try; nil for all
+	Wakers bool         // who ended a wait (ObservedWaker) is recorded, too
+}
+
 // LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the kernel has. Nothing is recorded before
 // Begin. Close comes before that of o.
-func (o *Objects) LoadOffCPU(hooks ...ReturnHook) (*OffCPU, error) {
-	if len(hooks) == 0 {
+func (o *Objects) LoadOffCPU(opt OffCPUOptions) (*OffCPU, error) {
+	hooks := opt.Hooks
+	if hooks == nil {
 		hooks = []ReturnHook{ReturnExit, ReturnSwitchIn}
 	}
 	var errs []error
 	for _, hook := range hooks {
-		f, err := o.loadOffCPU(hook)
+		f, err := o.loadOffCPU(hook, opt.Wakers)
 		if err == nil {
 			return f, nil
 		}
@@ -103,7 +130,7 @@ func (o *Objects) LoadOffCPU(hooks ...ReturnHook) (*OffCPU, error) {
 	return nil, errors.Join(errs...)
 }
 
-func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
+func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
 	spec, err := LoadOffCPU()
 	if err != nil {
 		return nil, fmt.Errorf("read off-CPU object: %w", err)
@@ -115,33 +142,37 @@ func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	// What is not assigned is not loaded.
-	var exit struct {
+	spec.Programs["returns"] = spec.Programs[hook.program()]
+	var without struct {
 		offCPUObjects
-		Returns *ebpf.Program `ebpf:"thread_goes_on"`
+		Returns *ebpf.Program `ebpf:"returns"`
 	}
-	var switchIn struct {
+	var with struct {
 		offCPUObjects
-		Returns *ebpf.Program `ebpf:"thread_switched_in"`
+		Returns *ebpf.Program `ebpf:"returns"`
+		Woken   *ebpf.Program `ebpf:"thread_woken"`
 	}
 	f := &OffCPU{event: -1}
-	var returns *ebpf.Program
-	if hook == ReturnExit {
-		err = o.LoadBeside(spec, &exit)
-		f.objects, returns = exit.offCPUObjects, exit.Returns
+	if wakers {
+		err = o.LoadBeside(spec, &with)
+		f.objects, f.returns, f.woken = with.offCPUObjects, with.Returns, with.Woken
 	} else {
-		err = o.LoadBeside(spec, &switchIn)
-		f.objects, returns = switchIn.offCPUObjects, switchIn.Returns
+		err = o.LoadBeside(spec, &without)
+		f.objects, f.returns = without.offCPUObjects, without.Returns
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load programs of the scheduler: %w", err)
 	}
-	f.returns = returns
 	if hook == ReturnSwitchIn {
 		if err := f.openEvent(); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	for _, p := range []*ebpf.Program{returns, f.objects.Switches, f.objects.Begins} {
+	programs := []*ebpf.Program{f.returns, f.objects.Switches, f.objects.Begins}
+	if wakers {
+		programs = append(programs, f.woken)
+	}
+	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("follow the scheduler: %w", err), f.Close())
@@ -228,5 +259,5 @@ func (f *OffCPU) Close() error {
 	if f.event >= 0 {
 		errs = append(errs, unix.Close(f.event))
 	}
-	return errors.Join(append(errs, f.returns.Close(), f.objects.Switches.Close(), f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
+	return errors.Join(append(errs, f.returns.Close(), f.woken.Close(), f.objects.Switches.Close(), f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
 }

@@ -46,7 +46,24 @@ const (
 	OffCPUWaitValuesWAIT_MEAN   OffCPUWaitValues = 2
 	OffCPUWaitValuesWAIT_PC     OffCPUWaitValues = 3
 	OffCPUWaitValuesWAIT_SP     OffCPUWaitValues = 4
-	OffCPUWaitValuesWAIT_VALUES OffCPUWaitValues = 5
+	OffCPUWaitValuesWAIT_WOKEN  OffCPUWaitValues = 5
+	OffCPUWaitValuesWAIT_LEAST  OffCPUWaitValues = 6
+	OffCPUWaitValuesWAIT_VALUES OffCPUWaitValues = 7
+)
+
+type OffCPUWakerFlags uint32
+
+const (
+	OffCPUWakerFlagsWAKER_CHOSEN OffCPUWakerFlags = 1
+	OffCPUWakerFlagsWAKER_KERNEL OffCPUWakerFlags = 2
+)
+
+type OffCPUWakerValues uint32
+
+const (
+	OffCPUWakerValuesWAKER_TID    OffCPUWakerValues = 0
+	OffCPUWakerValuesWAKER_SINCE  OffCPUWakerValues = 1
+	OffCPUWakerValuesWAKER_VALUES OffCPUWakerValues = 2
 )
 
 // Names of all BPF objects in the ELF.
@@ -73,6 +90,7 @@ const (
 	OffCPUProgThreadGoesOn     = "thread_goes_on"
 	OffCPUProgThreadSwitchedIn = "thread_switched_in"
 	OffCPUProgThreadSwitches   = "thread_switches"
+	OffCPUProgThreadWoken      = "thread_woken"
 	OffCPUVarCheckContexts     = "check_contexts"
 	OffCPUVarConfirmLevels     = "confirm_levels"
 	OffCPUVarContexts          = "contexts"
@@ -80,6 +98,8 @@ const (
 	OffCPUVarExportAway        = "export_away"
 	OffCPUVarExportAwayState   = "export_away_state"
 	OffCPUVarExportWaitValues  = "export_wait_values"
+	OffCPUVarExportWakerFlags  = "export_waker_flags"
+	OffCPUVarExportWakerValues = "export_waker_values"
 	OffCPUVarFilterByPid       = "filter_by_pid"
 	OffCPUVarFollowedCount     = "followed_count"
 	OffCPUVarJavaOnly          = "java_only"
@@ -134,6 +154,7 @@ type OffCPUProgramSpecs struct {
 	ThreadGoesOn     *ebpf.ProgramSpec `ebpf:"thread_goes_on"`
 	ThreadSwitchedIn *ebpf.ProgramSpec `ebpf:"thread_switched_in"`
 	ThreadSwitches   *ebpf.ProgramSpec `ebpf:"thread_switches"`
+	ThreadWoken      *ebpf.ProgramSpec `ebpf:"thread_woken"`
 }
 
 // OffCPUMapSpecs contains maps before they are loaded into the kernel.
@@ -161,18 +182,20 @@ type OffCPUMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	CheckContexts    *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
-	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportAway       *ebpf.VariableSpec `ebpf:"export_away"`
-	ExportAwayState  *ebpf.VariableSpec `ebpf:"export_away_state"`
-	ExportWaitValues *ebpf.VariableSpec `ebpf:"export_wait_values"`
-	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FollowedCount    *ebpf.VariableSpec `ebpf:"followed_count"`
-	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
-	MeanInterval     *ebpf.VariableSpec `ebpf:"mean_interval"`
-	ObservedSince    *ebpf.VariableSpec `ebpf:"observed_since"`
+	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportAway        *ebpf.VariableSpec `ebpf:"export_away"`
+	ExportAwayState   *ebpf.VariableSpec `ebpf:"export_away_state"`
+	ExportWaitValues  *ebpf.VariableSpec `ebpf:"export_wait_values"`
+	ExportWakerFlags  *ebpf.VariableSpec `ebpf:"export_waker_flags"`
+	ExportWakerValues *ebpf.VariableSpec `ebpf:"export_waker_values"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FollowedCount     *ebpf.VariableSpec `ebpf:"followed_count"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	MeanInterval      *ebpf.VariableSpec `ebpf:"mean_interval"`
+	ObservedSince     *ebpf.VariableSpec `ebpf:"observed_since"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -236,18 +259,20 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	CheckContexts    *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts         *ebpf.Variable `ebpf:"contexts"`
-	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
-	ExportAway       *ebpf.Variable `ebpf:"export_away"`
-	ExportAwayState  *ebpf.Variable `ebpf:"export_away_state"`
-	ExportWaitValues *ebpf.Variable `ebpf:"export_wait_values"`
-	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
-	FollowedCount    *ebpf.Variable `ebpf:"followed_count"`
-	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
-	MeanInterval     *ebpf.Variable `ebpf:"mean_interval"`
-	ObservedSince    *ebpf.Variable `ebpf:"observed_since"`
+	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts          *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
+	ExportAway        *ebpf.Variable `ebpf:"export_away"`
+	ExportAwayState   *ebpf.Variable `ebpf:"export_away_state"`
+	ExportWaitValues  *ebpf.Variable `ebpf:"export_wait_values"`
+	ExportWakerFlags  *ebpf.Variable `ebpf:"export_waker_flags"`
+	ExportWakerValues *ebpf.Variable `ebpf:"export_waker_values"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FollowedCount     *ebpf.Variable `ebpf:"followed_count"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	MeanInterval      *ebpf.Variable `ebpf:"mean_interval"`
+	ObservedSince     *ebpf.Variable `ebpf:"observed_since"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.
@@ -259,6 +284,7 @@ type OffCPUPrograms struct {
 	ThreadGoesOn     *ebpf.Program `ebpf:"thread_goes_on"`
 	ThreadSwitchedIn *ebpf.Program `ebpf:"thread_switched_in"`
 	ThreadSwitches   *ebpf.Program `ebpf:"thread_switches"`
+	ThreadWoken      *ebpf.Program `ebpf:"thread_woken"`
 }
 
 func (p *OffCPUPrograms) Close() error {
@@ -268,6 +294,7 @@ func (p *OffCPUPrograms) Close() error {
 		p.ThreadGoesOn,
 		p.ThreadSwitchedIn,
 		p.ThreadSwitches,
+		p.ThreadWoken,
 	)
 }
 

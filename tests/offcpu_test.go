@@ -1,22 +1,29 @@
 package tests
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// also are causes that stand for others: of monitors, in the interpreter, and of selectors, which are event loops.
-var also = map[string]string{"monitor": "vm call", "poll": "idle"}
+// also are causes that stand for others: of selectors, which are event loops, and of busy threads, with a quota.
+var also = map[string]string{"poll": "idle", "runnable": "throttled"}
 
 // Threads are off the CPU for as long as they say themselves, for what they say, and with whole stacks.
-func TestRecordOffCPU(t *testing.T) { onEveryJDK(t, recordOffCPU) }
+func TestRecordOffCPU(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) { recordOffCPU(t, jdk) })
+}
 
-func recordOffCPU(t *testing.T, jdk jvm.JDK) {
-	guest := startEvents(t, jdk, events.Away)
+func recordOffCPU(t *testing.T, jdk jvm.JDK, flags ...string) {
+	guest := startEvents(t, jdk, events.Away, flags...)
 	const amount = 3000 // ms
 	if _, err := guest.Run(1, 300); err != nil {
 		t.Fatal(err)
@@ -24,10 +31,20 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 	// With this budget waits of the guest's length are recorded each, on a busy machine as well.
 	p, truth := recordEvents(t, guest, "offcpu", 1, amount, "--budget=50%")
 	rows := events.Own(rowsOf(t, p, "waits", "offcpu"))
-	const offCPU = 1
 	if len(truth.Away) != 10 {
 		t.Fatalf("%+v", truth)
 	}
+	checkWays(t, rows, truth)
+	// Whole stacks end where the thread began.
+	all, whole := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("java.lang.Thread.run") }), offCPU)
+	if whole < 0.99*all {
+		t.Errorf("%v of %v have whole stacks", time.Duration(whole), time.Duration(all))
+	}
+}
+
+// checkWays compares rows with what a program says of each of its ways to wait.
+func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
+	t.Helper()
 	for _, away := range truth.Away {
 		own := events.Where(rows, func(r events.Row) bool { return r.Has(away.Method) })
 		sum := func(causes ...string) (sum float64) {
@@ -38,8 +55,7 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 		}
 		got := events.Sum(own, offCPU)
 		delayed := sum("runnable", "throttled", "stopped", "safepoint")
-		right := sum(away.Cause)
-		right += sum(also[away.Cause])
+		right := sum(away.Cause) + sum(also[away.Cause])
 		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
 			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
 		checkAway(t, away.Method, got, away.Sum, float64(events.Count(own)))
@@ -49,14 +65,23 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK) {
 			}
 		} else if right < 0.9*(got-delayed) {
 			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(right), time.Duration(got-delayed), away.Cause)
+			logRows(t, own)
 		}
 	}
-	// Whole stacks end where the thread began.
-	all, whole := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("java.lang.Thread.run") }), offCPU)
-	if whole < 0.99*all {
-		t.Errorf("%v of %v have whole stacks", time.Duration(whole), time.Duration(all))
+}
+
+// logRows logs rows that are not as they should be.
+func logRows(t *testing.T, rows []events.Row) {
+	t.Helper()
+	const most = 20
+	slices.SortFunc(rows, func(a, b events.Row) int { return cmp.Compare(b.Values[offCPU], a.Values[offCPU]) })
+	for _, r := range rows[:min(len(rows), most)] {
+		t.Logf("  %v %s %s %v", time.Duration(r.Values[offCPU]), r.Cause, r.Thread, r.Stack)
 	}
 }
+
+// offCPU is the column of the time in rows of off-CPU time.
+const offCPU = 1
 
 // The wall time of each thread is how long it existed, and the parts are what the thread says itself.
 func TestRecordWall(t *testing.T) { onEveryJDK(t, recordWall) }
@@ -110,6 +135,68 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 			t.Errorf("%s did not wait because of %s", away.Method, away.Cause)
 		}
 	}
+}
+
+// Threads are woken by whom they say themselves, and the frames of who did it follow those of the wait.
+func TestRecordWakers(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		guest := startEvents(t, jdk, events.Woken)
+		const amount = 3000 // ms
+		if _, err := guest.Run(1, 300); err != nil {
+			t.Fatal(err)
+		}
+		p, truth := recordEvents(t, guest, "offcpu", 1, amount, "--budget=50%", "--wakers")
+		const offCPU = 1
+		rows := events.Own(rowsOf(t, p, "waits", "offcpu"))
+		if len(truth.Woken) != 6 {
+			t.Fatalf("%+v", truth)
+		}
+		for _, woken := range truth.Woken {
+			sum, blocked, right, marked := 0.0, 0.0, 0.0, 0.0
+			var count int64
+			wrong := map[string]float64{}
+			for _, r := range rows {
+				own, waker := splitWaker(r)
+				if !own.Has(woken.Method) {
+					continue
+				}
+				sum += r.Values[offCPU]
+				count += r.Count
+				if r.State == "runnable" || r.State == "throttled" || r.State == "stopped" || r.Cause == "safepoint" {
+					continue
+				}
+				blocked += r.Values[offCPU]
+				if r.Waker != "" {
+					marked += r.Values[offCPU]
+				}
+				if r.Waker == woken.Waker || waker.Has(woken.Waker) {
+					right += r.Values[offCPU]
+					continue
+				}
+				wrong[fmt.Sprint(r.Waker, " ", waker.Frames)] += r.Values[offCPU]
+			}
+			t.Logf("%s: %v off the CPU, in truth %v; blocked for %v, of that %v until %s, %v until anybody that is known", woken.Method, time.Duration(sum), woken.Sum,
+				time.Duration(blocked), time.Duration(right), woken.Waker, time.Duration(marked))
+			checkAway(t, woken.Method, sum, woken.Sum, float64(count))
+			if right < 0.95*blocked {
+				t.Errorf("%s waited for %v, of that only %v until %s", woken.Method, time.Duration(blocked), time.Duration(right), woken.Waker)
+			}
+			for who, sum := range wrong {
+				t.Logf("  %v until %s", time.Duration(sum), who)
+			}
+		}
+	})
+}
+
+// splitWaker returns the stack of a wait and that of who ended it.
+func splitWaker(r events.Row) (own, waker stacks.Stack) {
+	at := slices.IndexFunc(r.Frames, func(f stacks.Frame) bool { return f.Marker() && strings.HasPrefix(f.Function, "[woken by ") })
+	if at < 0 {
+		return r.Stack, stacks.Stack{}
+	}
+	waker.Frames = slices.Clone(r.Frames[:at])
+	slices.Reverse(waker.Frames)
+	return stacks.Stack{Frames: r.Frames[at+1:]}, waker
 }
 
 // checkAway compares how long a method was off the CPU, by so many events, with the truth.

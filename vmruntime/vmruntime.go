@@ -125,6 +125,7 @@ type Frame struct {
 	Line      int    // 0 if unknown
 	BCI       int    // bytecode index, -1 if unknown
 	Tier      Tier
+	Enters    bool // it may enter a monitor there, if it is interpreted and calls the VM
 	// Approximate marks an innermost frame of a compilation where the VM did not record what is inlined: it is this method, or a
 	// method that was inlined in it.
 	Approximate bool

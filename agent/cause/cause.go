@@ -1,6 +1,6 @@
 // Package cause says what a thread that was off the CPU waited for, from its stack and from the state in which it left.
 //
-//	what, inner := cause.Of(state, stack) // innermost frame first
+//	what, inner := cause.Of(state, thread, stack, enters) // innermost frame first
 //	stack = stack[inner:]                 // without the scheduler
 //
 // The rules are tables of functions: the kernel's say what kind of wait it was, the program's who waits that way.
@@ -34,7 +34,7 @@ const (
 	Park       = "park"        // LockSupport.park for anything but a lock: a condition, a queue, a future
 	Safepoint  = "safepoint"   // the VM stops its Java threads
 	VM         = "vm"          // a thread of the VM for work, or a lock of the VM
-	VMCall     = "vm call"     // Java code in a call of the VM: mostly to enter a monitor, or for memory
+	VMCall     = "vm call"     // Java code in a call of the VM: for memory, a class, or a compilation
 	Futex      = "futex"       // a lock or condition variable in user space
 	Poll       = "poll"        // until one of several files is ready: epoll, poll, select, io_uring
 	Socket     = "socket"      // receive, send, accept, connect
@@ -174,8 +174,9 @@ var scheduler = map[string]bool{"__schedule": true, "schedule": true, "preempt_s
 const maxScheduler = 16
 
 // Of returns the cause of a thread's wait, and how many of the innermost frames are the scheduler's. The stack begins with the innermost
-// frame, and has the kernel's frames before the user's.
-func Of(state, thread string, stack []symbolize.Symbol) (cause string, inner int) {
+// frame, and has the kernel's frames before the user's. enters says that the innermost frame of Java is interpreted, at a place where it enters
+// a monitor: the interpreter calls the VM for it, whose frames may be missing.
+func Of(state, thread string, stack []symbolize.Symbol, enters bool) (cause string, inner int) {
 	kernel := 0
 	for kernel < len(stack) && stack[kernel].Kind() == symbolize.KindKernel {
 		kernel++
@@ -209,6 +210,9 @@ func Of(state, thread string, stack []symbolize.Symbol) (cause string, inner int
 	case cause == "":
 		return Other, inner
 	case cause == Futex && calledByJava(stack[kernel:]):
+		if enters {
+			return Monitor, inner
+		}
 		return VMCall, inner
 	case (cause == Futex || cause == Sleep) && ofVM(thread):
 		return VM, inner

@@ -54,6 +54,8 @@ func TestOf(t *testing.T) {
 		{"monitor, libjvm without frame pointers", Blocked, futex + "__futex_abstimed_wait_common [stub:~_complete_monitor_locking_Java] Main.add", Monitor, ""},
 		{"monitor, compiled by C1 of JDK 25", Blocked, futex + "__futex_abstimed_wait_common [stub:~C1~Runtime~monitorenter_nofpu_blob] Main.add", Monitor, ""},
 		{"monitor, compiled by C2 of JDK 25", Blocked, futex + "__futex_abstimed_wait_common [stub:~C2~Runtime~complete_monitor_locking_blob] Main.add", Monitor, ""},
+		{"interpreted code that enters a monitor", Blocked, futex + "__futex_abstimed_wait_common Main.add:enters", Monitor, "main"},
+		{"interpreted code that sleeps where one enters", Blocked, futex + "java.lang.Thread.sleep0 Main.add:enters", Sleep, ""},
 		{"interpreted code in the VM", Blocked, futex + "__futex_abstimed_wait_common Main.add", VMCall, "main"},
 		{"epoll", Blocked, switching + "schedule_hrtimeout_range ep_poll do_epoll_wait |epoll_wait sun.nio.ch.EPoll.wait", Poll, ""},
 		{"socket", Blocked, switching + "schedule_timeout sk_wait_data.part.0 tcp_recvmsg_locked |recv java.net.SocketInputStream.read", Socket, ""},
@@ -74,7 +76,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stack := stackOf(tt.stack)
-			got, inner := Of(tt.state, tt.thread, stack)
+			got, inner := Of(tt.state, tt.thread, stack, strings.Contains(tt.stack, ":enters"))
 			if got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}

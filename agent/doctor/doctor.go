@@ -86,6 +86,7 @@ func Run(ctx context.Context, env *Env) Report {
 		r.Ready = r.Ready && f.Status != Missing
 	}
 	r.Findings = append(r.Findings, findClock(ctx, env)...)
+	r.Findings = append(r.Findings, findOffCPU(ctx, env)...)
 	r.Findings = append(r.Findings, findEngines(ctx, env)...)
 	jvms, result := findJVMs(ctx, env)
 	r.Findings = append(r.Findings, Finding{"processes", "processes", result})

@@ -42,7 +42,8 @@ type Env struct {
 	CPUs      func() (int, error)
 	OpenEvent func(cpu int) error
 
-	Tick TickTrial // nil: the clocks are not reported
+	Tick   TickTrial   // nil: the clocks are not reported
+	OffCPU OffCPUTrial // nil: off-CPU time is not reported
 
 	// Engines is nil if call engines are not checked; otherwise the fields below are also needed.
 	Engines     EngineTrial
@@ -54,7 +55,7 @@ type Env struct {
 	Pool     *proc.Pool       // for reads of processes
 }
 
-// Host is the machine the program runs on. Tick, Engines and Inspect are nil, GuestSocket is empty.
+// Host is the machine the program runs on. Tick, OffCPU, Engines and Inspect are nil, GuestSocket is empty.
 func Host() *Env {
 	program, err := os.Executable()
 	if err != nil {

@@ -208,6 +208,7 @@ type servicesJSON struct {
 	Seconds  float64       `json:"seconds"`
 	Compared timesJSON     `json:"compared"`
 	Rates    []rateJSON    `json:"rates"` // of all services
+	States   []stateJSON   `json:"states,omitempty"`
 	Services []serviceJSON `json:"services"`
 }
 
@@ -216,6 +217,7 @@ type serviceJSON struct {
 	Value     float64               `json:"value"`
 	Processes []report.FlameProcess `json:"processes"`
 	Rates     []rateJSON            `json:"rates,omitempty"` // of the busiest
+	States    []stateJSON           `json:"states,omitempty"`
 }
 
 // services is the answer of /api/v1/services.
@@ -247,5 +249,8 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 	}
 	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
 	out.Services = out.Services[:min(len(out.Services), maxServices)]
+	if err := a.addStates(r, s, f, &out); err != nil {
+		return nil, err
+	}
 	return out, a.rate(r, s, &out)
 }

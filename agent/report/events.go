@@ -359,9 +359,9 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 // the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
 func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
-	for _, loc := range sample.Location {
+	for _, loc := range e.stacks.own(sample) {
 		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && waits(f.Name)) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
 				return f.Name
 			}
 			if outside == "" && f.flags&kernel == 0 {
@@ -375,17 +375,32 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 	return outside
 }
 
-// parks says of a method that it is part of how threads of Java wait for each other, not of why.
-func parks(method string) bool {
-	return strings.HasPrefix(method, "jdk.internal.misc.Unsafe.park") || strings.HasPrefix(method, "sun.misc.Unsafe.park") ||
-		strings.HasPrefix(method, "java.util.concurrent.")
-}
-
-// waits says of a method that it is part of how threads of Java wait, not of why.
-func waits(method string) bool {
-	return parks(method) || strings.HasPrefix(method, "java.lang.Object.wait") || strings.HasPrefix(method, "java.lang.Thread.sleep") ||
-		strings.HasPrefix(method, "java.lang.Thread.join") || strings.HasPrefix(method, "java.lang.ref.ReferenceQueue") || strings.HasPrefix(method, "sun.nio.ch.") ||
-		strings.HasPrefix(method, "java.nio.channels.") || strings.HasPrefix(method, "java.net.") || strings.HasPrefix(method, "java.io.")
+// waker returns who ended the wait of a sample, threads that do the same work together, and the program's method in which it did so; "" if
+// that is not known.
+func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
+	who = label(sample, stored.LabelWaker)
+	if who == "" {
+		return "", ""
+	}
+	who = stored.ThreadGroup(who)
+	if comm := label(sample, stored.LabelWakerComm); comm != "" {
+		who = comm + ": " + who
+	}
+	outside := ""
+	for i := e.stacks.wokenAt(sample) - 1; i >= 0; i-- { // from the innermost frame on
+		for _, f := range e.stacks.at(sample.Location[i]) {
+			if strings.HasPrefix(f.Name, "[") {
+				continue
+			}
+			if !f.Native && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
+				return who, f.Name
+			}
+			if outside == "" && f.flags&kernel == 0 {
+				outside = f.Name
+			}
+		}
+	}
+	return who, outside
 }
 
 // contended says that a sample is no wait for work.

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"math"
+	"regexp"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ type accounts struct {
 	basis    processNotes
 	notes    processNotes
 	versions codeVersions
+	lanes    threadLanes
 	programs programs
 }
 
@@ -63,8 +65,10 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		if content&Time != 0 {
 			a.versions.add(proc, p.Start.Sub(a.start))
 		}
-		if !ofEvents {
+		if content&CallCounts != 0 || !ofEvents {
 			a.calls.add(proc)
+		}
+		if !ofEvents {
 			if proc.Contexts != nil {
 				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts})
 			}
@@ -74,6 +78,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 			if e.Kind == kind {
 				a.basis.add(proc, e.Basis)
 				a.totals.add(proc, e)
+				a.lanes.add(proc, e, p.Start, window)
 			}
 		}
 	}
@@ -121,6 +126,7 @@ func (a *accounts) complete() *stored.Metadata {
 	}
 	m.Versions, m.Methods = a.versions.list, a.versions.methods
 	m.LeftOut += a.versions.leftOut
+	m.Lanes = a.lanes.list
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m
 }
@@ -295,14 +301,31 @@ func (n *processNotes) add(proc *profile.Process, notes []string) {
 }
 
 func (n *processNotes) list() (list []stored.Note) {
+	alike := map[noteSubject][]noteSubject{} // by the text without its figures
 	for _, s := range n.order {
-		list = append(list, noteOf(s.comm, s.note, n.pids[s]))
+		pattern := noteSubject{s.comm, figures.ReplaceAllString(s.note, "0")}
+		alike[pattern] = append(alike[pattern], s)
+	}
+	for _, s := range n.order {
+		switch same := alike[noteSubject{s.comm, figures.ReplaceAllString(s.note, "0")}]; {
+		case len(same) <= stored.MaxNotePIDs:
+			list = append(list, noteOf(s.comm, s.note, n.pids[s]))
+		case same[0] == s:
+			var pids []int
+			for _, one := range same {
+				pids = append(pids, n.pids[one]...)
+			}
+			list = append(list, noteOf(s.comm, s.note+"; this is of the first process, the others have their own figures", pids))
+		}
 	}
 	for _, p := range n.parts {
 		list = append(list, p.note())
 	}
 	return list
 }
+
+// figures are numbers in notes, with units of time.
+var figures = regexp.MustCompile(`[0-9]+[0-9.]*(?:ns|µs|us|ms|s|m|h)?`)
 
 // noteOf names the first of the processes that a note is about, and counts the others.
 func noteOf(comm, text string, pids []int) stored.Note {

@@ -20,9 +20,7 @@ func (m *Metadata) Sentences() []string {
 func (m *Metadata) Remaining() []string { return m.sentences(false) }
 
 func (m *Metadata) sentences(single bool) (list []string) {
-	for i := range m.Totals {
-		list = append(list, m.Totals[i].sentence(m.unit()))
-	}
+	list = append(list, totalSentences(m.Totals, m.unit())...)
 	for i := range m.Basis {
 		list = append(list, m.Basis[i].String())
 	}
@@ -65,12 +63,50 @@ func (m *Metadata) unit() string {
 
 // Observed are the sentences on processes that were observed part of the time, or not in all events.
 func (m *Metadata) Observed() (list []string) {
-	for i := range m.Totals {
-		if t := &m.Totals[i]; t.Incomplete() {
-			list = append(list, t.sentence(m.unit()))
+	incomplete := slices.DeleteFunc(slices.Clone(m.Totals), func(t Total) bool { return !t.Incomplete() })
+	return totalSentences(incomplete, m.unit())
+}
+
+// maxTotals is how many processes of one name have sentences of their own. Programs that a loop starts again and again would have hundreds.
+const maxTotals = 5
+
+// totalSentences reports sums by process, or by the name of processes if there are many.
+func totalSentences(totals []Total, unit string) (list []string) {
+	byName := map[string][]*Total{}
+	for i := range totals {
+		byName[totals[i].Comm] = append(byName[totals[i].Comm], &totals[i])
+	}
+	for i := range totals {
+		t := &totals[i]
+		switch same := byName[t.Comm]; {
+		case len(same) <= maxTotals:
+			list = append(list, fmt.Sprintf("%s (pid %d): ", t.Comm, t.PID)+t.sentence("its", unit))
+		case same[0] == t:
+			list = append(list, fmt.Sprintf("%s (%d processes): ", t.Comm, len(same))+together(same).sentence("their", unit))
 		}
 	}
 	return list
+}
+
+// together adds up the sums of processes. Errors of what was not observed may be those of all: they add up as well.
+func together(totals []*Total) *Total {
+	var sum Total
+	whole, part := 0.0, 0.0
+	for _, t := range totals {
+		sum.Sum += t.Sum
+		sum.Time += t.Time
+		sum.Observed += t.Observed
+		sum.Slices = max(sum.Slices, t.Slices)
+		sum.Missed = max(sum.Missed, t.Missed)
+		sum.Lost = max(sum.Lost, t.Lost)
+		if t.Incomplete() {
+			part += float64(t.Within)
+		} else {
+			whole = math.Hypot(whole, float64(t.Within))
+		}
+	}
+	sum.Within = Bound(math.Hypot(whole, part))
+	return &sum
 }
 
 // String is the account in one sentence.
@@ -155,17 +191,17 @@ func (t *Total) Scaled() bool { return t.Partial() || t.Lost > leastLost }
 // Incomplete reports whether the process was not observed all the time, or not in all events.
 func (t *Total) Incomplete() bool { return t.Scaled() || t.Missed >= LeastMissed }
 
-// sentence reports the sum, and which part of the time and of the events it was observed in if that is not all:
+// sentence reports the sum of one process (its) or several (their), and which part of the time and of the events it was observed in if that
+// is not all:
 //
-//	java (pid 4711): 12300000000 ± 140000000 bytes
-//	java (pid 4711): observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
-//	java (pid 4711): nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes since then
-//	java (pid 4711): up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
-func (t *Total) sentence(unit string) string {
+//	12300000000 ± 140000000 bytes
+//	observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
+//	nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes since then
+//	up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
+func (t *Total) sentence(whose, unit string) (line string) {
 	const scaled = "values are scaled to all"
-	line := fmt.Sprintf("%s (pid %d): ", t.Comm, t.PID)
 	if t.Missed >= LeastMissed {
-		line += fmt.Sprintf("nothing was observed in its first %v: ", t.Missed.Round(time.Second/10))
+		line += fmt.Sprintf("nothing was observed in %s first %v: ", whose, t.Missed.Round(time.Second/10))
 	}
 	if t.Partial() {
 		c := profile.Coverage{Time: t.Time, Observed: t.Observed}

@@ -2,6 +2,7 @@ package stored
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,9 +87,23 @@ func TestTotal(t *testing.T) {
 			"java (pid 1): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 7 bytes; the error is unknown"},
 	} {
 		test.total.Comm, test.total.PID = "java", 1
-		if got := test.total.sentence("bytes"); got != test.want || test.total.Scaled() != test.scaled || test.total.Incomplete() != test.incomplete {
+		if got := totalSentences([]Total{test.total}, "bytes")[0]; got != test.want || test.total.Scaled() != test.scaled || test.total.Incomplete() != test.incomplete {
 			t.Errorf("%q, scaled %v, incomplete %v, want %q", got, test.total.Scaled(), test.total.Incomplete(), test.want)
 		}
+	}
+}
+
+// Many processes of one name have one sentence.
+func TestManyTotals(t *testing.T) {
+	totals := []Total{{Comm: "java", PID: 1, Sum: 9, Within: 2}}
+	for pid := range int64(300) {
+		totals = append(totals, Total{Comm: "sh", PID: pid, Sum: 2, Within: 1, Time: 100 * time.Millisecond, Observed: 100 * time.Millisecond, Missed: time.Duration(pid) * time.Millisecond})
+	}
+	got := totalSentences(totals, "ns")
+	// 100 whole ones add up as their squares do, the others as they are.
+	want := []string{"java (pid 1): 9 ± 2 ns", "sh (300 processes): nothing was observed in their first 300ms: 600 ± 201 ns since then"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -16,6 +16,7 @@ func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[sy
 			n.BCIs = append(n.BCIs, -1)
 			n.Symbols = append(n.Symbols, symbolize.Intern(inlinedIn(f, site, code)))
 		}
+		n.Enters = n.Enters || i == 0 && f.Enters && site.Kind == vmruntime.Interpreted
 		f.Approximate = false
 		n.BCIs = append(n.BCIs, int32(f.BCI))
 		n.Symbols = append(n.Symbols, symbolize.Intern(vmFrame(f, i < len(frames)-1, site, code)))

@@ -70,6 +70,7 @@ type Wanted struct {
 type Name struct {
 	Symbols []symbolize.Symbol // innermost first; several where methods were inlined
 	BCIs    []int32            // of the symbols, if they are methods: bytecode indexes, -1 if unknown
+	Enters  bool               // the innermost symbol is a method that the VM interprets, and that may enter a monitor there
 	Root    bool               // a stack may end here although its frame-pointer chain does not say so
 	Stale   bool
 	Unknown bool

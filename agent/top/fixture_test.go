@@ -61,6 +61,18 @@ func events(p *profile.Process, kind profile.EventKind, label string, value floa
 	p.Events = append(p.Events, e)
 }
 
+// waits adds off-CPU time: a stack for each, of one wait of that length, and what it is for.
+func waits(p *profile.Process, what string, length time.Duration, stacks ...stack) {
+	e := &profile.Events{Kind: profile.OffCPU, Tree: new(cct.Tree[symbolize.Symbol])}
+	for _, s := range stacks {
+		row := profile.EventRow{Context: e.Tree.Add(frames(s.frames), s.n), Thread: s.thread, Events: s.n}
+		row.What = what
+		row.Values[profile.OffCPU.Main()] = float64(length) * float64(s.n)
+		e.Rows = append(e.Rows, row)
+	}
+	p.Events = append(p.Events, e)
+}
+
 // at is the nth window of two seconds, sampled at 100 Hz.
 func at(n int, processes ...*profile.Process) *profile.Profile {
 	return &profile.Profile{

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -83,6 +84,7 @@ type serviceSums struct {
 	stopped   time.Duration             // in safepoint pauses, of all processes
 	hasPauses bool                      // the VM's pauses are recorded
 	main      float64                   // of an event kind: the main value
+	queued    float64                   // of off-CPU time: that in which threads waited for a CPU, ns
 }
 
 func (s *serviceSums) samples() (sum uint64) {
@@ -160,13 +162,20 @@ func (m *Model) ObserveEvents(kind profile.EventKind, p *profile.Profile) {
 			s := sums.service(process)
 			w.nodes += events.Tree.Len() + 4*len(events.Rows)
 			for _, row := range events.Rows {
-				if kind.Apart(&row.EventLabels) {
+				if kind.Apart(&row.EventLabels) || kind == profile.OffCPU && row.What == cause.Idle {
 					continue
 				}
 				value := row.Values[kind.Main()]
 				s.main += value
+				if kind == profile.OffCPU && (row.What == cause.Runnable || row.What == cause.Throttled) {
+					s.queued += value
+				}
 				label := unique.Make(stored.Printable(cmp.Or(row.Class, row.What)))
-				sums.add(cellKey{s.name, label, m.method(events.Tree, row.Context), m.caller(events.Tree, row.Context)}, row.Events, value)
+				at := row.Context
+				if kind == profile.OffCPU {
+					at = m.program(events.Tree, at)
+				}
+				sums.add(cellKey{s.name, label, m.method(events.Tree, at), m.caller(events.Tree, at)}, row.Events, value)
 			}
 		}
 	}
@@ -286,6 +295,17 @@ func (m *Model) method(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) method {
 		return unique.Make(methodName{stored.Unnamed, profile.NativeCode})
 	}
 	return m.named(tree.Node(id).Key)
+}
+
+// program is the context of the innermost frame that is neither of the kernel nor of a library, as those only say how a thread waits; or that
+// of the innermost frame if there is none.
+func (m *Model) program(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) cct.NodeID {
+	for at := id; at != cct.Root; at = tree.Node(at).Parent {
+		if of := m.named(tree.Node(at).Key).Value(); of.code == profile.GuestCode && !cause.Waits(of.name) && !strings.HasPrefix(of.name, "[") {
+			return at
+		}
+	}
+	return id
 }
 
 // caller is the function of the next outer frame that has another name; zero if there is none.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -60,6 +61,30 @@ func TestServices(t *testing.T) {
 	// 20 windows of 2 s are the last 20 of 30 cells.
 	if len(first.spark) != 30 || !math.IsNaN(first.spark[9]) || math.Abs(first.spark[10]-0.5) > 1e-9 || math.Abs(first.spark[29]-0.5) > 1e-9 {
 		t.Errorf("spark %v", first.spark)
+	}
+}
+
+// Waits are of the program's methods, and those for a CPU are a figure of the service. Idle threads are no part of either.
+func TestWaitRows(t *testing.T) {
+	m := filled(3)
+	p := process(4711, "shop.service")
+	waits(p, cause.Park, 20*time.Millisecond, stack{"main", "a.main;a.ask;java.util.concurrent.FutureTask.get;n:wait;k:futex_wait", 10})
+	waits(p, cause.Throttled, 10*time.Millisecond, stack{"main", "a.main;a.work;k:schedule", 20})
+	waits(p, cause.Idle, time.Second, stack{"pool", "[idle];a.run;k:futex_wait", 2})
+	m.ObserveEvents(profile.OffCPU, at(2, p))
+	list, seconds := m.eventRows(profile.OffCPU, selection{"", 10 * time.Second})
+	if len(list) != 2 || list[0].method.name != "a.ask" && list[1].method.name != "a.ask" || seconds != 2 {
+		t.Fatalf("%+v in %v s", list, seconds)
+	}
+	if row := m.services(10*time.Second, 0)[1]; row.name != "shop.service" || math.Abs(row.queued-0.1) > 1e-9 {
+		t.Errorf("%s: %v s a second, want 0.1", row.name, row.queued)
+	}
+	if row := m.services(10*time.Second, 0)[2]; row.queued != 0 {
+		t.Errorf("%s: %v s a second, want 0", row.name, row.queued)
+	}
+	callers := m.callers(content{true, profile.OffCPU}, selection{"", 10 * time.Second}, methodName{"a.ask", profile.GuestCode}, 0)
+	if len(callers) != 2 || callers[1].method.name != "a.main" {
+		t.Errorf("callers %+v", callers)
 	}
 }
 

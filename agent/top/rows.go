@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -50,6 +51,7 @@ type serviceRow struct {
 	code      [profile.CodeKinds]float64 // shares of the CPU time, 0 to 1
 	alloc     float64                    // bytes a second; NaN: not recorded
 	delay     float64                    // seconds of waiting a second, over all threads; NaN: not recorded
+	queued    float64                    // seconds of waiting for a CPU a second, over all threads; NaN: not recorded
 	stopped   float64                    // share of the time in safepoint pauses, of one process; NaN: not recorded
 	spark     []float64                  // busy CPUs in the last minute, oldest first; NaN: unknown
 }
@@ -123,14 +125,14 @@ func (m *Model) services(span time.Duration, cells int) []serviceRow {
 
 // addEvents adds the rates of events of the span, where they are recorded now and a VM may have some.
 func (m *Model) addEvents(rows []*serviceRow, span time.Duration) {
-	rates := func(kind profile.EventKind) func(name string) float64 {
+	rates := func(kind profile.EventKind, of func(*serviceSums) float64) func(name string) float64 {
 		windows := m.recent(kind, span)
 		length := observed(windows).Seconds()
 		sums, total := map[string]float64{}, 0.0
 		for _, w := range windows {
 			for i := range w.services {
-				sums[w.services[i].name.Value()] += w.services[i].main
-				total += w.services[i].main
+				sums[w.services[i].name.Value()] += of(&w.services[i])
+				total += of(&w.services[i])
 			}
 		}
 		sums[""] = total
@@ -141,9 +143,11 @@ func (m *Model) addEvents(rows []*serviceRow, span time.Duration) {
 			return sums[name] / length
 		}
 	}
-	alloc, delay := rates(profile.Allocations), rates(profile.Locks)
+	main := func(s *serviceSums) float64 { return s.main }
+	alloc, delay := rates(profile.Allocations, main), rates(profile.Locks, main)
+	queued := rates(profile.OffCPU, func(s *serviceSums) float64 { return s.queued })
 	for _, row := range rows {
-		row.alloc, row.delay = math.NaN(), math.NaN()
+		row.alloc, row.delay, row.queued = math.NaN(), math.NaN(), queued(row.name)/float64(time.Second)
 		if row.managed {
 			row.alloc, row.delay = alloc(row.name), delay(row.name)/float64(time.Second)
 		}
@@ -503,7 +507,7 @@ func (c content) contexts(p *profile.Process, f func(tree *cct.Tree[symbolize.Sy
 			continue
 		}
 		for i := range events.Rows {
-			if row := &events.Rows[i]; !c.kind.Apart(&row.EventLabels) {
+			if row := &events.Rows[i]; !c.kind.Apart(&row.EventLabels) && !(c.kind == profile.OffCPU && row.What == cause.Idle) {
 				f(events.Tree, row.Context, uint64(row.Values[c.kind.Main()]))
 			}
 		}
@@ -519,6 +523,9 @@ func (m *Model) callers(in content, sel selection, of methodName, least float64)
 		m.names = map[symbolize.Symbol]method{}
 		for _, process := range p.Processes {
 			in.contexts(process, func(t *cct.Tree[symbolize.Symbol], id cct.NodeID, weight uint64) {
+				if in.events && in.kind == profile.OffCPU {
+					id = m.program(t, id)
+				}
 				if m.method(t, id).Value() != of {
 					return
 				}

@@ -19,6 +19,7 @@ const (
 	viewThreads
 	viewAllocations
 	viewLocks
+	viewWaits
 	viewChanges
 	viewCallers
 	viewHelp
@@ -31,6 +32,8 @@ func (v view) content() content {
 		return content{true, profile.Allocations}
 	case viewLocks:
 		return content{true, profile.Locks}
+	case viewWaits:
+		return content{true, profile.OffCPU}
 	}
 	return content{}
 }
@@ -182,6 +185,8 @@ func (s *Screen) Press(k Key) Command {
 		s.show(viewAllocations)
 	case 'l':
 		s.show(viewLocks)
+	case 'o':
+		s.show(viewWaits)
 	case 'd':
 		s.show(viewChanges)
 	case 'c':
@@ -371,7 +376,7 @@ func (s *Screen) table() (list []tableRow) {
 		for _, r := range all {
 			add(tableRow{figures: []string{percent(r.share), r.interval.String()}, name: r.label, right: withShare(r.caller, r.callerShare)})
 		}
-	case viewAllocations, viewLocks:
+	case viewAllocations, viewLocks, viewWaits:
 		kind := s.view.content().kind
 		all, seconds := s.model.eventRows(kind, sel)
 		for _, r := range all {
@@ -438,7 +443,7 @@ func withShare(name string, share float64) string {
 
 // valueText writes a main value.
 func valueText(kind profile.EventKind, value float64) string {
-	if kind == profile.Locks {
+	if kind == profile.Locks || kind == profile.OffCPU {
 		return delayText(value / float64(time.Second))
 	}
 	return bytesText(value)

@@ -195,6 +195,10 @@ func (s *Screen) header(width, height int) []Line {
 
 // serviceColumns are the figures of a service, or for nil their headings. Native is what is left: libraries and the VM's other threads.
 func (s *Screen) serviceColumns(row *serviceRow, width int) string {
+	events, queue := narrow, wide+8
+	if s.ground() == viewWaits { // what else there is only while another view is open
+		events, queue = wide+8, narrow
+	}
 	columns := []struct {
 		heading string
 		width   int
@@ -207,8 +211,9 @@ func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 		{"GC", 3, narrow, func() string { return share(row.code[profile.Collecting], row.samples) }},
 		{"kern", 4, narrow, func() string { return share(row.code[profile.KernelCode], row.samples) }},
 		{"nat", 3, narrow, func() string { return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples) }},
-		{"alloc/s", 7, narrow, func() string { return known(row.alloc, bytesText) }},
-		{"lock/s", 7, narrow, func() string { return known(row.delay, delayText) }},
+		{"alloc/s", 7, events, func() string { return known(row.alloc, bytesText) }},
+		{"lock/s", 7, events, func() string { return known(row.delay, delayText) }},
+		{"runq/s", 7, queue, func() string { return known(row.queued, delayText) }},
 		{"pause", 5, narrow, func() string { return known(row.stopped, percent) }},
 	}
 	var b strings.Builder
@@ -287,6 +292,8 @@ func (v view) columns() (left []column, label, name, right string) {
 		return []column{{"alloc/s", 7, 0}, share, within}, "class", "method", "busiest caller"
 	case viewLocks:
 		return []column{{"delay/s", 7, 0}, share, within}, "lock", "method", "busiest caller"
+	case viewWaits:
+		return []column{{"wait/s", 7, 0}, share, within}, "cause", "method", "busiest caller"
 	case viewChanges:
 		return []column{{"now", 6, 0}, {"before", 6, narrow}, {"change", 7, 0}, {"95 %", 5, narrow}}, "", "method", "busiest caller"
 	}
@@ -435,9 +442,9 @@ func (s *Screen) footer(width int) Line {
 	case s.message != "":
 		return Line{{fit(s.message, width), Bar}}
 	case width < narrow:
-		return Line{{fit("q quit  ? help  t a l d c / w", width), Bar}}
+		return Line{{fit("q quit  ? help  t a l o d c / w", width), Bar}}
 	}
-	return Line{{fit("q quit  t threads  a alloc  l lock  c callers  d diff  / search  w write  ? help", width), Bar}}
+	return Line{{fit("q quit  t threads  a alloc  l lock  o off-CPU  d diff  / search  w write  ? help", width), Bar}}
 }
 
 // help is the page of keys.
@@ -447,17 +454,19 @@ func (s *Screen) help(width int) []Line {
 		"",
 		"  m  methods by CPU time            t  thread groups",
 		"  a  allocations, by bytes          l  waits for locks, by delay",
+		"  o  off-CPU time, by cause         w  write what is shown to a file",
 		"  d  difference to the oldest 30 s of the last five minutes",
 		"  c, Enter  callers of the row      Esc  back",
-		"  /  search                         w  write what is shown to a file",
-		"  s, +, -  the last 2 s to 5 min    space, p  pause and go on",
+		"  /  search                         space, p  pause and go on",
+		"  s, +, -  the last 2 s to 5 min",
 		"  Tab, Shift-Tab  service           arrows, j, k, PgUp, PgDn, Home  row",
 		"  q, Ctrl-C  quit",
 		"",
 		"  The interval contains the true share with 95 % confidence.",
 		"  CPUs: busy CPUs. Java, JIT, GC, kern, nat: % of that. pause: % of the time",
-		"  in safepoint pauses. alloc and lock are known while their view is open,",
-		"  as recording them costs up to 1 % of the CPU time.",
+		"  in safepoint pauses. alloc, lock and runq are known while their view is",
+		"  open, as recording them costs up to 1 % of the CPU time. runq: how long",
+		"  threads wait for a CPU, all together; 1 s per second is one thread.",
 		"  diff: CPU time in % of one CPU; dim rows differ by less than the interval.",
 		fmt.Sprintf("  top itself takes %.1f%% of a CPU.", 100*s.own),
 	} {

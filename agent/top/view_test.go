@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rivo/uniseg"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -63,6 +65,11 @@ func recorded() *Screen {
 	events(p, profile.Locks, "org.acme.shop.catalogue.Index", 2e6, stack{"http-nio-8080-exec-1", "org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.read", 40})
 	m.ObserveEvents(profile.Allocations, at(89, p))
 	m.ObserveEvents(profile.Locks, at(89, p))
+	const futex = ";java.util.concurrent.FutureTask.get;jdk.internal.misc.Unsafe.park;n:pthread_cond_wait;k:futex_wait"
+	waits(p, cause.Park, 20*time.Millisecond, stack{"http-nio-8080-exec-1", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle" + futex, 30})
+	waits(p, cause.Runnable, 5*time.Millisecond, stack{"http-nio-8080-exec-2", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.find;k:irqentry_exit", 80})
+	waits(p, cause.Idle, time.Second, stack{"http-nio-8080-exec-3", "[idle];java.lang.Thread.run;java.util.concurrent.ThreadPoolExecutor.getTask" + futex, 2})
+	m.ObserveEvents(profile.OffCPU, at(89, p))
 	s := NewScreen(m)
 	s.Own(0.0123)
 	return s
@@ -70,7 +77,7 @@ func recorded() *Screen {
 
 func TestGolden(t *testing.T) {
 	for name, keys := range map[string]string{
-		"methods": "", "threads": "t", "allocations": "a", "locks": "l", "changes": "d", "callers": "↓c", "help": "?",
+		"methods": "", "threads": "t", "allocations": "a", "locks": "l", "off-cpu": "o", "changes": "d", "callers": "↓c", "help": "?",
 		"service": "\t", "search": "/regex\r", "prompt": "w",
 	} {
 		for _, size := range sizes {
@@ -93,7 +100,7 @@ func TestGolden(t *testing.T) {
 
 // Any size is drawn, also those in which nothing fits, in any state.
 func TestSizes(t *testing.T) {
-	for _, keys := range []string{"", "a", "d", "c", "?", "/x", "w", "/none\r"} {
+	for _, keys := range []string{"", "a", "o", "d", "c", "?", "/x", "w", "/none\r"} {
 		for _, s := range []*Screen{recorded(), NewScreen(NewModel(1))} {
 			press(s, keys)
 			for _, width := range []int{1, 2, 7, 39, 64, 80, 96, 120, 500} {

@@ -52,7 +52,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return usageError("unexpected argument " + fs.Arg(0))
 	}
 	env := doctor.Host()
-	env.Tick, env.Engines, env.GuestSocket = tryTick, tryEngines, engines.DefaultGuestSocket
+	env.Tick, env.OffCPU, env.Engines, env.GuestSocket = tryTick, tryOffCPU, tryEngines, engines.DefaultGuestSocket
 	env.Inspect = inspector(env.Proc, env.Pool, env.Runtimes)
 	report := doctor.Run(ctx, env)
 	if err := ctx.Err(); err != nil {
@@ -77,6 +77,17 @@ func tryTick(ctx context.Context) (hz int, err error) {
 		return 0, err
 	}
 	return hz, a.Close()
+}
+
+// tryOffCPU makes an agent that could record off-CPU time, of no process.
+func tryOffCPU(ctx context.Context) error {
+	o := &events.Options{}
+	o.Kinds[profile.OffCPU] = true
+	a, err := agent.New(ctx, agent.Options{Filter: true, NoTime: true, Events: o})
+	if err != nil {
+		return err
+	}
+	return a.Close()
 }
 
 // tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to the

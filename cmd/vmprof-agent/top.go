@@ -38,9 +38,10 @@ It keeps the last five minutes.
 
 With a name, processes that start later and have it are shown as well.
 
-Keys: t threads, a allocations, l locks, c callers, d difference to five minutes
-ago, / search, w write a file, space pause, ? all keys, q quit. Allocations and
-locks are recorded only while their view is open.
+Keys: t threads, a allocations, l locks, o off-CPU time, c callers,
+d difference to five minutes ago, / search, w write a file, space pause,
+? all keys, q quit. Allocations, locks and off-CPU time are recorded only
+while their view is open.
 
 Flags:
 `
@@ -67,7 +68,7 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	fs.VarP(seconds{&o.interval}, "interval", "i", "refresh every `TIME`")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
-	fs.StringVar(&o.budget, "budget", "1%", "limit CPU `SHARE` of allocations and locks")
+	fs.StringVar(&o.budget, "budget", "1%", "limit CPU `SHARE` of recorded events")
 	if err := parseFlags(fs, topUsage, args); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,12 @@ package events
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -53,6 +58,14 @@ var (
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
 	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each does.
 	Napping = Program{Class: "Napping"}
+	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.
+	Stages = Program{Class: "Stages", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Stages::*"}}
+	// Requests handles requests, of which some are slow; AMOUNT is for how many milliseconds each thread does. The first run only has the
+	// method compiled.
+	Requests = Program{Class: "Requests", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Requests::*"}}
+	// Woken has threads end the waits of others; AMOUNT is for how many milliseconds each waits. Its methods are compiled, and stay so:
+	// where the interpreter releases a monitor, its frames may not be found.
+	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch", "-XX:TieredStopAtLevel=1"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{
@@ -102,9 +115,39 @@ func StartIn(ctx context.Context, c jvm.Command, p Program) (*Guest, error) {
 	return &Guest{guest}, nil
 }
 
+// StartNative builds a native program, ../guests/offcpu, in dir and starts it. It ends when ctx is done.
+func StartNative(ctx context.Context, dir string) (*Guest, error) {
+	path := filepath.Join(dir, "offcpu")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/vmprof-agent/vmprof-agent/tests/guests/offcpu")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build a native program: %w\n%s", err, output)
+	}
+	guest, err := jvm.StartProcess(exec.CommandContext(ctx, path), path)
+	if err != nil {
+		return nil, err
+	}
+	return &Guest{guest}, nil
+}
+
 // Run has so many threads do an amount of work each, waits for them, and returns what happened.
 func (g *Guest) Run(threads, amount int) (Truth, error) {
-	lines, err := g.Order(fmt.Sprintf("run %d %d", threads, amount))
+	return g.order(fmt.Sprintf("run %d %d", threads, amount))
+}
+
+// RunNative has a native program wait in a way for so many milliseconds: see ../guests/offcpu.
+func (g *Guest) RunNative(way string, millis int, args ...string) (Truth, error) {
+	return g.order(strings.Join(append([]string{"run", way, strconv.Itoa(millis)}, args...), " "))
+}
+
+// KeepBusy has a thread of a native program use CPU until the program ends.
+func (g *Guest) KeepBusy() error {
+	_, err := g.order("start burn")
+	return err
+}
+
+func (g *Guest) order(order string) (Truth, error) {
+	lines, err := g.Order(order)
 	if err != nil {
 		return Truth{}, err
 	}

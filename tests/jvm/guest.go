@@ -26,7 +26,7 @@ type Command struct {
 	Dirs      []string // further directories that must be visible to a JDK with a root of its own, at the same paths
 }
 
-// A Guest is a running JVM that printed "ready pid N" and executes orders: lines on its standard input, each answered by lines of which
+// A Guest is a running JVM or other program that printed "ready pid N" and executes orders: lines on its standard input, each answered by lines of which
 // "done" is the last. It ends when its standard input is closed, so that it does not outlive the process that started it. Only one
 // goroutine at a time may use its methods.
 type Guest struct {
@@ -44,6 +44,11 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartProcess(process, c.Main)
+}
+
+// StartProcess starts a guest of that name, which need not be a JVM, and waits until it is ready.
+func StartProcess(process *exec.Cmd, name string) (*Guest, error) {
 	g := &Guest{process: process}
 	g.process.Stderr = &g.errors
 
@@ -63,7 +68,7 @@ func Start(ctx context.Context, c Command) (*Guest, error) {
 	for {
 		line, err := g.line()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", c.Main, err), g.Close())
+			return nil, errors.Join(fmt.Errorf("wait for %s to be ready: %w", name, err), g.Close())
 		}
 		pid, ready := strings.CutPrefix(line, "ready pid ")
 		if !ready {

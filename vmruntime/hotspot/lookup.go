@@ -301,6 +301,7 @@ func (m *method) frame(bci int, bias uint32) vmruntime.Frame {
 	}
 	if bci >= 0 {
 		f.Line = debuginfo.LineOf(m.lines, bci, bias)
+		f.Enters = m.entersAt(bci)
 	}
 	return f
 }

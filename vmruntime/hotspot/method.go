@@ -1,13 +1,16 @@
 package hotspot
 
 import (
+	"math"
+	"slices"
+
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines: Method ->
 // ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
 type methodSchema struct {
-	constMethod, code vmstructs.Field // of Method
+	constMethod, code, access vmstructs.Field // of Method
 
 	constants, nameIndex, signatureIndex vmstructs.Field // of ConstMethod
 	codeSize, flags, totalSize           vmstructs.Field // of ConstMethod; totalSize in words
@@ -29,6 +32,7 @@ func newMethodSchema(r *vmstructs.Resolver) methodSchema {
 	s := methodSchema{
 		constMethod:     r.Field("Method._constMethod"),
 		code:            r.Optional("Method._code"),
+		access:          r.Optional("Method._access_flags"),
 		constants:       r.Field("ConstMethod._constants"),
 		nameIndex:       r.Field("ConstMethod._name_index"),
 		signatureIndex:  r.Field("ConstMethod._signature_index"),
@@ -55,10 +59,12 @@ func newMethodSchema(r *vmstructs.Resolver) methodSchema {
 
 // A source is where code comes from, for people. It is immutable.
 type source struct {
-	function  string // java.util.HashMap.get
-	signature string // (Ljava/lang/Object;)Ljava/lang/Object;
-	file      string // HashMap.java, or ""
-	leaf      bool   // it calls nothing: nothing can be inlined in it
+	function  string   // java.util.HashMap.get
+	signature string   // (Ljava/lang/Object;)Ljava/lang/Object;
+	file      string   // HashMap.java, or ""
+	leaf      bool     // it calls nothing: nothing can be inlined in it
+	enters    []uint16 // bytecode indexes of instructions that enter monitors
+	locked    bool     // it is synchronized: it enters one before its first instruction
 }
 
 // A method is what a guest knows about one of its methods. It is immutable.
@@ -66,6 +72,15 @@ type method struct {
 	*source
 	body  methodBody
 	lines []byte // compressed line number table, or nil
+}
+
+// entersAt reports whether the interpreter may enter a monitor where its frame has this index. It calls the VM for that with the index of the
+// instruction behind monitorenter, whatever the processor (TemplateTable::monitorenter); a synchronized method begins with it.
+func (s *source) entersAt(bci int) bool {
+	if bci == 0 {
+		return s.locked
+	}
+	return bci <= math.MaxUint16 && slices.Contains(s.enters, uint16(bci-1))
 }
 
 // A methodBody distinguishes a Method from others that have its memory later: a class that is redefined leaves its old methods'
@@ -101,7 +116,9 @@ func (s *methodSchema) nameShift() uint32 {
 const shapeSize = 8
 
 // bytes is about how much memory m holds.
-func (m *method) bytes() int { return 176 + len(m.function) + len(m.signature) + len(m.lines) }
+func (m *method) bytes() int {
+	return 208 + 2*len(m.enters) + len(m.function) + len(m.signature) + len(m.lines)
+}
 
 // symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a length in 16 bits, and
 // as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than vmstructs.MaxNameBytes is cut.

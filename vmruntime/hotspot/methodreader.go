@@ -29,7 +29,9 @@ type methodRead struct {
 	header                         []byte // of the ConstMethod
 	class, name, signature, file   uint64 // Symbols; file may be 0
 	lines                          []byte
-	leaf                           bool // its bytecode has no calls
+	leaf                           bool     // its bytecode has no calls
+	enters                         []uint16 // see source
+	locked                         bool
 	ok                             bool // nothing failed so far
 }
 
@@ -52,7 +54,7 @@ func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
 func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 	reads, symbols, err := r.read(addrs, r.readConstMethods, r.together(
 		r.then(r.readPools, r.together(r.readKlasses, r.readFiles)),
-		r.readLines, r.readLeaves))
+		r.readLines, r.readBytecode))
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +71,8 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 				signature: name.signature,
 				file:      symbols[read.file],
 				leaf:      read.leaf,
+				enters:    read.enters,
+				locked:    read.locked,
 			},
 			body:  methodBody{read.constMethod, r.schema.shape(read.header), nameWord(read.pool, read.name)},
 			lines: read.lines,
@@ -318,9 +322,15 @@ func (r methodReader) readLines(reads []methodRead) error {
 	return nil
 }
 
-// readLeaves finds methods that call nothing. Those with more bytecode than most count as calling something.
-func (r methodReader) readLeaves(reads []methodRead) error {
-	const most = 4096 // bytes
+// readBytecode finds methods that call nothing, and where methods enter monitors. Those with more bytecode than most count as calling
+// something.
+func (r methodReader) readBytecode(reads []methodRead) error {
+	const (
+		most         = 4096   // bytes
+		mostEnters   = 64     // of a method
+		synchronized = 0x0020 // ACC_SYNCHRONIZED
+		accessBytes  = 2
+	)
 	var codes vmstructs.Batch
 	for _, m := range reads {
 		size := r.schema.codeSize.Of(m.header)
@@ -328,15 +338,19 @@ func (r methodReader) readLeaves(reads []methodRead) error {
 			size = 0
 		}
 		codes.Add(m.constMethod+r.schema.constMethodSize, size)
+		codes.Add(address(m.addr, r.schema.access), accessBytes)
 	}
 	if err := codes.Read(r.Mem); err != nil {
 		return err
 	}
 	for i := range reads {
-		if code, ok := codes.Bytes(i); ok {
+		if code, ok := codes.Bytes(2 * i); ok {
 			calls, complete := calldata.Invokes(code)
 			reads[i].leaf = complete && len(calls) == 0
+			reads[i].enters = calldata.MonitorEnters(code, mostEnters)
 		}
+		access, ok := codes.Word(2*i + 1)
+		reads[i].locked = ok && access&synchronized != 0
 	}
 	return nil
 }

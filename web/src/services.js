@@ -32,6 +32,18 @@ function rateRows(rates, onChange) {
 		}, `${r.change.verdict === "more" ? "\u25b2" : "\u25bc"} changed ${changeText(r.change)}`) : null)));
 }
 
+// stateBar shows what the threads did, as parts of a bar and in words. Idle threads are no part of it.
+function stateBar(states) {
+	const total = Math.max(states.reduce((sum, s) => sum + s.threads, 0), 1e-9);
+	return el("div", {class: "states", title: "threads by what they do, on average; those with nothing to do are left out"},
+		el("div", {class: "parts", "aria-hidden": "true"}, ...states.map((s) => {
+			const part = el("span", {class: `state-${s.name}`});
+			part.style.width = `${(100 * s.threads) / total}%`;
+			return part;
+		})),
+		el("p", {class: "dim"}, "threads: ", states.map((s) => `${s.name} ${s.threads < 10 ? s.threads.toFixed(2) : s.threads.toFixed(0)}`).join(", ")));
+}
+
 // serviceCards shows the services, and the processes of the selected one. onSelect gets changes of the state.
 export function serviceCards(host, list, {service, pid, onSelect}) {
 	const total = Math.max(list.services.reduce((sum, s) => sum + s.value, 0), 1e-9);
@@ -40,16 +52,16 @@ export function serviceCards(host, list, {service, pid, onSelect}) {
 		inner.style.width = `${100 * share}%`;
 		return el("span", {class: "bar", "aria-hidden": "true"}, inner);
 	};
-	const card = (text, value, isCurrent, changes, {extra, rates} = {}) => el("li", {class: extra ?? null},
+	const card = (text, value, isCurrent, changes, {extra, rates, states} = {}) => el("li", {class: extra ?? null},
 		el("div", {class: "head"}, el("button", {"aria-current": isCurrent ? "true" : null, onclick: () => onSelect(changes)},
 			el("span", {class: "name"}, text), el("span", {class: "share"}, perSecond(value, list))), meter(value / total)),
 		rates?.length ? rateRows(rates, (kind) => {
 			const {from, to, basefrom, baseto} = list.compared;
 			onSelect({...changes, kind, from, to, basefrom, baseto});
-		}) : null);
-	fill(host, el("h2", {}, "Services"), el("ul", {class: "cards"}, card("whole machine", total, !service && !pid, {service: "", pid: ""}, {rates: list.rates}),
+		}) : null, states?.length ? stateBar(states) : null);
+	fill(host, el("h2", {}, "Services"), el("ul", {class: "cards"}, card("whole machine", total, !service && !pid, {service: "", pid: ""}, {rates: list.rates, states: list.states}),
 		...list.services.slice(0, most).flatMap((s) => [
-			card(s.service, s.value, s.service === service && !pid, {service: s.service, pid: ""}, {rates: s.rates}),
+			card(s.service, s.value, s.service === service && !pid, {service: s.service, pid: ""}, {rates: s.rates, states: s.states}),
 			...(s.service === service && s.processes.length > 1 ? s.processes.slice(0, most).map((p) =>
 				card(`${p.comm} (${p.pid})`, p.value, String(p.pid) === pid, {service: s.service, pid: p.pid}, {extra: "process"})) : []),
 		])), list.services.length > most ? el("p", {class: "dim"}, `and ${list.services.length - most} more`) : null);

@@ -171,6 +171,14 @@ func eventFamilies() []family {
 			y(float64(c.WaitsThinned), "thinned")
 			y(float64(c.WaitsRefused), "refused")
 		}},
+		{"vmprof_offcpu_wakers_total", "Records of who ended a wait (--wakers), by outcome: delivered to user space, or dropped. They count as events, too.", "outcome", counterKind, func(s snapshot, y yield) {
+			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) && !slices.Contains(s.Events.Kinds, profile.Wall) {
+				return
+			}
+			c := &s.Events.EventCounts
+			y(float64(c.Wakers-min(c.WakersLost, c.Wakers)), "delivered")
+			y(float64(c.WakersLost), "dropped")
+		}},
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
 			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}

@@ -2,6 +2,7 @@ package calldata
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -17,6 +18,7 @@ const (
 	OpInvokeStatic    = 184
 	OpInvokeInterface = 185
 	OpInvokeDynamic   = 186
+	opMonitorEnter    = 194
 	opWide            = 196
 	OpFastInvokeFinal = 227 // was invokevirtual
 	opFastLinear      = 228 // was lookupswitch
@@ -56,6 +58,21 @@ func Invokes(code []byte) (calls []Invoke, complete bool) {
 		bci += length
 	}
 	return calls, true
+}
+
+// MonitorEnters lists where a method's bytecode enters monitors: the first most of the indexes.
+func MonitorEnters(code []byte, most int) (enters []uint16) {
+	for bci := 0; bci < min(len(code), math.MaxUint16) && len(enters) < most; {
+		if code[bci] == opMonitorEnter {
+			enters = append(enters, uint16(bci))
+		}
+		length := bytecodeLength(code, bci)
+		if length == 0 {
+			break
+		}
+		bci += length
+	}
+	return enters
 }
 
 // invokeAt decodes the instruction that code begins with, which is all there. The linked class has indexes in the

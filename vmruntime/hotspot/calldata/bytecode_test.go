@@ -51,6 +51,20 @@ func TestInvokes(t *testing.T) {
 	}
 }
 
+func TestMonitorEnters(t *testing.T) {
+	// A wide instruction and a call have the number of monitorenter as an operand.
+	code := []byte{194, 42, 194, 195, 196, 21, 194, 194, 184, 194, 0, 194, 177}
+	if got := MonitorEnters(code, 9); !slices.Equal(got, []uint16{0, 2, 11}) {
+		t.Errorf("%v", got)
+	}
+	if got := MonitorEnters(code, 2); !slices.Equal(got, []uint16{0, 2}) {
+		t.Errorf("the first two are %v", got)
+	}
+	if got := MonitorEnters([]byte{194, 255, 194}, 9); !slices.Equal(got, []uint16{0}) {
+		t.Errorf("before what is no instruction: %v", got)
+	}
+}
+
 // FuzzInvokes: calls are in the code, in order, and do not overlap; what follows complete code changes nothing.
 func FuzzInvokes(f *testing.F) {
 	f.Add([]byte{170, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 184, 0, 0})
