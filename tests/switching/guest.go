@@ -44,7 +44,7 @@ func StartPairs(ctx context.Context) (g *Guest, err error) {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	program, file := filepath.Join(dir, "pairs"), filepath.Join(dir, "c/guest.c")
+	program, file := filepath.Join(dir, "pairs"), filepath.Join(dir, "guest.c")
 	if err := os.WriteFile(file, source, 0o644); err != nil {
 		return nil, fmt.Errorf("write a guest: %w", err)
 	}
