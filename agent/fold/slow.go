@@ -128,7 +128,8 @@ func (c *SlowCalls) Wait(s *State, p *Process, epoch uint32, e *Event, wait *Wai
 		ready = wait.Until
 	}
 	c.note(s, p, epoch, e.TID, e.Thread, e.Stack, slowPart{
-		since: wait.Since, ready: ready, until: wait.Until, state: wait.State, weight: wait.Weight, sp: wait.SP,
+		since: wait.Since, ready: ready, until: wait.Until, state: wait.State, sp: wait.SP,
+		weight: cmp.Or(wait.DelayWeight, wait.Weight), // of the whole wait
 	})
 }
 
