@@ -79,7 +79,7 @@ func TestNextOfCountedCalls(t *testing.T) {
 func TestCloseFails(t *testing.T) {
 	a, w, _ := faultyAgent(t, target.StageRecord, 0)
 	a.sources.first = []source.Source{flushingSource{}}
-	_, err := a.close(&Window{agent: a, open: w}, time.Now(), nil)
+	_, _, err := a.close(&Window{agent: a, open: w}, nil)
 	if panicked := new(proc.PanicError); !errors.As(err, &panicked) {
 		t.Errorf("got error %v", err)
 	}
