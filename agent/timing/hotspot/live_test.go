@@ -220,8 +220,10 @@ func TestLiveForms(t *testing.T) {
 					sum += n
 				}
 				t.Logf("%d to %v, median %v; %+v %v", list[0].Duration, list[len(list)-1].Duration, lower(list), s, e.Notes())
-				share := float64(s.Lost[test.lost]) / float64(sum)
-				const about = 0.1
+				share, about := float64(s.Lost[test.lost])/float64(sum), 0.1
+				if test.lost == lostDeep {
+					about = 0.15 // a watch may begin within a recursion: it has not seen the outer invocations, so that fewer are too deep
+				}
 				switch {
 				case test.lost == lostUnwound && share < 0.05:
 					return // JDK 17 passes the return address on the way to the handler: they are timed, with the exception's making
