@@ -44,7 +44,7 @@ var layers = []struct{ packages, imports string }{
 	// The result. Whoever writes, reads or serves it does not know the agent.
 	{"agent/profile", "cct symbolize"},
 	{"agent/cause", "symbolize"},
-	{"agent/stored", "agent/profile symbolize"},
+	{"agent/stored", "agent/cause agent/profile symbolize"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},
@@ -61,7 +61,8 @@ var layers = []struct{ packages, imports string }{
 
 	// What open windows hold.
 	{"agent/fold/foldtest", "agent/target bpf symbolize"},
-	{"agent/fold", "agent/cause agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
+	{"agent/lanes", "agent/cause agent/profile"},
+	{"agent/fold", "agent/cause agent/lanes agent/proc agent/profile agent/target bpf cct symbolize vmruntime"},
 
 	{"agent/wall", "agent/cause agent/profile agent/target cct symbolize"},
 
@@ -89,7 +90,9 @@ var layers = []struct{ packages, imports string }{
 	{"agent/events", "agent/attach agent/budget agent/cause agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
-	{"agent", "agent/attach agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +
+	{"agent/slow", "agent/fold agent/proc agent/profile agent/source agent/timing/hotspot bpf"},
+
+	{"agent", "agent/attach agent/slow agent/calls/counters agent/calls/exact agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +
 		"agent/runtimes agent/source agent/target agent/wall agent/watch bpf"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/ring"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/slow"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/agent/watch"
@@ -58,6 +59,7 @@ type Options struct {
 	Version      string                  // of the program, for comments in profiles
 	Calls        *engines.Options        // sample calls, too; nil means no
 	Events       *events.Options         // record events of guests, too; nil means no
+	Slow         *slow.Options           // keep the slowest invocations of a method; nil means no. It needs wall time
 	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
 	NoTime       bool                    // profiles leave out where time goes
 	Log          *slog.Logger            // nil means none
@@ -114,6 +116,7 @@ type Agent struct {
 	sources  sources
 	handlers handlers         // by kind of record
 	engines  *engines.Engines // of sources; nil if calls are not sampled
+	slow     *slow.Source     // of sources; nil if no method is followed
 	ring     *ring.Reader     // of all that programs write
 	flushes  flushes
 	links    []link.Link    // to what follows processes
@@ -204,7 +207,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if a.ring, err = ring.NewReader(a.services.Objects.Events, a.services.Objects.NmiEvents); err != nil {
 		return nil, fmt.Errorf("open event stream: %w", err)
 	}
-	if err := a.openSources(read.FindKernel); err != nil {
+	if err := a.openSources(ctx, read.FindKernel); err != nil {
 		return nil, err
 	}
 	objects.ForgetTypes()
@@ -245,7 +248,7 @@ func (a *Agent) requestFailed(err error) {
 }
 
 // openSources opens what the options ask for, given how functions of the kernel are found, and has records handled by what they are of.
-func (a *Agent) openSources(find attach.Functions) error {
+func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 	a.handlers = a.ownHandlers()
 	ticks, err := newTicks(a, find)
 	if err != nil {
@@ -289,8 +292,23 @@ func (a *Agent) openSources(find attach.Functions) error {
 		a.handlers[bpf.EventNamedCall] = handler{a.engines.HandleNamedCall, a.engines.Fail}
 		a.sources.then = append(a.sources.then, a.engines)
 	}
+	if opt := a.opt.Slow; opt != nil {
+		if a.slow, err = slow.Open(ctx, a.services, *opt); err != nil {
+			return err
+		}
+		a.handlers[bpf.EventInvocation] = handler{a.slow.Handle, nil}
+		a.sources.then = append(a.sources.then, a.slow)
+	}
 	hot := a.sources.needHot()
 	return a.owner.Do(func(s *fold.State) { s.Hot = hot })
+}
+
+// SlowErr is why invocations of the method of Options.Slow are not followed any more; nil if they are.
+func (a *Agent) SlowErr() error {
+	if a.slow == nil {
+		return nil
+	}
+	return a.slow.Err()
 }
 
 // ownHandlers are those of records that every agent handles.

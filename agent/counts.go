@@ -88,7 +88,7 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d records of compilations or process starts were lost: names may be missing")
 	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited at once, or more classes were counted",
 		bpf.MaxWaiting)
-	note(since(bpf.WaitsRefused), "%d times a thread left its CPU and its wait is not recorded: more than %d threads waited at once", bpf.MaxAway)
+	note(since(bpf.WaitsRefused), "%d times a thread was not followed, and its waits are not recorded: at most %d threads can be, and the kernel needs memory for each", bpf.MaxFollowedThreads)
 	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
 		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)
 	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached to their JVM yet")

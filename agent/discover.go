@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 )
 
 // watch attaches the programs that follow processes: exec, fork, exit.
@@ -79,6 +80,11 @@ func (a *Agent) Choose(pid int) error {
 	}
 	if err != nil {
 		return fmt.Errorf("choose process %d: %w", pid, err)
+	}
+	for one := range implementing[source.Chooser](&a.sources) {
+		if err := one.Follow(); err != nil {
+			return fmt.Errorf("choose process %d: %w", pid, err)
+		}
 	}
 	return nil
 }

@@ -26,7 +26,9 @@ type Window struct {
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
-	return &Window{agent: a, open: fold.NewWindow(pids)}
+	open := fold.NewWindow(pids)
+	open.Waits = a.opt.Events.Waits()
+	return &Window{agent: a, open: open}
 }
 
 // Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been

@@ -53,6 +53,9 @@ const (
 	WaitsRefused            = ProfileCounterWAITS_REFUSED
 	NsWaitsDrawn            = ProfileCounterNS_WAITS_DRAWN
 	NsWaitsLost             = ProfileCounterNS_WAITS_LOST
+	WakingsSeen             = ProfileCounterWAKINGS_SEEN
+	WakersDrawn             = ProfileCounterWAKERS_DRAWN
+	WakersLost              = ProfileCounterWAKERS_LOST
 	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED

@@ -39,6 +39,7 @@ const (
 	EventObserved    = uint8(ProfileEventKindEVENT_OBSERVED)
 	EventFullSample  = uint8(ProfileEventKindEVENT_FULL_SAMPLE)
 	EventShortSample = uint8(ProfileEventKindEVENT_SHORT_SAMPLE)
+	EventInvocation  = uint8(ProfileEventKindEVENT_INVOCATION)
 )
 
 // What sampled a call.

@@ -25,6 +25,7 @@ enum event_kind {
 	EVENT_OBSERVED,	    /* struct sample, and a struct observation behind its frames: what a probe saw, and where */
 	EVENT_FULL_SAMPLE,  /* struct sample, and behind its frames the __u64 tag of no frame: others may refer to it */
 	EVENT_SHORT_SAMPLE, /* struct short_sample */
+	EVENT_INVOCATION,   /* struct invocation: one of a method has ended */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -36,6 +37,23 @@ struct event_header {
 	__u8 kind;  /* enum event_kind */
 	__u8 stopped; /* samples: 1 if the VM had stopped its Java threads, as far as safepoints are recorded */
 	__u16 left_out; /* samples: frames between the innermost and the ROOT_FRAMES outermost ones, 0 if all are there */
+};
+
+enum invocation_end {
+	INVOCATION_RETURNED,
+	INVOCATION_UNWOUND, /* it was over when the thread was seen next: an exception, or its code was deoptimised */
+};
+
+/* Its thread is that of the header, and its end is the header's time. */
+struct invocation {
+	struct event_header header;
+	__u64 begun;
+	__u64 sp;     /* at the entry */
+	__u64 ran;    /* ns on a CPU, if known */
+	__u64 waited; /* ns for a CPU */
+	__u8 end;     /* enum invocation_end */
+	__u8 known;   /* ran is */
+	__u8 pad[6];
 };
 
 /* Why a walk of the user stack ended. */
@@ -166,6 +184,7 @@ enum observed {
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
 	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
 	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum away_state */
+	OBSERVED_WAKER,		 /* who ended a wait, before its record: see enum waker_values; flags are of enum waker_flags; text is the process's comm */
 };
 
 /* Values of OBSERVED_WAIT. */
@@ -175,7 +194,22 @@ enum wait_values {
 	WAIT_MEAN,    /* ns: a wait of that length and longer is always recorded, a shorter one with the probability length / WAIT_MEAN */
 	WAIT_PC,      /* the user's registers: threads that wait again with both the same wait at the same place */
 	WAIT_SP,
+	WAIT_WOKEN,   /* when the thread was woken, if wakers are recorded and that was seen; 0 otherwise */
+	WAIT_LEAST,   /* ns, with WAIT_WOKEN: the wait was recorded as it is longer, and so was its waker if WAIT_WOKEN - WAIT_SINCE is */
 	WAIT_VALUES,
+};
+
+/* Values of OBSERVED_WAKER. They identify the wait. */
+enum waker_values {
+	WAKER_TID,   /* of the thread that waited */
+	WAKER_SINCE, /* its WAIT_SINCE */
+	WAKER_VALUES,
+};
+
+/* Interrupts wake threads while another one is the current one: only the kernel's frames say so. */
+enum waker_flags {
+	WAKER_CHOSEN = 1 << 0, /* the current process is profiled: the user's frames are there */
+	WAKER_KERNEL = 1 << 1, /* a thread of the kernel, or none: the CPU was idle */
 };
 
 /* Why a thread left its CPU. */
@@ -187,22 +221,19 @@ enum away_state {
 	AWAY_STOPPED,	  /* by a signal or by a tracer */
 };
 
-/* A thread that is off the CPU, or on one: since is 0. Key: its id. */
+/* A thread that is off the CPU, or on one: since is 0. */
 struct away {
 	__u64 since; /* ns, CLOCK_MONOTONIC */
+	__s64 on;    /* ns on the CPU since recording began; less the time when it came, while it is on one: negative */
 	__u64 born;  /* of the thread, ns, CLOCK_BOOTTIME: guards against a reused id */
 	__u64 start; /* of its process, as in struct event_header */
-	__u64 delay; /* ns that it has waited on run queues in its life */
 	__u64 pc, sp; /* the user's registers */
-	__u64 came;  /* to the CPU: 0 if that was not seen */
-	__u64 on;    /* ns on the CPU since observation began, until it left last */
-	__u32 pid, exec; /* as in struct event_header */
+	__u32 pid, tid, exec; /* as in struct event_header */
 	__u32 state; /* enum away_state */
-	__u32 pad;
-	__u8 comm[16]; /* when it was first seen */
+	__u8 comm[16];
 };
 
-#define MAX_AWAY 65536 /* threads */
+#define MAX_FOLLOWED_THREADS 65536 /* threads */
 
 enum seen_flags {
 	SEEN_OUTSIDE = 1 << 0,	 /* ALLOCATION: not in a thread's buffer (TLAB) */
@@ -371,17 +402,20 @@ enum counter {
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,
-	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU */
+	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU; a wait of a thread that went on unseen */
 	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
 	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
 	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
-	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them */
+	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them, without those of wakers */
 	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
-	WAITS_REFUSED,	/* times that a thread left a CPU and found no room in the threads_away map */
+	WAITS_REFUSED,	/* times that a thread was to be followed, and there were too many, or no memory for one */
 	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
 	NS_WAITS_LOST,	/* of these, in records that were dropped */
+	WAKINGS_SEEN,	/* with wakers: times that a thread was woken, of those that were seen to leave */
+	WAKERS_DRAWN,	/* of these, the ones that a record of the waker was begun for */
+	WAKERS_LOST,	/* of those records, the dropped ones */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
 	COUNTER_COUNT,
 };

@@ -53,7 +53,10 @@ var objects = []object{
 	},
 	{
 		name: "OffCPU", source: "bpf/offcpu.bpf.c", cpu: atomics,
-		types: "away wait_values away_state",
+		types: "away wait_values away_state waker_values waker_flags",
+	},
+	{
+		name: "Waiting", source: "bpf/waiting.bpf.c", cpu: atomics,
 	},
 	{
 		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
@@ -66,6 +69,10 @@ var objects = []object{
 	{
 		name: "Timing", source: "bpf/timing.bpf.c", cpu: atomics,
 		types: "watch timing_watch timed timed_thread timing_mode timing_loss operand",
+	},
+	{
+		name: "Invocation", source: "bpf/invocation.bpf.c", cpu: atomics,
+		types: "followed invocation invocation_counts inside invocation_end",
 	},
 	{
 		name: "Branch", source: "bpf/branch.bpf.c",

@@ -58,7 +58,7 @@ func olderThan(t *testing.T, major, minor int) bool {
 }
 
 // monotonic is the time of the clock that records have.
-func monotonic(t *testing.T) int64 {
+func monotonic(t testing.TB) int64 {
 	t.Helper()
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

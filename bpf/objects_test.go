@@ -20,7 +20,7 @@ import (
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
 	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter, "timing": LoadTiming, "kerneltick": LoadKernelTick,
-	"offcpu": LoadOffCPU,
+	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting,
 }
 
 // loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels runs them.
@@ -28,6 +28,7 @@ var loadedBy = map[string]func(*testing.T){
 	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside, "branch": TestKernelBeside,
 	"exact": TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes, "enter": TestKernelLoadEnters,
 	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
+	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting,
 }
 
 func TestEveryObjectIsLoaded(t *testing.T) {
@@ -312,8 +313,9 @@ func TestKernelBeside(t *testing.T) {
 		"exact": func() (io.Closer, error) {
 			return o.LoadExact(ExactOptions{PID: 1, Nodes: 100, Edges: 100, Threads: 2, Methods: 100})
 		},
-		"usdt":  func() (io.Closer, error) { return o.LoadUSDT() },
-		"probe": func() (io.Closer, error) { return o.LoadProbes(false) },
+		"usdt":       func() (io.Closer, error) { return o.LoadUSDT() },
+		"invocation": func() (io.Closer, error) { return o.LoadInvocations() },
+		"probe":      func() (io.Closer, error) { return o.LoadProbes(false) },
 	} {
 		t.Run(object, func(t *testing.T) {
 			if object == "probe" && testing.Short() {

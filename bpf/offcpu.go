@@ -1,12 +1,14 @@
 package bpf
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -15,6 +17,14 @@ import (
 
 // An Away is a thread that is off the CPU, unless Since is 0. Layout and units: event.h.
 type Away = OffCPUAway
+
+// OnUntil is how long the thread had been on a CPU at that time of CLOCK_MONOTONIC, since recording began.
+func (a *Away) OnUntil(now time.Duration) time.Duration {
+	if a.On < 0 {
+		return time.Duration(a.On) + now
+	}
+	return time.Duration(a.On)
+}
 
 // States of threads that are off the CPU: flags of an ObservedWait.
 const (
@@ -32,13 +42,27 @@ const (
 	WaitMean  = int(OffCPUWaitValuesWAIT_MEAN)
 	WaitPC    = int(OffCPUWaitValuesWAIT_PC)
 	WaitSP    = int(OffCPUWaitValuesWAIT_SP)
+	WaitWoken = int(OffCPUWaitValuesWAIT_WOKEN)
+	WaitLeast = int(OffCPUWaitValuesWAIT_LEAST)
+)
+
+// Values of an ObservedWaker, by index.
+const (
+	WakerTID   = int(OffCPUWakerValuesWAKER_TID)
+	WakerSince = int(OffCPUWakerValuesWAKER_SINCE)
+)
+
+// Flags of an ObservedWaker.
+const (
+	WakerChosen = uint8(OffCPUWakerFlagsWAKER_CHOSEN) // its process is profiled
+	WakerKernel = uint8(OffCPUWakerFlagsWAKER_KERNEL) // a thread of the kernel, or none
 )
 
 // ProbeWait is the number of the probe of an ObservedWait: PROBE_WAIT.
 const ProbeWait = 252
 
-// MaxAway bounds the threads that are followed: MAX_AWAY.
-const MaxAway = 65536
+// MaxFollowedThreads bounds the threads that are followed: MAX_FOLLOWED_THREADS.
+const MaxFollowedThreads = 65536
 
 // MaxMeanInterval bounds OffCPU.SetMean.
 const MaxMeanInterval = time.Duration(math.MaxUint32)
@@ -47,6 +71,7 @@ const MaxMeanInterval = time.Duration(math.MaxUint32)
 type OffCPU struct {
 	objects offCPUObjects
 	returns *ebpf.Program
+	woken   *ebpf.Program // nil unless wakers are recorded
 	links   []link.Link
 	tasks   *link.Iter
 	event   int // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
@@ -55,10 +80,12 @@ type OffCPU struct {
 // offCPUObjects are what of the object is always loaded.
 type offCPUObjects struct {
 	OffCPUMaps
-	ThreadLeaves *ebpf.Program  `ebpf:"thread_leaves"`
-	NoteWaiting  *ebpf.Program  `ebpf:"note_waiting"`
+	Switches     *ebpf.Program  `ebpf:"thread_switches"`
+	Begins       *ebpf.Program  `ebpf:"thread_begins"`
+	EachThread   *ebpf.Program  `ebpf:"each_thread"`
 	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
 	Since        *ebpf.Variable `ebpf:"observed_since"`
+	Followed     *ebpf.Variable `ebpf:"followed_count"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -74,15 +101,27 @@ func (h ReturnHook) String() string {
 	return [...]string{ReturnExit: "sched_exit_tp", ReturnSwitchIn: "__perf_event_task_sched_in"}[h]
 }
 
+// program is the name of the hook's program.
+func (h ReturnHook) program() string {
+	return [...]string{ReturnExit: "thread_goes_on", ReturnSwitchIn: "thread_switched_in"}[h]
+}
+
+// OffCPUOptions say what an OffCPU records.
+type OffCPUOptions struct {
+	Hooks  []ReturnHook // to try; nil for all
+	Wakers bool         // who ended a wait (ObservedWaker) is recorded, too
+}
+
 // LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the kernel has. Nothing is recorded before
 // Begin. Close comes before that of o.
-func (o *Objects) LoadOffCPU(hooks ...ReturnHook) (*OffCPU, error) {
-	if len(hooks) == 0 {
+func (o *Objects) LoadOffCPU(opt OffCPUOptions) (*OffCPU, error) {
+	hooks := opt.Hooks
+	if hooks == nil {
 		hooks = []ReturnHook{ReturnExit, ReturnSwitchIn}
 	}
 	var errs []error
 	for _, hook := range hooks {
-		f, err := o.loadOffCPU(hook)
+		f, err := o.loadOffCPU(hook, opt.Wakers)
 		if err == nil {
 			return f, nil
 		}
@@ -91,7 +130,7 @@ func (o *Objects) LoadOffCPU(hooks ...ReturnHook) (*OffCPU, error) {
 	return nil, errors.Join(errs...)
 }
 
-func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
+func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
 	spec, err := LoadOffCPU()
 	if err != nil {
 		return nil, fmt.Errorf("read off-CPU object: %w", err)
@@ -103,41 +142,45 @@ func (o *Objects) loadOffCPU(hook ReturnHook) (*OffCPU, error) {
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	// What is not assigned is not loaded.
-	var exit struct {
+	spec.Programs["returns"] = spec.Programs[hook.program()]
+	var without struct {
 		offCPUObjects
-		Returns *ebpf.Program `ebpf:"thread_goes_on"`
+		Returns *ebpf.Program `ebpf:"returns"`
 	}
-	var switchIn struct {
+	var with struct {
 		offCPUObjects
-		Returns *ebpf.Program `ebpf:"thread_switched_in"`
+		Returns *ebpf.Program `ebpf:"returns"`
+		Woken   *ebpf.Program `ebpf:"thread_woken"`
 	}
 	f := &OffCPU{event: -1}
-	var returns *ebpf.Program
-	if hook == ReturnExit {
-		err = o.LoadBeside(spec, &exit)
-		f.objects, returns = exit.offCPUObjects, exit.Returns
+	if wakers {
+		err = o.LoadBeside(spec, &with)
+		f.objects, f.returns, f.woken = with.offCPUObjects, with.Returns, with.Woken
 	} else {
-		err = o.LoadBeside(spec, &switchIn)
-		f.objects, returns = switchIn.offCPUObjects, switchIn.Returns
+		err = o.LoadBeside(spec, &without)
+		f.objects, f.returns = without.offCPUObjects, without.Returns
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load programs of the scheduler: %w", err)
 	}
-	f.returns = returns
 	if hook == ReturnSwitchIn {
 		if err := f.openEvent(); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	for _, p := range []*ebpf.Program{returns, f.objects.ThreadLeaves} {
+	programs := []*ebpf.Program{f.returns, f.objects.Switches, f.objects.Begins}
+	if wakers {
+		programs = append(programs, f.woken)
+	}
+	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("follow the scheduler: %w", err), f.Close())
 		}
 		f.links = append(f.links, l)
 	}
-	if f.tasks, err = link.AttachIter(link.IterOptions{Program: f.objects.NoteWaiting}); err != nil {
-		return nil, errors.Join(fmt.Errorf("note threads that wait: %w", err), f.Close())
+	if f.tasks, err = link.AttachIter(link.IterOptions{Program: f.objects.EachThread}); err != nil {
+		return nil, errors.Join(fmt.Errorf("look at threads: %w", err), f.Close())
 	}
 	return f, nil
 }
@@ -156,40 +199,20 @@ func (f *OffCPU) openEvent() (err error) {
 
 // Begin records waits from now, which is CLOCK_MONOTONIC, and takes threads that are off the CPU as leaving now.
 func (f *OffCPU) Begin(now, mean time.Duration) error {
-	if err := f.forget(); err != nil {
+	if err := f.SetMean(0); err != nil {
 		return err
 	}
-	if err := f.objects.Since.Set(uint64(now)); err != nil {
+	if err := errors.Join(f.objects.Followed.Set(uint32(0)), f.objects.Since.Set(uint64(now))); err != nil {
 		return fmt.Errorf("set when off-CPU samples begin: %w", err)
 	}
 	if err := f.SetMean(mean); err != nil {
 		return err
 	}
-	tasks, err := f.tasks.Open()
-	if err != nil {
-		return fmt.Errorf("note threads that wait: %w", err)
-	}
-	defer tasks.Close()
-	if _, err := io.Copy(io.Discard, tasks); err != nil {
-		return fmt.Errorf("note threads that wait: %w", err)
-	}
-	return nil
+	return f.Follow()
 }
 
-// forget forgets all threads.
-func (f *OffCPU) forget() error {
-	var tids []uint32
-	err := f.Threads(func(tid uint32, _ *Away) { tids = append(tids, tid) })
-	if err != nil {
-		return err
-	}
-	for _, tid := range tids {
-		if err := f.objects.ThreadsAway.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget thread %d: %w", tid, err)
-		}
-	}
-	return nil
-}
+// Follow has threads followed whose processes were chosen since Begin. Threads that these make are followed by themselves.
+func (f *OffCPU) Follow() error { return f.Threads(func(*Away) {}) }
 
 // SetMean has waits of that length and longer recorded always, and shorter ones with a probability proportional to their length. 0 ends
 // recording.
@@ -200,25 +223,24 @@ func (f *OffCPU) SetMean(mean time.Duration) error {
 	return nil
 }
 
-// Threads calls each for every known thread.
-func (f *OffCPU) Threads(each func(tid uint32, a *Away)) error {
-	const batch = 1024
-	var (
-		tids   [batch]uint32
-		values [batch]Away
-		cursor ebpf.MapBatchCursor
-	)
-	for {
-		n, err := f.objects.ThreadsAway.BatchLookup(&cursor, tids[:], values[:], nil)
-		for i := range n {
-			each(tids[i], &values[i])
-		}
+// Threads calls each for every thread that is to be followed, and follows those that are not.
+func (f *OffCPU) Threads(each func(*Away)) error {
+	tasks, err := f.tasks.Open()
+	if err != nil {
+		return fmt.Errorf("look at threads: %w", err)
+	}
+	defer tasks.Close()
+	var a Away
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a))
+	for from := bufio.NewReaderSize(tasks, 1<<16); ; {
+		_, err := io.ReadFull(from, raw)
 		switch {
-		case errors.Is(err, ebpf.ErrKeyNotExist):
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("read threads that wait: %w", err)
+			return fmt.Errorf("look at threads: %w", err)
 		}
+		each(&a)
 	}
 }
 
@@ -237,5 +259,5 @@ func (f *OffCPU) Close() error {
 	if f.event >= 0 {
 		errs = append(errs, unix.Close(f.event))
 	}
-	return errors.Join(append(errs, f.returns.Close(), f.objects.ThreadLeaves.Close(), f.objects.NoteWaiting.Close(), f.objects.OffCPUMaps.Close())...)
+	return errors.Join(append(errs, f.returns.Close(), f.woken.Close(), f.objects.Switches.Close(), f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
 }

@@ -16,17 +16,15 @@ import (
 type OffCPUAway struct {
 	_     structs.HostLayout
 	Since uint64
+	On    int64
 	Born  uint64
 	Start uint64
-	Delay uint64
 	Pc    uint64
 	Sp    uint64
-	Came  uint64
-	On    uint64
 	Pid   uint32
+	Tid   uint32
 	Exec  uint32
 	State uint32
-	Pad   uint32
 	Comm  [16]uint8
 }
 
@@ -48,7 +46,24 @@ const (
 	OffCPUWaitValuesWAIT_MEAN   OffCPUWaitValues = 2
 	OffCPUWaitValuesWAIT_PC     OffCPUWaitValues = 3
 	OffCPUWaitValuesWAIT_SP     OffCPUWaitValues = 4
-	OffCPUWaitValuesWAIT_VALUES OffCPUWaitValues = 5
+	OffCPUWaitValuesWAIT_WOKEN  OffCPUWaitValues = 5
+	OffCPUWaitValuesWAIT_LEAST  OffCPUWaitValues = 6
+	OffCPUWaitValuesWAIT_VALUES OffCPUWaitValues = 7
+)
+
+type OffCPUWakerFlags uint32
+
+const (
+	OffCPUWakerFlagsWAKER_CHOSEN OffCPUWakerFlags = 1
+	OffCPUWakerFlagsWAKER_KERNEL OffCPUWakerFlags = 2
+)
+
+type OffCPUWakerValues uint32
+
+const (
+	OffCPUWakerValuesWAKER_TID    OffCPUWakerValues = 0
+	OffCPUWakerValuesWAKER_SINCE  OffCPUWakerValues = 1
+	OffCPUWakerValuesWAKER_VALUES OffCPUWakerValues = 2
 )
 
 // Names of all BPF objects in the ELF.
@@ -56,8 +71,10 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	OffCPUMapCounters          = "counters"
+	OffCPUMapDrawnWaits        = "drawn_waits"
 	OffCPUMapEpochs            = "epochs"
 	OffCPUMapEvents            = "events"
+	OffCPUMapFollowedThreads   = "followed_threads"
 	OffCPUMapHeaps             = "heaps"
 	OffCPUMapKeptStacks        = "kept_stacks"
 	OffCPUMapKnownThreads      = "known_threads"
@@ -68,11 +85,12 @@ const (
 	OffCPUMapProcesses         = "processes"
 	OffCPUMapScratches         = "scratches"
 	OffCPUMapSeenMethods       = "seen_methods"
-	OffCPUMapThreadsAway       = "threads_away"
-	OffCPUProgNoteWaiting      = "note_waiting"
+	OffCPUProgEachThread       = "each_thread"
+	OffCPUProgThreadBegins     = "thread_begins"
 	OffCPUProgThreadGoesOn     = "thread_goes_on"
-	OffCPUProgThreadLeaves     = "thread_leaves"
 	OffCPUProgThreadSwitchedIn = "thread_switched_in"
+	OffCPUProgThreadSwitches   = "thread_switches"
+	OffCPUProgThreadWoken      = "thread_woken"
 	OffCPUVarCheckContexts     = "check_contexts"
 	OffCPUVarConfirmLevels     = "confirm_levels"
 	OffCPUVarContexts          = "contexts"
@@ -80,7 +98,10 @@ const (
 	OffCPUVarExportAway        = "export_away"
 	OffCPUVarExportAwayState   = "export_away_state"
 	OffCPUVarExportWaitValues  = "export_wait_values"
+	OffCPUVarExportWakerFlags  = "export_waker_flags"
+	OffCPUVarExportWakerValues = "export_waker_values"
 	OffCPUVarFilterByPid       = "filter_by_pid"
+	OffCPUVarFollowedCount     = "followed_count"
 	OffCPUVarJavaOnly          = "java_only"
 	OffCPUVarMeanInterval      = "mean_interval"
 	OffCPUVarObservedSince     = "observed_since"
@@ -128,47 +149,53 @@ type OffCPUSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUProgramSpecs struct {
-	NoteWaiting      *ebpf.ProgramSpec `ebpf:"note_waiting"`
+	EachThread       *ebpf.ProgramSpec `ebpf:"each_thread"`
+	ThreadBegins     *ebpf.ProgramSpec `ebpf:"thread_begins"`
 	ThreadGoesOn     *ebpf.ProgramSpec `ebpf:"thread_goes_on"`
-	ThreadLeaves     *ebpf.ProgramSpec `ebpf:"thread_leaves"`
 	ThreadSwitchedIn *ebpf.ProgramSpec `ebpf:"thread_switched_in"`
+	ThreadSwitches   *ebpf.ProgramSpec `ebpf:"thread_switches"`
+	ThreadWoken      *ebpf.ProgramSpec `ebpf:"thread_woken"`
 }
 
 // OffCPUMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUMapSpecs struct {
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
-	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids         *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes       *ebpf.MapSpec `ebpf:"probes"`
-	Processes    *ebpf.MapSpec `ebpf:"processes"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
-	ThreadsAway  *ebpf.MapSpec `ebpf:"threads_away"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	DrawnWaits      *ebpf.MapSpec `ebpf:"drawn_waits"`
+	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	FollowedThreads *ebpf.MapSpec `ebpf:"followed_threads"`
+	Heaps           *ebpf.MapSpec `ebpf:"heaps"`
+	KeptStacks      *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownThreads    *ebpf.MapSpec `ebpf:"known_threads"`
+	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
+	Pids            *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts     *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes          *ebpf.MapSpec `ebpf:"probes"`
+	Processes       *ebpf.MapSpec `ebpf:"processes"`
+	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods     *ebpf.MapSpec `ebpf:"seen_methods"`
 }
 
 // OffCPUVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	CheckContexts    *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
-	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportAway       *ebpf.VariableSpec `ebpf:"export_away"`
-	ExportAwayState  *ebpf.VariableSpec `ebpf:"export_away_state"`
-	ExportWaitValues *ebpf.VariableSpec `ebpf:"export_wait_values"`
-	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
-	MeanInterval     *ebpf.VariableSpec `ebpf:"mean_interval"`
-	ObservedSince    *ebpf.VariableSpec `ebpf:"observed_since"`
+	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportAway        *ebpf.VariableSpec `ebpf:"export_away"`
+	ExportAwayState   *ebpf.VariableSpec `ebpf:"export_away_state"`
+	ExportWaitValues  *ebpf.VariableSpec `ebpf:"export_wait_values"`
+	ExportWakerFlags  *ebpf.VariableSpec `ebpf:"export_waker_flags"`
+	ExportWakerValues *ebpf.VariableSpec `ebpf:"export_waker_values"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FollowedCount     *ebpf.VariableSpec `ebpf:"followed_count"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	MeanInterval      *ebpf.VariableSpec `ebpf:"mean_interval"`
+	ObservedSince     *ebpf.VariableSpec `ebpf:"observed_since"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -191,27 +218,30 @@ func (o *OffCPUObjects) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUMaps struct {
-	Counters     *ebpf.Map `ebpf:"counters"`
-	Epochs       *ebpf.Map `ebpf:"epochs"`
-	Events       *ebpf.Map `ebpf:"events"`
-	Heaps        *ebpf.Map `ebpf:"heaps"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
-	KnownThreads *ebpf.Map `ebpf:"known_threads"`
-	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
-	Pids         *ebpf.Map `ebpf:"pids"`
-	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
-	Probes       *ebpf.Map `ebpf:"probes"`
-	Processes    *ebpf.Map `ebpf:"processes"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
-	ThreadsAway  *ebpf.Map `ebpf:"threads_away"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	DrawnWaits      *ebpf.Map `ebpf:"drawn_waits"`
+	Epochs          *ebpf.Map `ebpf:"epochs"`
+	Events          *ebpf.Map `ebpf:"events"`
+	FollowedThreads *ebpf.Map `ebpf:"followed_threads"`
+	Heaps           *ebpf.Map `ebpf:"heaps"`
+	KeptStacks      *ebpf.Map `ebpf:"kept_stacks"`
+	KnownThreads    *ebpf.Map `ebpf:"known_threads"`
+	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
+	Pids            *ebpf.Map `ebpf:"pids"`
+	ProbeCounts     *ebpf.Map `ebpf:"probe_counts"`
+	Probes          *ebpf.Map `ebpf:"probes"`
+	Processes       *ebpf.Map `ebpf:"processes"`
+	Scratches       *ebpf.Map `ebpf:"scratches"`
+	SeenMethods     *ebpf.Map `ebpf:"seen_methods"`
 }
 
 func (m *OffCPUMaps) Close() error {
 	return _OffCPUClose(
 		m.Counters,
+		m.DrawnWaits,
 		m.Epochs,
 		m.Events,
+		m.FollowedThreads,
 		m.Heaps,
 		m.KeptStacks,
 		m.KnownThreads,
@@ -222,7 +252,6 @@ func (m *OffCPUMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
-		m.ThreadsAway,
 	)
 }
 
@@ -230,35 +259,42 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	CheckContexts    *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts         *ebpf.Variable `ebpf:"contexts"`
-	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
-	ExportAway       *ebpf.Variable `ebpf:"export_away"`
-	ExportAwayState  *ebpf.Variable `ebpf:"export_away_state"`
-	ExportWaitValues *ebpf.Variable `ebpf:"export_wait_values"`
-	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
-	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
-	MeanInterval     *ebpf.Variable `ebpf:"mean_interval"`
-	ObservedSince    *ebpf.Variable `ebpf:"observed_since"`
+	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts          *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
+	ExportAway        *ebpf.Variable `ebpf:"export_away"`
+	ExportAwayState   *ebpf.Variable `ebpf:"export_away_state"`
+	ExportWaitValues  *ebpf.Variable `ebpf:"export_wait_values"`
+	ExportWakerFlags  *ebpf.Variable `ebpf:"export_waker_flags"`
+	ExportWakerValues *ebpf.Variable `ebpf:"export_waker_values"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FollowedCount     *ebpf.Variable `ebpf:"followed_count"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	MeanInterval      *ebpf.Variable `ebpf:"mean_interval"`
+	ObservedSince     *ebpf.Variable `ebpf:"observed_since"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUPrograms struct {
-	NoteWaiting      *ebpf.Program `ebpf:"note_waiting"`
+	EachThread       *ebpf.Program `ebpf:"each_thread"`
+	ThreadBegins     *ebpf.Program `ebpf:"thread_begins"`
 	ThreadGoesOn     *ebpf.Program `ebpf:"thread_goes_on"`
-	ThreadLeaves     *ebpf.Program `ebpf:"thread_leaves"`
 	ThreadSwitchedIn *ebpf.Program `ebpf:"thread_switched_in"`
+	ThreadSwitches   *ebpf.Program `ebpf:"thread_switches"`
+	ThreadWoken      *ebpf.Program `ebpf:"thread_woken"`
 }
 
 func (p *OffCPUPrograms) Close() error {
 	return _OffCPUClose(
-		p.NoteWaiting,
+		p.EachThread,
+		p.ThreadBegins,
 		p.ThreadGoesOn,
-		p.ThreadLeaves,
 		p.ThreadSwitchedIn,
+		p.ThreadSwitches,
+		p.ThreadWoken,
 	)
 }
 

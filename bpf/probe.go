@@ -32,6 +32,7 @@ const (
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
 	ObservedWait       = uint8(ProbeObservedOBSERVED_WAIT)     // values: WaitSince and so on; flags: AwayBlocked and so on
+	ObservedWaker      = uint8(ProbeObservedOBSERVED_WAKER)    // values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
 )
 
 // Flags of an observation.

@@ -134,6 +134,7 @@ const (
 	ProbeObservedOBSERVED_FAULT      ProbeObserved = 6
 	ProbeObservedOBSERVED_OVERFLOW   ProbeObserved = 7
 	ProbeObservedOBSERVED_WAIT       ProbeObserved = 8
+	ProbeObservedOBSERVED_WAKER      ProbeObserved = 9
 )
 
 type ProbePauseCause struct {

@@ -111,8 +111,11 @@ const (
 	ProfileCounterWAITS_REFUSED                   ProfileCounter = 45
 	ProfileCounterNS_WAITS_DRAWN                  ProfileCounter = 46
 	ProfileCounterNS_WAITS_LOST                   ProfileCounter = 47
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 48
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 49
+	ProfileCounterWAKINGS_SEEN                    ProfileCounter = 48
+	ProfileCounterWAKERS_DRAWN                    ProfileCounter = 49
+	ProfileCounterWAKERS_LOST                     ProfileCounter = 50
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 51
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 52
 )
 
 type ProfileEpochs struct {
@@ -150,6 +153,7 @@ const (
 	ProfileEventKindEVENT_OBSERVED     ProfileEventKind = 8
 	ProfileEventKindEVENT_FULL_SAMPLE  ProfileEventKind = 9
 	ProfileEventKindEVENT_SHORT_SAMPLE ProfileEventKind = 10
+	ProfileEventKindEVENT_INVOCATION   ProfileEventKind = 11
 )
 
 type ProfileFrameKind uint32

@@ -198,7 +198,11 @@ struct {
 
 static __always_inline struct scratch *this_scratch(void)
 {
+#ifdef ALONE
+	__u32 cpu = 0; /* one program of the object runs at a time, on whatever CPU */
+#else
 	__u32 cpu = bpf_get_smp_processor_id();
+#endif
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
 }

@@ -2,13 +2,16 @@ package tests
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
 // also are causes that stand for others: of selectors, which are event loops, and of busy threads, with a quota.
@@ -132,6 +135,68 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 			t.Errorf("%s did not wait because of %s", away.Method, away.Cause)
 		}
 	}
+}
+
+// Threads are woken by whom they say themselves, and the frames of who did it follow those of the wait.
+func TestRecordWakers(t *testing.T) {
+	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
+		guest := startEvents(t, jdk, events.Woken)
+		const amount = 3000 // ms
+		if _, err := guest.Run(1, 300); err != nil {
+			t.Fatal(err)
+		}
+		p, truth := recordEvents(t, guest, "offcpu", 1, amount, "--budget=50%", "--wakers")
+		const offCPU = 1
+		rows := events.Own(rowsOf(t, p, "waits", "offcpu"))
+		if len(truth.Woken) != 6 {
+			t.Fatalf("%+v", truth)
+		}
+		for _, woken := range truth.Woken {
+			sum, blocked, right, marked := 0.0, 0.0, 0.0, 0.0
+			var count int64
+			wrong := map[string]float64{}
+			for _, r := range rows {
+				own, waker := splitWaker(r)
+				if !own.Has(woken.Method) {
+					continue
+				}
+				sum += r.Values[offCPU]
+				count += r.Count
+				if r.State == "runnable" || r.State == "throttled" || r.State == "stopped" || r.Cause == "safepoint" {
+					continue
+				}
+				blocked += r.Values[offCPU]
+				if r.Waker != "" {
+					marked += r.Values[offCPU]
+				}
+				if r.Waker == woken.Waker || waker.Has(woken.Waker) {
+					right += r.Values[offCPU]
+					continue
+				}
+				wrong[fmt.Sprint(r.Waker, " ", waker.Frames)] += r.Values[offCPU]
+			}
+			t.Logf("%s: %v off the CPU, in truth %v; blocked for %v, of that %v until %s, %v until anybody that is known", woken.Method, time.Duration(sum), woken.Sum,
+				time.Duration(blocked), time.Duration(right), woken.Waker, time.Duration(marked))
+			checkAway(t, woken.Method, sum, woken.Sum, float64(count))
+			if right < 0.95*blocked {
+				t.Errorf("%s waited for %v, of that only %v until %s", woken.Method, time.Duration(blocked), time.Duration(right), woken.Waker)
+			}
+			for who, sum := range wrong {
+				t.Logf("  %v until %s", time.Duration(sum), who)
+			}
+		}
+	})
+}
+
+// splitWaker returns the stack of a wait and that of who ended it.
+func splitWaker(r events.Row) (own, waker stacks.Stack) {
+	at := slices.IndexFunc(r.Frames, func(f stacks.Frame) bool { return f.Marker() && strings.HasPrefix(f.Function, "[woken by ") })
+	if at < 0 {
+		return r.Stack, stacks.Stack{}
+	}
+	waker.Frames = slices.Clone(r.Frames[:at])
+	slices.Reverse(waker.Frames)
+	return stacks.Stack{Frames: r.Frames[at+1:]}, waker
 }
 
 // checkAway compares how long a method was off the CPU, by so many events, with the truth.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, callTargets, change, decode, during, interval, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, during, interval, laneRows, laneRuns, laneShares, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -128,4 +128,21 @@ test("search takes expressions and plain text", () => {
 	assert.ok(!searcher("Cart")("com.cart"));
 	assert.ok(searcher("f(")("f(int)"));
 	assert.equal(searcher(""), null);
+});
+
+test("lanes are rows of all windows, in order", () => {
+	assert.deepEqual(laneRuns("2a(b70a30)()", ["running", "idle"]), [{steps: 2, parts: [{cause: "running", share: 1}]},
+		{steps: 1, parts: [{cause: "idle", share: 0.7}, {cause: "running", share: 0.3}]}, {steps: 1, parts: []}]);
+	const window = (start, runs) => ({pid: 1, process: "java (pid 1)", start, step: 100, steps: 10, causes: ["running", "idle", "lock"], tid: [8, 9, 10], thread: ["exec-1", "main", "exec-2"],
+		group: ["exec-*", "main", "exec-*"], from: [0, 2, 0], runs});
+	const lanes = [window(0, ["10c", "8a", "10b"]), window(1000, ["5a5c", "2a", "10b"])];
+	const all = laneRows(lanes);
+	assert.deepEqual([all.start, all.end, all.hidden, all.leftOut, all.rows.map((r) => r.thread)], [0, 2000, 1, 0, ["exec-1", "main"]]);
+	assert.deepEqual(laneRows(lanes, {idle: true}).rows.map((r) => r.thread), ["exec-1", "exec-2", "main"], "a group stays together");
+	assert.deepEqual(laneRows(lanes, {only: "main"}).rows.map((r) => r.thread), ["main"]);
+	const [exec, main] = all.rows;
+	assert.deepEqual([exec.all, exec.running, main.all], [2000, 500, 1000]);
+	assert.deepEqual(laneShares(exec, 900, 1300), [{cause: "running", share: 0.75}, {cause: "lock", share: 0.25}]);
+	assert.deepEqual(laneShares(main, 0, 200), [], "before it began");
+	assert.deepEqual(laneShares(main, 900, 1300), [{cause: "running", share: 0.5}]);
 });

@@ -39,11 +39,20 @@ func ofLibrary(thread string) bool {
 	return thread == launcher || slices.ContainsFunc(idleThreads[:], func(name string) bool { return strings.HasPrefix(thread, name) })
 }
 
+// hasJava reports whether a frame is of Java.
+func hasJava(stack []symbolize.Symbol) bool {
+	return slices.ContainsFunc(stack, func(f symbolize.Symbol) bool {
+		return f.Kind() == symbolize.KindJIT || f.Kind() == symbolize.KindInterpreted
+	})
+}
+
 // IsIdle reports whether a thread has nothing to do while it waits for that cause: it waits for work, as the threads of the VM and workers
 // of the kernel do. The stack is that of Of.
 func IsIdle(cause, thread string, stack []symbolize.Symbol) bool {
 	switch {
 	case cause == Worker, cause == VM && ofVM(thread), cause == Unknown && ofLibrary(thread):
+		return true
+	case cause == Futex && thread == launcher && !hasJava(stack):
 		return true
 	case !idleCauses[cause]:
 		return false

@@ -28,6 +28,8 @@ func TestIsIdle(t *testing.T) {
 		{"far out", Park, "main", park + strings.Repeat("Main.recurse ", maxWaiting) + take, false},
 		{"a thread of the class library that never went on", Unknown, "Finalizer", "|", true},
 		{"the launcher of a JVM", Unknown, "java", "|", true},
+		{"the launcher of a JVM, by its stack", Futex, "java", "futex_wait |__futex_abstimed_wait_common", true},
+		{"a futex of another thread", Futex, "http-1", "futex_wait |__futex_abstimed_wait_common", false},
 		{"a thread that never went on", Unknown, "http-1", "|", false},
 		{"a thread of the class library in a file", Disk, "Finalizer", "|", false},
 		{"runnable", Runnable, "http-1", "|" + take, false},

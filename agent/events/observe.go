@@ -40,11 +40,15 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		return
 	}
 	s.Received(o.Time)
-	p := s.Process(o.Header)
-	s.Unloaded(p, o.ClassEpoch)
-	if p.Meet(&o.Sample) {
-		s.Dirty[p] = struct{}{}
+	if o.Seen.What == bpf.ObservedWaker { // its process may be none of those that are profiled
+		if !e.handleWaker(s, o) {
+			c.discarded[profile.Malformed]++
+			return
+		}
+		c.folded++
+		return
 	}
+	p := e.meet(s, o)
 	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
 	part, ok := e.Covers.Part(o)
 	if !ok {
@@ -81,6 +85,16 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		return
 	}
 	c.folded++
+}
+
+// meet returns the process of an observation, which may say something new of it.
+func (e *Source) meet(s *fold.State, o *bpf.Observation) *fold.Process {
+	p := s.Process(o.Header)
+	s.Unloaded(p, o.ClassEpoch)
+	if p.Meet(&o.Sample) {
+		s.Dirty[p] = struct{}{}
+	}
+	return p
 }
 
 // Fail accounts for an observation during which the agent panicked.

@@ -12,6 +12,8 @@ type Options struct {
 	ExactAllocations bool
 	// MonitorEnters also estimates how often compiled code acquires free monitors, if Kinds has Locks.
 	MonitorEnters bool
+	// Wakers also records who ended the waits of off-CPU time.
+	Wakers bool
 	// Values are the probes at which values are read, if Kinds has Values.
 	Values []valueprobe.Spec
 	// Budget is the share of the processes' CPU time that their probes may take; 0 means the default of the agent.
@@ -21,8 +23,8 @@ type Options struct {
 // Counters reports whether events of the CPU's own counters are recorded; o may be nil.
 func (o *Options) Counters() bool { return o != nil && o.Kinds[profile.Cycles] }
 
-// Waits reports whether off-CPU time is needed.
-func (o *Options) Waits() bool { return o.Kinds[profile.OffCPU] || o.Kinds[profile.Wall] }
+// Waits reports whether off-CPU time is needed; o may be nil.
+func (o *Options) Waits() bool { return o != nil && (o.Kinds[profile.OffCPU] || o.Kinds[profile.Wall]) }
 
 // Wall reports whether wall time is recorded; o may be nil.
 func (o *Options) Wall() bool { return o != nil && o.Kinds[profile.Wall] }

@@ -95,6 +95,9 @@ func (e *Source) Stop() error {
 	return e.waits.stop()
 }
 
+// Follow implements source.Chooser: the threads of processes that were chosen are followed.
+func (e *Source) Follow() error { return e.waits.follow() }
+
 func (e *Source) Close() error { return errors.Join(e.waits.close(), e.Probes.Close()) }
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.
@@ -105,7 +108,7 @@ func (e *Source) KernelMaps() []any {
 	if e.waits == nil {
 		return e.Maps()
 	}
-	return append(e.Maps(), e.waits.kernel.Maps())
+	return append(e.Maps(), e.waits.kernel.Maps(), e.waits.stacks.kernel.Maps())
 }
 
 // NeedNames implements source.Namer: the stack of a thread's last wait may be added to a window that ends.
@@ -190,6 +193,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 			notes = append(notes, note)
 		}
 	}
+	s.NameWakers()
 	names := p.Names()
 	defer names.Close()
 	all, waits := s.Profile(names, p.Noticed, covered), e.waits
@@ -201,6 +205,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 			if note := waits.rate.note(w.Began, w.Ended); note != "" {
 				e.Basis = append(e.Basis, note)
 			}
+			e.Lanes = w.Lanes(p)
 		}
 	}
 	return all
@@ -223,7 +228,8 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
 		Waits:      d(bpf.WaitsSeen), WaitsThinned: d(bpf.WaitsThinned), WaitsRefused: d(bpf.WaitsRefused),
+		Wakers: d(bpf.WakersDrawn), WakersLost: d(bpf.WakersLost),
 		WaitTime: time.Duration(d(bpf.NsWaitsDrawn)), WaitTimeLost: time.Duration(d(bpf.NsWaitsLost)),
-		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost,
+		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost + time.Duration(d(bpf.WakingsSeen))*wakingCost,
 	}
 }

@@ -20,31 +20,25 @@ type threadOn struct {
 	on   time.Duration
 }
 
-// onUntil is how long a thread had been on a CPU then.
-func (a *awayThread) onUntil(end time.Duration) time.Duration {
-	on := time.Duration(a.On)
-	if came := time.Duration(a.Came); a.Since == 0 && came > 0 && came < end {
-		on += end - came
-	}
-	return on
-}
-
-// addTimes adds how long threads ran and existed to a window that ends then. That is known of windows that begin when recording does, or
-// where the last one ended.
-func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []awayThread, end time.Duration) {
+// addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It is known of windows that begin when
+// recording does, or where the last one ended.
+func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away, end time.Duration) {
 	before, from := w.before, max(window.Began, w.begun)
+	known := true
 	switch {
 	case window.Began <= w.begun:
 		before = reading{}
 	case window.Began != before.at:
-		return
+		known = false
 	}
 	now := reading{end, make(map[uint32]threadOn, len(threads))}
 	for i := range threads {
 		a := &threads[i]
-		now.on[a.tid] = threadOn{a.Born, a.onUntil(end)}
+		now.on[a.Tid] = threadOn{a.Born, a.OnUntil(end)}
 	}
-	w.before = now
+	if known {
+		w.before = now
+	}
 	booted := proc.SinceBoot() - proc.Monotonic() // how much that clock is ahead: the machine was suspended
 	for i := range threads {
 		a := &threads[i]
@@ -52,14 +46,19 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []awayThrea
 			continue
 		}
 		existed := end - max(from, time.Duration(a.Born)-booted)
-		on := now.on[a.tid].on
-		if b := before.on[a.tid]; b.born == a.Born {
-			on -= b.on
-		}
 		if existed <= 0 {
 			continue
 		}
-		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
-		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.tid), Name: p.NameOf(a.tid, a.Comm[:]), Wall: existed, On: min(max(on, 0), existed)})
+		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.Tid, Start: a.Start, Exec: a.Exec})
+		name := p.NameOf(a.Tid, a.Comm[:])
+		if !known {
+			window.AddThread(p, a.Tid, name, end-existed, end)
+			continue
+		}
+		on := now.on[a.Tid].on
+		if b := before.on[a.Tid]; b.born == a.Born {
+			on -= b.on
+		}
+		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.Tid), Name: name, Wall: existed, On: min(max(on, 0), existed)}, end)
 	}
 }

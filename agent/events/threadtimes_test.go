@@ -14,12 +14,15 @@ import (
 // A thread's time on the CPU is that in the window, and its wall time how long it existed in it.
 func TestAddTimes(t *testing.T) {
 	booted := proc.SinceBoot() - proc.Monotonic()
-	thread := func(born, on, came, since time.Duration) awayThread {
-		return awayThread{8, bpf.Away{Born: uint64(born + booted), On: uint64(on), Came: uint64(came), Since: uint64(since), Start: 1, Pid: 7}}
+	thread := func(born, on, came, since time.Duration) bpf.Away {
+		if since == 0 {
+			on -= came
+		}
+		return bpf.Away{Born: uint64(born + booted), On: int64(on), Since: uint64(since), Start: 1, Pid: 7, Tid: 8}
 	}
 	for _, tt := range []struct {
 		name          string
-		first, second awayThread // when windows from 10 s to 20 s and from there to 30 s end
+		first, second bpf.Away // when windows from 10 s to 20 s and from there to 30 s end
 		began         time.Duration
 		want          []time.Duration // on, wall, of the second; none if they are not known
 	}{
@@ -34,10 +37,10 @@ func TestAddTimes(t *testing.T) {
 			s := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}})
 			window := fold.NewWindow(nil)
 			window.Began, window.Ended = 9*second, 20*second
-			w.addTimes(s, window, []awayThread{tt.first}, 20*second)
+			w.addTimes(s, window, []bpf.Away{tt.first}, 20*second)
 			window = fold.NewWindow(nil)
 			window.Began, window.Ended = tt.began, 30*second
-			w.addTimes(s, window, []awayThread{tt.second}, 30*second)
+			w.addTimes(s, window, []bpf.Away{tt.second}, 30*second)
 			var got []profile.ThreadTime
 			for _, set := range window.Events {
 				got = append(got, set.Of(profile.OffCPU).ThreadTimes()...)

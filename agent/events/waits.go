@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,11 +17,12 @@ import (
 )
 
 // waits are the off-CPU time of threads. The kernel side records a wait when its thread comes back. To a window that ends before, the wait is
-// added with the stack of the thread's last one, if that was at the same place.
+// added with the stack of the thread's last one, if that was at the same place; otherwise its stack is read.
 type waits struct {
 	kernel *bpf.OffCPU
+	stacks waitStacks
 	rate   waitRate
-	times  bool          // of threads are wanted, as wall time is recorded
+	wakers bool          // are recorded
 	begun  time.Duration // when recording did
 
 	governing sync.WaitGroup
@@ -28,12 +30,14 @@ type waits struct {
 
 	mu      sync.Mutex
 	stopped time.Duration // when recording ended, 0 if it has not
-	rest    []awayThread  // threads that were away then
+	rest    []bpf.Away    // threads then
 
 	// Only functions that have the State use these.
-	last   map[uint32]*lastWait // by thread
-	frames int                  // in last
-	before reading
+	last    map[uint32]*lastWait // by thread
+	frames  int                  // in last
+	before  reading
+	pending pendingWakers
+	code    kernelCode
 }
 
 // maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each. Stacks beyond it are not known if their
@@ -48,13 +52,8 @@ type lastWait struct {
 	stack   []target.RawFrame
 	epoch   uint32
 	thread  string
+	still   bool // the stack was read while the thread waited: its record is still to come
 	seen    bool // scratch
-}
-
-// An awayThread is a thread that was off the CPU when it was looked at.
-type awayThread struct {
-	tid uint32
-	bpf.Away
 }
 
 // newWaits loads the programs; nil if off-CPU time is not wanted.
@@ -62,11 +61,18 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if !opt.Waits() {
 		return nil, nil
 	}
-	kernel, err := services.Objects.LoadOffCPU()
+	kernel, err := services.Objects.LoadOffCPU(bpf.OffCPUOptions{Wakers: opt.Wakers})
 	if err != nil {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
-	return &waits{kernel: kernel, last: map[uint32]*lastWait{}, times: opt.Wall()}, nil
+	w := &waits{
+		kernel: kernel, last: map[uint32]*lastWait{}, stacks: waitStacks{services: services}, wakers: opt.Wakers,
+		code: kernelCode{function: services.Resolver.KernelFunction},
+	}
+	if err := w.stacks.load(); err != nil {
+		return nil, errors.Join(services.Refusal(err), kernel.Close())
+	}
+	return w, nil
 }
 
 // start begins to record.
@@ -76,6 +82,14 @@ func (w *waits) start() error {
 	}
 	w.begun = proc.Monotonic()
 	return w.kernel.Begin(w.begun, w.rate.begin(w.begun))
+}
+
+// follow has the threads followed of processes that were chosen since the last call.
+func (w *waits) follow() error {
+	if w == nil {
+		return nil
+	}
+	return w.kernel.Follow()
 }
 
 // stop ends recording.
@@ -101,13 +115,13 @@ func (w *waits) close() error {
 	if w == nil {
 		return nil
 	}
-	return w.kernel.Close()
+	return errors.Join(w.stacks.close(), w.kernel.Close())
 }
 
-// look returns the threads that are off the CPU.
-func (w *waits) look() (away []awayThread, err error) {
-	err = w.kernel.Threads(func(tid uint32, a *bpf.Away) { away = append(away, awayThread{tid, *a}) })
-	return away, err
+// look returns the threads that are followed.
+func (w *waits) look() (threads []bpf.Away, err error) {
+	err = w.kernel.Threads(func(a *bpf.Away) { threads = append(threads, *a) })
+	return threads, err
 }
 
 // awayStates are the states of threads, as profiles have them.
@@ -125,19 +139,33 @@ func awayState(state uint8) string {
 
 // handle folds the record of a wait. It returns false if no window wants it; ok is false if the record is malformed.
 func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted, ok bool) {
-	if w == nil || int(o.Seen.Count) <= bpf.WaitSP || o.Seen.Values[bpf.WaitSince] > o.Time {
+	if w == nil || int(o.Seen.Count) <= bpf.WaitLeast || o.Seen.Values[bpf.WaitSince] > o.Time {
 		return false, false
 	}
 	v := &o.Seen.Values
 	wait := fold.Wait{
 		Since: time.Duration(v[bpf.WaitSince]), Until: time.Duration(o.Time),
-		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Weight: 1,
+		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers, SP: v[bpf.WaitSP],
 	}
-	if length, mean := wait.Until-wait.Since, time.Duration(v[bpf.WaitMean]); length < mean {
-		wait.Weight = float64(mean) / float64(max(length, 1))
+	mean := time.Duration(v[bpf.WaitMean])
+	wait.Weight = weightOf(wait.Until-wait.Since, mean)
+	if w.wakers {
+		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
+	}
+	if woken := v[bpf.WaitWoken]; woken > v[bpf.WaitSince] && woken <= o.Time { // the part before it was drawn for its own length
+		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
+		wait.Weight = 0
+		if length := wait.Woken - wait.Since; length > time.Duration(v[bpf.WaitLeast]) {
+			wait.Weight = weightOf(length, mean)
+		}
 	}
 	w.keep(p, o, event, wait.State)
 	return s.AddWait(p, o.Pid, o.ClassEpoch, event, &wait), true
+}
+
+// weightOf is how many waits of that length one stands for that was drawn.
+func weightOf(length, mean time.Duration) float64 {
+	return max(float64(mean)/float64(max(length, 1)), 1)
 }
 
 // keep notes the last wait of a thread. If it was stopped or waited for a CPU, only when it began: it may have been on its way to a wait, where
@@ -149,7 +177,7 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 		w.last[o.Tid] = l
 	}
 	if state != cause.Blocked && state != cause.Uninterruptible {
-		l.born = o.Seen.Values[bpf.WaitSince]
+		l.born, l.still = o.Seen.Values[bpf.WaitSince], false
 		return
 	}
 	if l.process != p || !slices.Equal(l.stack, event.Stack) {
@@ -161,7 +189,7 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 		}
 	}
 	v := &o.Seen.Values
-	l.process, l.epoch, l.thread = p, o.ClassEpoch, event.Thread
+	l.process, l.epoch, l.thread, l.still = p, o.ClassEpoch, event.Thread, false
 	l.born, l.pc, l.sp = v[bpf.WaitSince], v[bpf.WaitPC], v[bpf.WaitSP]
 }
 
@@ -180,7 +208,9 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
 		}
 	}
+	records := w.stacks.read(fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) }))
 	return func(s *fold.State, window *fold.Window) {
+		e.learn(s, records)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)
@@ -190,28 +220,28 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 }
 
 // finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
-func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, end time.Duration) {
-	if w.times {
-		w.addTimes(s, window, away, end)
-	}
+func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end time.Duration) {
+	w.addTimes(s, window, away, end)
 	for i := range away {
 		a := &away[i]
-		l := w.last[a.tid]
+		l := w.last[a.Tid]
 		if l != nil {
 			l.seen = true
 		}
-		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true}
-		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since || !window.Wants(int(a.Pid)) {
+		w.pending.see(a.Tid)
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
+		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}
-		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.tid, Start: a.Start, Exec: a.Exec})
-		event := fold.Event{TID: a.tid}
+		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.Tid, Start: a.Start, Exec: a.Exec})
+		event := fold.Event{TID: a.Tid}
 		epoch := p.ClassEpoch
-		if l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp {
+		if l.at(p, a) {
 			event.Stack, event.Thread, epoch = l.stack, l.thread, l.epoch
 		} else {
-			event.Thread = p.NameOf(a.tid, a.Comm[:])
+			event.Thread = p.NameOf(a.Tid, a.Comm[:])
 		}
+		s.Slow.Wait(s, p, epoch, &event, &wait)
 		window.AddWait(s, p, a.Pid, epoch, &event, &wait)
 	}
 	for tid, l := range w.last {
@@ -221,6 +251,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []awayThread, en
 		}
 		l.seen = false
 	}
+	w.pending.forget(end)
 }
 
 // needNames calls need for the frames of the last waits of p's threads.
@@ -235,4 +266,5 @@ func (w *waits) needNames(p *fold.Process, need func(target.RawFrame)) {
 			}
 		}
 	}
+	w.pending.needNames(p, need)
 }

@@ -17,15 +17,15 @@ const second = time.Second
 func waitOf(since, until time.Duration, sp uint64) *bpf.Observation {
 	o := &bpf.Observation{
 		Sample: bpf.Sample{Header: &bpf.Header{Time: uint64(until), Start: 1, Pid: 7, Tid: 8}},
-		Seen:   &bpf.ProbeObservation{What: bpf.ObservedWait, Count: 5, Flags: bpf.AwayBlocked},
+		Seen:   &bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Flags: bpf.AwayBlocked},
 	}
 	o.Seen.Values[bpf.WaitSince], o.Seen.Values[bpf.WaitSP] = uint64(since), sp
 	return o
 }
 
 // awaySince is a thread that has not come back.
-func awaySince(tid uint32, since time.Duration, sp uint64) awayThread {
-	return awayThread{tid, bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, State: uint32(bpf.AwayBlocked)}}
+func awaySince(tid uint32, since time.Duration, sp uint64) bpf.Away {
+	return bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, Tid: tid, State: uint32(bpf.AwayBlocked)}
 }
 
 // A thread that waits when a window ends counts up to its end, with the stack of its last wait if that was at the same place, and once.
@@ -33,7 +33,7 @@ func TestFinishWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		last           *bpf.Observation
-		away           awayThread
+		away           bpf.Away
 		known, unknown time.Duration
 	}{
 		{"at the same place", waitOf(11*second, 12*second, 5), awaySince(8, 13*second, 5), 1*second + 7*second, 0},
@@ -53,7 +53,7 @@ func TestFinishWaits(t *testing.T) {
 			if wanted, ok := w.handle(s, p, tt.last, &event); !wanted || !ok {
 				t.Fatal(wanted, ok)
 			}
-			w.finish(s, window, []awayThread{tt.away}, window.Ended)
+			w.finish(s, window, []bpf.Away{tt.away}, window.Ended)
 			var known, unknown time.Duration
 			for key, sums := range window.Events[p].Of(profile.OffCPU).Rows {
 				if key.Place != cause.Blocked {
@@ -87,7 +87,7 @@ func TestFinishWaitsAfterStop(t *testing.T) {
 	wait, stop := target.RawFrame{Kind: target.RawKernel, Frame: 1}, target.RawFrame{Kind: target.RawKernel, Frame: 2}
 	w.handle(s, p, waited, &fold.Event{TID: 8, Stack: []target.RawFrame{wait}})
 	w.handle(s, p, stopped, &fold.Event{TID: 8, Stack: []target.RawFrame{stop}})
-	w.finish(s, window, []awayThread{awaySince(8, 13*second, 5)}, window.Ended)
+	w.finish(s, window, []bpf.Away{awaySince(8, 13*second, 5)}, window.Ended)
 	r := window.Events[p].Of(profile.OffCPU)
 	got := map[target.RawFrame]time.Duration{}
 	for key, sums := range r.Rows {
@@ -95,6 +95,85 @@ func TestFinishWaitsAfterStop(t *testing.T) {
 	}
 	if got[wait] != 8*second || got[stop] != second {
 		t.Errorf("%v", got)
+	}
+}
+
+// A wait counts with its parts as they were drawn: until the thread was woken, by whom, and the rest.
+func TestHandleWokenWait(t *testing.T) {
+	const mean = 100 * time.Millisecond
+	for _, tt := range []struct {
+		name            string
+		woken, least    time.Duration // since the wait began, which takes 40 ms
+		blocked, queued time.Duration
+		known           bool
+	}{
+		{"drawn as a whole", 20 * time.Millisecond, 10 * time.Millisecond, mean, mean / 2, true},
+		{"drawn for its length at the return", 20 * time.Millisecond, 30 * time.Millisecond, 0, mean / 2, true},
+		{"the record of the waker was lost", 20 * time.Millisecond, 10 * time.Millisecond, mean, mean / 2, false},
+		{"nobody was seen to wake it", 0, 0, mean, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := &waits{last: map[uint32]*lastWait{}, wakers: true, code: kernelCode{function: func(uint64) string { return "try_to_wake_up" }}}
+			e := &Source{waits: w}
+			s, window := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}}), fold.NewWindow(nil)
+			window.Began, window.Ended = 10*second, 20*second
+			s.Open(window)
+			const since = 11 * second
+			o := waitOf(since, since+40*time.Millisecond, 5)
+			o.Seen.Values[bpf.WaitMean] = uint64(mean)
+			if tt.woken != 0 {
+				o.Seen.Values[bpf.WaitWoken], o.Seen.Values[bpf.WaitLeast] = uint64(since+tt.woken), uint64(tt.least)
+			}
+			if tt.known {
+				by := waitOf(since, since+tt.woken, 0)
+				by.Seen = &bpf.ProbeObservation{What: bpf.ObservedWaker, Count: 2, Flags: bpf.WakerChosen}
+				by.Seen.Values[bpf.WakerTID], by.Seen.Values[bpf.WakerSince] = 8, uint64(since)
+				by.Kernel = []uint64{1, 2}
+				if !e.handleWaker(s, by) || len(w.pending.of) != 1 || w.pending.frames != 0 {
+					t.Fatalf("%+v", w.pending)
+				}
+			}
+			p := s.Process(o.Header)
+			if wanted, ok := w.handle(s, p, o, &fold.Event{TID: 8}); !wanted || !ok {
+				t.Fatal(wanted, ok)
+			}
+			sums := map[string]time.Duration{}
+			for key, row := range window.Events[p].Of(profile.OffCPU).Rows {
+				sums[key.Place] += time.Duration(row.Values[1])
+			}
+			if sums[cause.Blocked] != tt.blocked || sums[cause.Runnable] != tt.queued {
+				t.Errorf("%v, want %v blocked and %v queued", sums, tt.blocked, tt.queued)
+			}
+			if len(w.pending.of) != 0 || w.pending.frames != 0 {
+				t.Errorf("%+v is kept", w.pending)
+			}
+		})
+	}
+}
+
+// Wakers wait for the waits that they ended, within bounds.
+func TestPendingWakers(t *testing.T) {
+	var w pendingWakers
+	by := func(frames int) fold.Waker { return fold.Waker{Stack: make([]target.RawFrame, frames)} }
+	w.add(1, 10, by(3))
+	w.add(1, 20, by(4)) // the first one's record was lost
+	w.add(2, 30, by(maxPendingFrames-3))
+	if w.take(2, 30) != nil {
+		t.Error("more frames are kept than allowed")
+	}
+	if got := w.take(1, 10); got != nil || len(w.of) != 0 || w.frames != 0 {
+		t.Errorf("another wait's waker: %+v", got)
+	}
+	w.add(1, 10, by(3))
+	w.add(2, 10, by(3))
+	w.add(3, 100, by(3))
+	w.see(1)
+	w.forget(50)
+	if w.of[1] == nil || w.of[2] != nil || w.of[3] == nil || w.frames != 6 {
+		t.Errorf("%+v", w)
+	}
+	if got := w.take(1, 10); got == nil || len(got.Stack) != 3 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -116,6 +195,13 @@ func TestHandleHostileWait(t *testing.T) {
 	o.Seen.Flags, o.Seen.Values[bpf.WaitDelay], o.Seen.Values[bpf.WaitMean] = 200, 1<<63, 1<<63
 	if _, ok := w.handle(s, s.Process(o.Header), o, &fold.Event{}); !ok {
 		t.Error("an unknown state, and a long delay")
+	}
+	o.Seen.Values[bpf.WaitWoken], o.Seen.Values[bpf.WaitLeast] = 1<<63, 1<<63
+	if _, ok := w.handle(s, s.Process(o.Header), o, &fold.Event{}); !ok {
+		t.Error("woken later than now")
+	}
+	if o.Seen.Count = 2; (&Source{waits: w}).handleWaker(s, o) {
+		t.Error("a waker was kept though none are recorded")
 	}
 }
 

@@ -42,6 +42,8 @@ type Events struct {
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
+	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
+	wakers   wakers
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -57,6 +59,7 @@ type EventKey struct {
 	tid     uint32
 	profile.EventLabels
 	cover *Coverage // of the event's plan; nil if it was observed all the time
+	waker wakerID
 }
 
 // An Event is one observation as it is added to windows.
@@ -71,6 +74,7 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
+	waker  wakerID
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
@@ -88,13 +92,19 @@ func (s *EventSet) Of(kind profile.EventKind) *Events {
 
 // Add adds one event. It reports whether it may have frames that are new to the window.
 func (s *EventSet) Add(e *Event) (fresh bool) {
+	_, fresh = s.add(e)
+	return fresh
+}
+
+// add is Add, and returns the row that has the event.
+func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	r := s.Of(e.Kind)
 	n := r.Tree.Len()
 	weight := uint64(1)
 	if e.Nth > 0 {
 		weight = 0
 	}
-	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover}
+	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
@@ -116,7 +126,7 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 		r.threads[e.TID] = e.Thread // the last one: threads are named after their first events
 	}
 	sums.Add(&e.Sums)
-	return r.Tree.Len() != n
+	return sums, r.Tree.Len() != n
 }
 
 // observe adds an event to the sums of its plan.
@@ -155,6 +165,7 @@ func (s *EventSet) Frames(f func(target.RawFrame)) {
 				f(n.Key)
 			}
 		}
+		r.wakers.frames(f)
 	}
 }
 
@@ -171,29 +182,21 @@ func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *C
 func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: r.times}
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
-	var stack []symbolize.Symbol
+	r.causes = map[*EventSums]string{}
+	var waiting namedStack
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
 		if key.What != profile.ExactAllocations {
 			sums = sums.times(covered.factor(kind, key.cover))
 		}
-		stack = stack[:0]
-		java, enters := false, false // a frame of Java was met; its place enters a monitor
-		for at := key.Context; at != cct.Root; {
-			n := r.Tree.Node(at)
-			name := names.Of(n.Key)
-			stack = append(stack, name.Symbols...)
-			if len(name.Symbols) > 0 && !java {
-				kind := name.Symbols[0].Kind()
-				java = kind == symbolize.KindJIT || kind == symbolize.KindInterpreted
-				enters = java && name.Enters
-			}
-			at = n.Parent
-		}
+		waiting.name(names, &r.Tree, key.Context)
+		stack := waiting.symbols
 		named := key
 		named.cover = nil
 		if kind == profile.OffCPU {
-			stack = nameWait(&named, r.threads[key.tid], stack, enters)
+			stack = nameWait(&named, r.threads[key.tid], stack, waiting.enters)
+			r.causes[r.Rows[key]] = named.What
+			stack = r.wakers.name(&named, stack)
 		}
 		named.Context = e.Tree.Add(stack, sums.Events)
 		if merged[named] == nil {
@@ -214,8 +217,10 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
-	if note := r.away.note(); note != "" {
-		e.Basis = append(e.Basis, note)
+	for _, note := range [...]string{r.away.note(), unknownWakers(&r.wakers.unknown)} {
+		if note != "" {
+			e.Basis = append(e.Basis, note)
+		}
 	}
 	var partly []string
 	for c := range r.sums {
@@ -268,7 +273,7 @@ func ends(e *profile.Events) (variance float64) {
 
 func compareEvents(a, b EventKey) int {
 	return cmp.Or(
-		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.Class, b.Class),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
 		cmp.Compare(a.Field, b.Field),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),

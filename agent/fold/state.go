@@ -39,6 +39,7 @@ type State struct {
 	Counts
 	CodeLoads uint64
 	Lag       time.Duration // the age of the oldest record when the ring was last drained
+	Slow      *SlowCalls    // nil unless invocations of a method are followed
 
 	windows  map[*Window]struct{} // open
 	closing  map[*Window]struct{} // closed, and not yet named
@@ -208,6 +209,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 		p.Top.Add(t.Stack, 1)
 		p.Hot.Add(t.Stack, code)
 	}
+	s.Slow.sample(s, p, &t)
 	wanted := false
 	for w := range s.windows {
 		if !w.Wants(int(sample.Pid)) {

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -17,12 +18,18 @@ type Wait struct {
 	Since, Until time.Duration // CLOCK_MONOTONIC
 	Delay        time.Duration // the last part of it, in which the thread waited for a CPU
 	State        string        // of the thread before: cause.Blocked, …
-	Weight       float64       // how many waits it stands for
+	Weight       float64       // how many waits it stands for; 0 if only its last part was drawn
+	DelayWeight  float64       // the same of that part; 0 if it is not different
 	Away         bool          // the thread has not come back
+	SP           uint64        // the user's stack pointer
+	Woken        time.Duration // when the last part began, more precisely; 0 if that is not known
+	Waker        *Waker        // who ended the wait before that; nil if it is not known
+	Wakers       bool          // wakers are recorded
 }
 
 // AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It returns false if there is none.
 func (s *State) AddWait(p *Process, pid, epoch uint32, e *Event, wait *Wait) (wanted bool) {
+	s.Slow.Wait(s, p, epoch, e, wait)
 	for w := range s.windows {
 		wanted = w.AddWait(s, p, pid, epoch, e, wait) || wanted
 	}
@@ -35,29 +42,44 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		return false
 	}
 	ready := max(wait.Until-wait.Delay, wait.Since)
-	if wait.State == cause.Runnable || wait.State == cause.Throttled {
+	if wait.Woken != 0 {
+		ready = min(max(wait.Woken, wait.Since), wait.Until)
+	}
+	runnable := wait.State == cause.Runnable || wait.State == cause.Throttled
+	if runnable {
 		ready = wait.Until
 	}
 	e.Kind = profile.OffCPU
-	e.Every = uint32(min(max(math.Round(wait.Weight), 1), math.MaxUint32))
 	for _, part := range [...]struct {
 		state    string
 		from, to time.Duration
-	}{{wait.State, wait.Since, ready}, {cause.Runnable, ready, wait.Until}} {
+		weight   float64
+		ended    bool // by a waker
+	}{
+		{wait.State, wait.Since, ready, wait.Weight, wait.Wakers && !wait.Away && !runnable},
+		{cause.Runnable, ready, wait.Until, cmp.Or(wait.DelayWeight, wait.Weight), false},
+	} {
 		length := part.to - max(part.from, w.Began)
-		if length <= 0 {
+		if length <= 0 || part.weight == 0 {
 			continue
 		}
+		e.Every = uint32(min(max(math.Round(part.weight), 1), math.MaxUint32))
 		e.Labels.Place = part.state
 		exact := 0.0
-		if wait.Weight == 1 {
+		if part.weight == 1 {
 			exact = float64(length)
 		}
-		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{wait.Weight, wait.Weight * float64(length), profile.ExactWaits: exact}}
+		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, part.weight * float64(length), profile.ExactWaits: exact}}
 		set := w.EventSet(p)
-		if set.Add(e) {
+		e.waker = 0
+		if part.ended {
+			e.waker = w.addWaker(s, p, wait.Waker, set.Of(e.Kind), &e.Sums)
+		}
+		row, fresh := set.add(e)
+		if fresh {
 			s.Want(p, e.Stack, epoch)
 		}
+		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, part.weight, row)
 		if wait.Away {
 			set.Of(e.Kind).away.add(length, len(e.Stack) > 0)
 		}
@@ -65,10 +87,27 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 	return true
 }
 
-// AddThreadTime adds how long a thread ran and existed in the window. It is called once for each thread.
-func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime) {
+// AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once for each thread.
+func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime, until time.Duration) {
 	r := w.EventSet(p).Of(profile.OffCPU)
 	r.times = append(r.times, t)
+	w.lanes.Existed(p, uint32(t.TID), t.Name, until-t.Wall-w.Began, until-w.Began, t.On)
+}
+
+// AddThread adds a thread that existed from one time to another. How long it ran is not known.
+func (w *Window) AddThread(p *Process, tid uint32, name string, from, until time.Duration) {
+	w.EventSet(p).Of(profile.OffCPU)
+	w.lanes.Existed(p, tid, name, from-w.Began, until-w.Began, -1)
+}
+
+// Lanes are what the threads of a process did over time, in a closed window whose events were named; nil if that is not known.
+func (w *Window) Lanes(p *Process) *profile.Lanes {
+	set := w.Events[p]
+	if set == nil || set[profile.OffCPU] == nil {
+		return nil
+	}
+	r := set[profile.OffCPU]
+	return w.lanes.Of(p, w.Ended-w.Began, func(tid uint32) string { return r.threads[tid] }, func(row *EventSums) string { return cmp.Or(r.causes[row], cause.Other) })
 }
 
 // ThreadTimes are what AddThreadTime added.
@@ -94,7 +133,7 @@ func (a *awayTimes) note() string {
 		return ""
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Microsecond)) }
-	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as a stack is read when its thread goes on",
+	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as their stacks could not be read",
 		a.threads, round(a.time), round(a.unknown), StillWaiting)
 }
 
@@ -102,6 +141,29 @@ func (a *awayTimes) note() string {
 const StillWaiting = "[still waiting]"
 
 var stillWaiting = target.Marker(StillWaiting)
+
+// A namedStack is a stack with names, innermost frame first.
+type namedStack struct {
+	symbols []symbolize.Symbol
+	enters  bool // the place of the innermost frame of Java enters a monitor
+}
+
+// name names a context. The memory of the last one is used again.
+func (s *namedStack) name(names target.Names, tree *cct.Tree[target.RawFrame], context cct.NodeID) {
+	*s = namedStack{symbols: s.symbols[:0]}
+	java := false
+	for at := context; at != cct.Root; {
+		n := tree.Node(at)
+		name := names.Of(n.Key)
+		s.symbols = append(s.symbols, name.Symbols...)
+		if len(name.Symbols) > 0 && !java {
+			kind := name.Symbols[0].Kind()
+			java = kind == symbolize.KindJIT || kind == symbolize.KindInterpreted
+			s.enters = java && name.Enters
+		}
+		at = n.Parent
+	}
+}
 
 // nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own. enters is that of
 // cause.Of.

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // To each window the part of a wait is added that is in it: the parts of consecutive windows add up to the wait.
@@ -72,5 +75,85 @@ func TestLostWaits(t *testing.T) {
 	}
 	if within := e.Coverage.Within(); within != float64(time.Second) {
 		t.Errorf("within %v, want 1 s", time.Duration(within))
+	}
+}
+
+// The frames of who ended a wait follow those of the wait, the other way round, and are named by the waker's own process.
+func TestWakers(t *testing.T) {
+	const s = time.Second
+	state, p, q := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true), NewProcess(proc.Identity{PID: 9}, true)
+	raw := func(n int, kind target.RawKind) target.RawFrame {
+		return target.RawFrame{Frame: bpf.Frame(n), Kind: kind}
+	}
+	name := func(p *Process, r target.RawFrame, kind symbolize.Kind, functions ...string) {
+		var n target.Name
+		for i, f := range functions {
+			n.Symbols = append(n.Symbols, symbolize.Intern(symbolize.Frame{Function: f, Kind: kind, Inlined: i < len(functions)-1}))
+		}
+		p.SetName(r, n)
+	}
+	for _, of := range []*Process{p, q} {
+		name(of, raw(2, target.RawKernel), symbolize.KindKernel, "futex_wake")
+	}
+	name(p, raw(4, target.RawExact), symbolize.KindJIT, "Main.wait")
+	name(p, raw(5, target.RawExact), symbolize.KindJIT, "Lock.release", "Main.work")
+	name(q, raw(5, target.RawExact), symbolize.KindJIT, "Server.answer")
+	futex := []target.RawFrame{raw(2, target.RawKernel), raw(5, target.RawExact)}
+	for _, tt := range []struct {
+		name   string
+		by     *Waker
+		pids   map[int]bool
+		stack  string
+		labels profile.EventLabels
+	}{
+		{"same process", &Waker{Process: p, PID: 7, TID: 1, Thread: "pool-1", Comm: "java", Stack: futex}, nil,
+			"Main.work Lock.release futex_wake [woken by pool-*] Main.wait", profile.EventLabels{Class: "pool-1"}},
+		{"another process", &Waker{Process: q, PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex}, nil,
+			"Server.answer futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
+		{"a process that is not in the window", &Waker{Process: q, PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex}, map[int]bool{7: true},
+			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
+		{"a process that is not profiled", &Waker{PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex[:1]}, nil,
+			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
+		{"an interrupt", &Waker{Kernel: "timer"}, nil, "[timer] [woken by the kernel] Main.wait", profile.EventLabels{Class: "[timer]"}},
+		{"unknown", nil, nil, "Main.wait", profile.EventLabels{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := NewWindow(tt.pids)
+			w.Began = 10 * s
+			wait := Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 1, Waker: tt.by, Wakers: true}
+			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []target.RawFrame{raw(4, target.RawExact)}}, &wait)
+			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []target.RawFrame{raw(4, target.RawExact)}}, &wait)
+			for of, set := range w.Events {
+				set.Frames(func(r target.RawFrame) {
+					if _, ok := of.Requested[r]; !ok {
+						t.Errorf("the name of %+v was not asked for", r)
+					}
+				})
+			}
+			w.Events[p].NameWakers()
+			covered := Covered(nil, nil, 0, &profile.EventCounts{})
+			e := namedBy(p.Process, w.Events[p], &covered)[0]
+			if len(e.Rows) != 1 || e.Rows[0].Values[1] != float64(6*s) {
+				t.Fatalf("%+v", e.Rows)
+			}
+			var frames []string
+			for _, f := range e.Tree.Stack(e.Rows[0].Context) {
+				frames = append(frames, f.Function())
+				if f.Inlined() {
+					t.Errorf("%s is inlined in nothing", f.Function())
+				}
+			}
+			if got := strings.Join(frames, " "); got != tt.stack {
+				t.Errorf("%s, want %s", got, tt.stack)
+			}
+			labels := e.Rows[0].EventLabels
+			labels.Place, labels.What = "", ""
+			if labels != tt.labels {
+				t.Errorf("%+v, want %+v", labels, tt.labels)
+			}
+			if told := strings.Contains(strings.Join(e.Basis, " "), "who ended 2 of the recorded waits, of 6s together, is not known"); told != (tt.labels.Class == "") {
+				t.Errorf("%q", e.Basis)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/lanes"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
@@ -18,13 +19,17 @@ type Window struct {
 	Processes map[*Process]map[ThreadKey]*Thread
 	Calls     map[*Process]*CallSet
 	Events    map[*Process]*EventSet
-	Named     bool   // nothing is added any more
-	Filtered  uint64 // samples of processes that are not in PIDs
+	Slow      []*SlowCall // the slowest first
+	Named     bool        // nothing is added any more
+	Filtered  uint64      // samples of processes that are not in PIDs
 	Received  uint64
 	Folded    uint64
 	Discarded map[string]uint64
 	contexts  int // in all trees of processes
 	courses   courses
+	lanes     lanes.Recorder[*Process, *EventSums]
+	// Waits says that waits are recorded, so that threads have lanes.
+	Waits bool
 
 	// For a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not finished
@@ -139,7 +144,7 @@ func (s *State) release(w *Window) (held []*Process) {
 		p.Holders--
 		held = append(held, p)
 	}
-	w.Processes, w.Calls, w.Events, w.courses = nil, nil, nil, courses{}
+	w.Processes, w.Calls, w.Events, w.courses, w.lanes = nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
 	return held
 }
 
@@ -156,6 +161,7 @@ func (s *State) Trim(p *Process) {
 			w.frames(p, need)
 		}
 	}
+	s.Slow.frames(p, need)
 	if s.opt.NeedNames != nil {
 		s.opt.NeedNames(s, NamesOf{p, need})
 	}
@@ -174,6 +180,9 @@ func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	}
 	w.Folded++
 	w.courses.add(p, time.Duration(t.Time)-w.Began)
+	if w.Waits {
+		w.lanes.Ran(p, t.Tid, time.Duration(t.Time)-w.Began)
+	}
 	before := thread.Contexts()
 	fresh = thread.Fold(t, s.room())
 	grown := thread.Contexts() - before

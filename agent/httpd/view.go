@@ -3,6 +3,7 @@ package httpd
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +133,14 @@ func (l *leaves) add(s *pprof.Sample, name string) {
 		l.known[name] = loc
 	}
 	// A copy: samples of one context share their stack.
-	s.Location = append([]*pprof.Location{loc}, s.Location...)
+	s.Location = slices.Insert(slices.Clone(s.Location), ownFrames(s), loc)
+}
+
+// ownFrames is where in a sample's locations its own frames begin: those of who ended a wait are further in.
+func ownFrames(s *pprof.Sample) int {
+	return 1 + slices.IndexFunc(s.Location, func(loc *pprof.Location) bool {
+		return loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil && strings.HasPrefix(loc.Line[0].Function.Name, profile.WokenBy)
+	})
 }
 
 // addFunction adds a function that is nowhere.

@@ -37,6 +37,12 @@ func (i *Instruction) Calls() bool {
 	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xe8 || e.opcode == 0xff && (e.modRM>>3&7 == call || e.modRM>>3&7 == farCall))
 }
 
+// Returns reports whether it is a near return.
+func (i *Instruction) Returns() bool {
+	e := &i.encoding
+	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xc3 || e.opcode == 0xc2)
+}
+
 // Branch returns the target of a branch at addr, if it has a distance: of jumps, calls, loop, jrcxz and xbegin.
 func (i *Instruction) Branch(addr uint64) (uint64, bool) {
 	switch e := &i.encoding; {

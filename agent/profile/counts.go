@@ -93,10 +93,13 @@ type EventCounts struct {
 	// for them.
 	Unattached uint64
 	// Waits counts the times that threads came back to a CPU, with OffCPU. Those without a record are in WaitsThinned. WaitsRefused
-	// counts those that were not followed, because too many threads waited at once; they are not in Waits.
+	// counts the times that a thread could not be followed, because there were too many; its waits are not in Waits.
 	Waits        uint64 `json:",omitempty"`
 	WaitsThinned uint64 `json:",omitempty"`
 	WaitsRefused uint64 `json:",omitempty"`
+	// Wakers counts the records of who ended a wait that were begun, and WakersLost those of them that were dropped.
+	Wakers     uint64 `json:",omitempty"`
+	WakersLost uint64 `json:",omitempty"`
 	// WaitTime is the time that the waits stand for that were drawn for a record, and WaitTimeLost that of the dropped ones among these.
 	WaitTime     time.Duration `json:",omitempty"`
 	WaitTimeLost time.Duration `json:",omitempty"`
@@ -116,6 +119,8 @@ func (c *EventCounts) Add(o EventCounts) {
 	c.Waits += o.Waits
 	c.WaitsThinned += o.WaitsThinned
 	c.WaitsRefused += o.WaitsRefused
+	c.Wakers += o.Wakers
+	c.WakersLost += o.WakersLost
 	c.WaitTime += o.WaitTime
 	c.WaitTimeLost += o.WaitTimeLost
 	c.Cost += o.Cost

@@ -81,7 +81,8 @@ type Events struct {
 	// Basis explains how the values were obtained and what a reader must know of them, one sentence each.
 	Basis    []string
 	Coverage *Coverage
-	Times    []ThreadTime `json:",omitempty"` // OffCPU, if wall time is recorded: of each thread once
+	Times    []ThreadTime `json:",omitempty"` // OffCPU, where it is known: of each thread once
+	Lanes    *Lanes       `json:",omitempty"` // OffCPU, Wall: what threads did over time
 }
 
 // A ThreadTime is how long a thread existed in a window, and how much of that it was on a CPU, as the scheduler tells.
@@ -107,12 +108,12 @@ type EventRow struct {
 // EventLabels distinguish rows of one context. Labels that a kind does not use are empty. Except for Offset, all are text
 // that the target may choose.
 type EventLabels struct {
-	Class     string // of the object: java.lang.String, byte[]; "" if unknown
+	Class     string // of the object: java.lang.String, byte[]; "" if unknown. OffCPU, Wall: who ended the wait: a thread, or what the kernel was at
 	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU, Wall: state of the thread
 	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU, Wall: cause
 	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
-	Field     string // Faults: the field at Offset, "" if it has no name
-	Offset    int32  // Faults: offset of the address in the object, bytes
+	Field     string // Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process of Class, "" if it is the same one
+	Offset    int32  // Faults: offset of the address in the object, bytes. OffCPU, Wall: with Field, the pid
 	Probe     string // Values: the probe's name
 	Value     string // Values: a bucket, such as 16-31, or a text
 }
@@ -126,6 +127,10 @@ const (
 // UnnamedCollector is EventLabels.Collector if a garbage collection ran and no memory manager was named, as in the short
 // pauses of ZGC and Shenandoah.
 const UnnamedCollector = "unknown"
+
+// WokenBy begins the frame that is innermost of a wait whose waker is known: [woken by pool-1-thread-*]. The frames that follow it inwards are
+// those of the waker, the other way round: its innermost frame comes first.
+const WokenBy = "[woken by "
 
 // Apart reports whether rows with these labels are excluded from the kind's sum: exact counts of what other rows estimate,
 // and waits for work.

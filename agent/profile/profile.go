@@ -51,6 +51,8 @@ type Process struct {
 	Versions []Version
 	// Events are the recorded events, one entry for each kind that was requested.
 	Events []*Events
+	// Slow are the slowest invocations of a method that was followed.
+	Slow []SlowCall
 	// Course is Profile.Course of this process; nil if the window had many other processes before.
 	Course []uint16
 }

@@ -128,7 +128,7 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 	}
 	if opts.Per.method != "" {
 		if !HasCalls(n.Profile) {
-			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with -e cpu,calls, or give the number of units with --per=N", n.Name)
+			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
 		}
 		if r.calls, err = newStacks(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)

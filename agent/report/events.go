@@ -359,7 +359,7 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 // the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
 func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
-	for _, loc := range sample.Location {
+	for _, loc := range e.stacks.own(sample) {
 		for _, f := range e.stacks.at(loc) {
 			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
 				return f.Name
@@ -373,6 +373,34 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 		return e.stacks.edge(sample).Callee.Name
 	}
 	return outside
+}
+
+// waker returns who ended the wait of a sample, threads that do the same work together, and the program's method in which it did so; "" if
+// that is not known.
+func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
+	who = label(sample, stored.LabelWaker)
+	if who == "" {
+		return "", ""
+	}
+	who = stored.ThreadGroup(who)
+	if comm := label(sample, stored.LabelWakerComm); comm != "" {
+		who = comm + ": " + who
+	}
+	outside := ""
+	for i := e.stacks.wokenAt(sample) - 1; i >= 0; i-- { // from the innermost frame on
+		for _, f := range e.stacks.at(sample.Location[i]) {
+			if strings.HasPrefix(f.Name, "[") {
+				continue
+			}
+			if !f.Native && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
+				return who, f.Name
+			}
+			if outside == "" && f.flags&kernel == 0 {
+				outside = f.Name
+			}
+		}
+	}
+	return who, outside
 }
 
 // contended says that a sample is no wait for work.

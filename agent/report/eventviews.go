@@ -240,7 +240,7 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	if err != nil {
 		return err
 	}
-	var byCause, byMethod eventGroups[string]
+	var byCause, byMethod, byWaker eventGroups[string]
 	var all, hidden tally
 	for sample, t := range e.all() {
 		all.add(t)
@@ -253,6 +253,13 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 		method := byMethod.of(e.site(sample))
 		method.add(t)
 		method.parts.of(part).add(t)
+		if who, method := e.waker(sample); who != "" {
+			waker := byWaker.of(who)
+			waker.add(t)
+			if method != "" {
+				waker.parts.of(eventPart{class: method}).add(t)
+			}
+		}
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
 	name := eventNames[kind].events
@@ -269,6 +276,10 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	writeEvents(&table, "cause", &byCause)
 	out.WriteByte('\n')
 	writeEvents(&table, "method / cause", &byMethod)
+	if len(byWaker.list) > 0 {
+		out.WriteByte('\n')
+		writeEvents(&table, "woken by / in method", &byWaker)
+	}
 	return flush(out, name)
 }
 

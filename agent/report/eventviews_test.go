@@ -295,3 +295,61 @@ func TestEventViewsRefuse(t *testing.T) {
 		}
 	}
 }
+
+// Who ended waits has a table, and its frames count for no method that waits: only the tree has them.
+func TestWokenBy(t *testing.T) {
+	marker := func(text string) symbolize.Frame {
+		return symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker}
+	}
+	own := []symbolize.Frame{sinktest.Futex, sinktest.Checkout, sinktest.CallStub, sinktest.Run}
+	by := func(labels profile.EventLabels, seconds float64, frames ...symbolize.Frame) sinktest.Event {
+		labels.Place, labels.What = "blocked", "monitor"
+		return sinktest.Event{Frames: append(frames, own...), Labels: labels, Events: 10, Values: [3]float64{10, seconds * 1e9}}
+	}
+	p := sinktest.Only(profile.OffCPU)
+	p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.OffCPU,
+		by(profile.EventLabels{Class: "pool-1"}, 3, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex, marker("[woken by pool-*]")),
+		by(profile.EventLabels{Class: "pool-2"}, 2, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex, marker("[woken by pool-*]")),
+		by(profile.EventLabels{Class: "main", Field: "nginx", Offset: 77}, 1, sinktest.Futex, marker("[woken by nginx: main]")),
+		by(profile.EventLabels{Class: "[timer]"}, 2, marker("[timer]"), marker("[woken by the kernel]")),
+		by(profile.EventLabels{}, 2),
+	)}
+	stored := sinktest.MustPprof(t, p)
+	for _, sample := range stored.Sample {
+		if comm := sample.Label["waker_comm"]; len(comm) > 0 && (comm[0] != "nginx" || sample.NumLabel["waker_pid"][0] != 77) {
+			t.Errorf("%v %v", sample.Label, sample.NumLabel)
+		}
+	}
+	for _, test := range []struct {
+		view sinktest.ViewFunc
+		want []string
+		not  string
+	}{
+		{report.OffCPU, []string{
+			" share    time  waits      mean  method / cause\n100.0%  10.00s     50  200.00ms  com.acme.Shop.checkout\n",
+			"share   time  waits      mean  woken by / in method\n50.0%  5.00s     20  250.00ms  pool-*\n50.0%  5.00s     20  250.00ms    com.acme.Cart.total\n20.0%  2.00s     10  200.00ms  [timer]\n10.0%  1.00s     10  100.00ms  nginx: main\n",
+		}, "java.lang.Thread.run"},
+		{report.Methods, []string{"100.0% 10.00s  100.0% 10.00s  [k] do_futex\n"}, "com.acme.Cart.total"},
+		{report.Tree, []string{
+			"+-do_futex [k] s:2.00s(20.0%) d:10.00s(100.0%)\n", "+-[woken by pool-*] s:0ns(0.0%) d:5.00s(50.0%)\n", "+-ObjectMonitor::enter [n] s:0ns(0.0%) d:5.00s(50.0%)\n",
+			"+-com.acme.Cart.total [j] s:0ns(0.0%) d:5.00s(50.0%)\n", "+-java.lang.Thread.run [i] s:5.00s(50.0%) d:5.00s(50.0%)\n", "+-[timer] s:2.00s(20.0%)",
+		}, "\x00"},
+	} {
+		got := sinktest.Show(t, test.view, stored, nil)
+		rest := got
+		for _, want := range test.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("no %q in\n%s", want, got)
+			}
+			rest = after
+		}
+		if strings.Contains(got, test.not) {
+			t.Errorf("%q in\n%s", test.not, got)
+		}
+	}
+	flames, err := report.Flames(stored)
+	if err != nil || len(flames) != 1 {
+		t.Fatal(len(flames), err)
+	}
+}

@@ -34,6 +34,7 @@ type Flame struct {
 	calls     map[flameCall]float64
 	bars      []flameBar
 	base      *flameBase
+	lanes     []stored.Lanes // what threads did over time, if waits were recorded
 }
 
 // A flameBase is what a baseline adds: its nodes' values are in the second column.
@@ -268,6 +269,7 @@ func (f *Flame) Merge(o *Flame) {
 		}
 	}
 	f.take(o, 0, func(int32) bool { return true })
+	f.lanes = append(f.lanes[:len(f.lanes):len(f.lanes)], o.lanes...)
 }
 
 // Of returns what a Flame has of one service, and of one process of it if pid is not 0. An empty service is all.
@@ -278,6 +280,11 @@ func (f *Flame) Of(service string, pid int64) *Flame {
 		p := f.processes[process]
 		return (service == "" || p.Service == service) && (pid == 0 || p.PID == pid)
 	})
+	for _, l := range f.lanes {
+		if (service == "" || laneService(&l) == service) && (pid == 0 || l.PID == pid) {
+			out.lanes = append(out.lanes, l)
+		}
+	}
 	return out
 }
 
@@ -506,7 +513,7 @@ func EmptyFlame(kind, title string, start time.Time, length time.Duration) *Flam
 func (f *Flame) Frozen() *Flame {
 	out := *f
 	out.index, out.children = nil, nil
-	out.nodes, out.frames = slices.Clone(f.nodes), slices.Clone(f.frames)
+	out.nodes, out.frames, out.lanes = slices.Clone(f.nodes), slices.Clone(f.frames), keptLanes(f.lanes, maxKeptLanes)
 	return &out
 }
 

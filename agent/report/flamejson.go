@@ -34,6 +34,7 @@ type flameDocument struct {
 	Calls    *flameCalls     `json:"calls,omitempty"`
 	Timeline *flameTimeline  `json:"timeline,omitempty"`
 	PIDs     []FlameProcess  `json:"processes,omitempty"`
+	Lanes    []flameLanes    `json:"lanes,omitempty"`
 }
 
 type flameFrames struct {
@@ -131,6 +132,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	}
 	d.Calls = f.shownCalls(place)
 	d.Timeline = f.timeline()
+	d.Lanes = f.shownLanes()
 	return json.Marshal(d)
 }
 

@@ -42,6 +42,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err
 		}
+		f.readLanes(p)
 		all = append(all, f)
 	case HasTime(p):
 		valueType := stored.TypeSamples
@@ -212,10 +213,16 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 	if len(path) == 0 {
 		path = append(path, shownFrame{frame: r.frame(flameFrame{name: stored.Unnamed}), tier: -1})
 	}
-	if len(r.leaf) > 0 {
-		path = append([]shownFrame{{frame: r.frame(flameFrame{name: cmp.Or(leafOf(sample, r.leaf), stored.Unnamed), kind: kindClass}), tier: -1}}, path...)
+	own := 0 // where in the path the frames of a waker end
+	if at := s.wokenAt(sample); at >= 0 {
+		for _, loc := range sample.Location[:at+1] {
+			own += len(r.at(s, loc))
+		}
 	}
-	kind := r.frames[path[0].frame].kind
+	if len(r.leaf) > 0 {
+		path = slices.Insert(path, min(own, len(path)), shownFrame{frame: r.frame(flameFrame{name: cmp.Or(leafOf(sample, r.leaf), stored.Unnamed), kind: kindClass}), tier: -1})
+	}
+	kind := r.frames[path[min(own, len(path)-1)].frame].kind
 	if more := len(path) - maxFlameDepth; more > 0 {
 		path = append([]shownFrame{{frame: r.frame(flameFrame{name: deepFrames}), tier: -1}}, path[more:]...)
 	}

@@ -76,5 +76,6 @@ func addMetadata(sum, m *stored.Metadata) {
 			sum.Sampling = append(sum.Sampling, s)
 		}
 	}
+	sum.Lanes = append(sum.Lanes, m.Lanes...)
 	sum.LeftOut += m.LeftOut
 }

@@ -183,7 +183,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	v, err := newView(p, byProcess|opts.form()&withIdle)
+	v, err := newView(p, byProcess|withWakers|opts.form()&withIdle)
 	if err != nil {
 		return err
 	}

@@ -193,7 +193,7 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		views = append(views, Edges)
 	}
 	kind, ofEvents := EventKindOf(p)
-	if stopped := ofEvents && kind == profile.Pauses; !stopped && (!HasCalls(p) || HasTime(p) || holdsContexts(p)) {
+	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !HasCalls(p) || HasTime(p) || holdsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {
@@ -223,7 +223,9 @@ type ViewOptions struct {
 	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other threads for itself, as one line each.
 	SumVM bool
 	// Idle has views of wall time and off-CPU time show threads that have nothing to do.
-	Idle  bool
+	Idle bool
+	// PID is the only process that Timeline shows, 0 for all.
+	PID   int64
 	parts int // of a method in a table of events: 0 for maxParts, less for none
 	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
 	// class library's.

@@ -114,6 +114,7 @@ type stacks struct {
 	total   uint64
 	keep    func(*pprof.Sample) bool // nil for all
 	frames  map[*pprof.Location][]storedFrame
+	wakers  bool // stacks of waits may end with those of their wakers
 }
 
 // newStacks fails if there are no values of that type or if they cannot be added up.
@@ -135,6 +136,7 @@ func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
 	if countedBesides(p) {
 		s.keep = sampled
 	}
+	s.wakers = slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
 	return s, nil
 }
 
@@ -225,15 +227,35 @@ func (s *stacks) value(sample *pprof.Sample) uint64 {
 	return uint64(value)
 }
 
-// appendFrames appends the frames of a sample, innermost first, and at least one.
+// appendFrames appends the frames of a sample, innermost first, and at least one: without those of a waker.
 func (s *stacks) appendFrames(frames []storedFrame, sample *pprof.Sample) []storedFrame {
-	for _, loc := range sample.Location {
+	return s.appendLocations(frames, s.own(sample))
+}
+
+func (s *stacks) appendLocations(frames []storedFrame, locations []*pprof.Location) []storedFrame {
+	for _, loc := range locations {
 		frames = append(frames, s.at(loc)...)
 	}
-	if len(sample.Location) == 0 {
+	if len(locations) == 0 {
 		frames = append(frames, storedFrame{Method: methodOf(nil, nil)})
 	}
 	return frames
+}
+
+// own returns the locations of a sample without those of who ended the wait.
+func (s *stacks) own(sample *pprof.Sample) []*pprof.Location {
+	return sample.Location[s.wokenAt(sample)+1:]
+}
+
+// wokenAt returns where in a sample's locations the frame [woken by …] is, which is next to the wait's own innermost one; -1 if there is none.
+func (s *stacks) wokenAt(sample *pprof.Sample) int {
+	if !s.wakers || label(sample, stored.LabelWaker) == "" {
+		return -1
+	}
+	return slices.IndexFunc(sample.Location, func(loc *pprof.Location) bool {
+		f := s.at(loc)
+		return len(f) == 1 && f[0].flags&^(inlined|called) == 0 && strings.HasPrefix(f[0].Name, profile.WokenBy)
+	})
 }
 
 // at returns the frames of a location, which are made once.
@@ -251,7 +273,7 @@ func (s *stacks) edge(sample *pprof.Sample) CallEdge {
 	callee := storedFrame{Method: methodOf(nil, nil)}
 	caller := storedFrame{Method: nobody, site: stored.NoSite}
 	found := 0
-	for _, loc := range sample.Location {
+	for _, loc := range s.own(sample) {
 		for _, f := range s.at(loc) {
 			switch found++; found {
 			case 1:

@@ -50,9 +50,10 @@ type view struct {
 type viewForm uint8
 
 const (
-	byProcess viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
-	summed                         // samples of the VM's own work are one frame for each kind of it
-	withIdle                       // threads that have nothing to do are shown
+	byProcess  viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
+	summed                          // samples of the VM's own work are one frame for each kind of it
+	withIdle                        // threads that have nothing to do are shown
+	withWakers                      // stacks of waits end with those of who ended them
 )
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
@@ -87,7 +88,11 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 		if service != "" {
 			stack = append(stack[:0], serviceFrame(service))
 		} else {
-			stack = s.appendFrames(stack[:0], sample)
+			locations := s.own(sample)
+			if form&withWakers != 0 {
+				locations = sample.Location
+			}
+			stack = s.appendLocations(stack[:0], locations)
 		}
 		v.addKinds(stack, service, sample)
 		if processes {

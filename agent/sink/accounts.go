@@ -24,6 +24,7 @@ type accounts struct {
 	basis    processNotes
 	notes    processNotes
 	versions codeVersions
+	lanes    threadLanes
 	programs programs
 }
 
@@ -64,8 +65,10 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		if content&Time != 0 {
 			a.versions.add(proc, p.Start.Sub(a.start))
 		}
-		if !ofEvents {
+		if content&CallCounts != 0 || !ofEvents {
 			a.calls.add(proc)
+		}
+		if !ofEvents {
 			if proc.Contexts != nil {
 				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts})
 			}
@@ -75,6 +78,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 			if e.Kind == kind {
 				a.basis.add(proc, e.Basis)
 				a.totals.add(proc, e)
+				a.lanes.add(proc, e, p.Start, window)
 			}
 		}
 	}
@@ -122,6 +126,7 @@ func (a *accounts) complete() *stored.Metadata {
 	}
 	m.Versions, m.Methods = a.versions.list, a.versions.methods
 	m.LeftOut += a.versions.leftOut
+	m.Lanes = a.lanes.list
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m
 }

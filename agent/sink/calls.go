@@ -41,7 +41,11 @@ func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 		sampleNumbers := numbers
 		if within, ok := c.Intervals[e.Edge]; ok {
 			sampleNumbers = maps.Clone(numbers)
-			sampleNumbers[stored.LabelFactor] = []int64{roundedFactor(within.FactorOf(c.Graph.Weight(e.Edge)))}
+			factor := within.FactorOf(c.Graph.Weight(e.Edge))
+			sampleNumbers[stored.LabelFactor] = []int64{roundedFactor(factor)}
+			if c.Engine == stored.EngineCount { // one sample for each process and window
+				sampleNumbers[stored.LabelFactor] = []int64{int64(math.Ceil(100 * factor))}
+			}
 		}
 		b.profile.Sample = append(b.profile.Sample, &pprof.Sample{
 			Location: []*pprof.Location{

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents.
+// Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents, and perhaps calls.
 type Content uint16
 
 const (
@@ -21,6 +21,8 @@ const (
 	// Entries is how often samples found a context newly entered, which is Whaley's weight of an edge (Java Grande
 	// 2000): the sample type entries/count. It is there together with Time only.
 	Entries
+	// Slow is the time of the slowest invocations of a method: the sample type slow/nanoseconds. It is there together with wall time only.
+	Slow
 )
 
 // ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
@@ -57,8 +59,9 @@ func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 
 // sampleTypes returns the columns of values that c takes, which values fills, and the column to show first.
 func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
-	if kind, ok := c.Events(); ok {
-		return stored.EventTypes(kind)
+	kind, ofEvents := c.Events()
+	if ofEvents {
+		types, first = stored.EventTypes(kind)
 	}
 	if c&Time != 0 {
 		types = append(types, &pprof.ValueType{Type: stored.TypeSamples, Unit: stored.UnitCount}, &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime})
@@ -66,7 +69,12 @@ func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	}
 	if c&CallCounts != 0 {
 		types = append(types, &pprof.ValueType{Type: stored.TypeCalls, Unit: stored.UnitCount})
-		first = stored.TypeCalls
+		if !ofEvents {
+			first = stored.TypeCalls
+		}
+	}
+	if c&Slow != 0 {
+		types = append(types, &pprof.ValueType{Type: stored.TypeSlow, Unit: stored.UnitTime})
 	}
 	if c.entries() { // the last one: see Windows.Add
 		types = append(types, &pprof.ValueType{Type: stored.TypeEntries, Unit: stored.UnitCount})
@@ -74,18 +82,31 @@ func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	return types, first
 }
 
-// values are those of one sample: of the sampling event, with the entries of its context, or of calls.
+// values are those of one sample that is no event: of the sampling event, with the entries of its context, or of calls.
 func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	values := make([]int64, 0, 4)
+	if kind, ok := c.Events(); ok {
+		values = make([]int64, len(kind.Values())+1)
+	}
 	if c&Time != 0 {
 		values = append(values, samples, cpu)
 	}
 	if c&CallCounts != 0 {
 		values = append(values, calls)
 	}
+	if c&Slow != 0 {
+		values = append(values, 0)
+	}
 	if c.entries() {
 		values = append(values, entries)
 	}
+	return values
+}
+
+// slowValues are those of a part of a slow invocation.
+func (c Content) slowValues(time int64) []int64 {
+	values := c.values(0, 0, 0, 0)
+	values[len(values)-1] = time // events have no entries
 	return values
 }
 
@@ -104,9 +125,26 @@ func (c Content) Events() (kind profile.EventKind, ok bool) {
 	return profile.EventKind(bits.TrailingZeros16(uint16(set))), true
 }
 
-// check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only.
+// eventValues are those of a sample of events, given the values of the kind and how many events it is of.
+func (c Content) eventValues(values []int64, events int64) []int64 {
+	values = append(values, events)
+	if c&CallCounts != 0 {
+		values = append(values, 0)
+	}
+	if c&Slow != 0 {
+		values = append(values, 0)
+	}
+	return values
+}
+
+// check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only. Calls may be
+// with time off the CPU.
 func (c Content) check() error {
-	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^Entries)) > 1 {
+	besides := Entries
+	if kind, ok := c.Events(); ok && (kind == profile.OffCPU || kind == profile.Wall) {
+		besides |= CallCounts | Slow
+	}
+	if c>>eventContent != 0 && bits.OnesCount16(uint16(c&^besides)) > 1 {
 		return errors.New("a profile contains one kind of events, or CPU time and calls: write each to a separate file")
 	}
 	return nil

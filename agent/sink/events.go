@@ -45,19 +45,22 @@ func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 // of makes the labels of a row.
 func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
-	place, what := stored.LabelPlace, stored.LabelKind
+	place, what, class, field := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField
 	switch l.kind {
 	case profile.Allocations:
 		place = stored.LabelGeneration
 	case profile.OffCPU, profile.Wall:
-		place, what = stored.LabelState, stored.LabelCause
+		place, what, class, field = stored.LabelState, stored.LabelCause, stored.LabelWaker, stored.LabelWakerComm
+		if row.Field != "" {
+			numbers[stored.LabelWakerPID] = []int64{int64(row.Offset)}
+		}
 	}
 	setLabel(labels, stored.LabelThread, row.Thread)
-	setLabel(labels, stored.LabelClass, row.Class)
+	setLabel(labels, class, row.Class)
 	setLabel(labels, place, row.Place)
 	setLabel(labels, what, row.What)
 	setLabel(labels, stored.LabelCollector, row.Collector)
-	setLabel(labels, stored.LabelField, row.Field)
+	setLabel(labels, field, row.Field)
 	setLabel(labels, stored.LabelProbe, row.Probe)
 	setLabel(labels, stored.LabelValue, row.Value)
 	numbers[stored.LabelTID] = []int64{int64(row.TID)}
@@ -86,7 +89,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		at     cct.NodeID // whose stack that is
 	)
 	for i, row := range e.Rows {
-		value := make([]int64, 0, len(columns)+1)
+		value := make([]int64, 0, len(columns)+3)
 		something := row.Events > 0
 		for _, whole := range columns {
 			value = append(value, whole[i])
@@ -104,7 +107,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		if stack == nil || row.Context != at {
 			stack, at = b.stack(e.Tree, row.Context), row.Context
 		}
-		sample := &pprof.Sample{Location: stack, Value: append(value, int64(row.Events))}
+		sample := &pprof.Sample{Location: stack, Value: b.content.eventValues(value, int64(row.Events))}
 		labels.set(sample, row)
 		b.profile.Sample = append(b.profile.Sample, sample)
 	}

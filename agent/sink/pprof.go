@@ -33,7 +33,7 @@ import (
 // The samples of one thread share their label maps, and so do those of one call graph.
 //
 // What has the same content has the same sample types, whether anything was sampled or not, so that windows can be merged.
-// Pprof fails if content has events and something else: these are files of their own, see Kinds.
+// Pprof fails if content has events and something else than calls: these are files of their own, see Kinds.
 func Pprof(p *profile.Profile, content Content) (*pprof.Profile, error) {
 	b := newPprofBuilder(content)
 	if err := b.add(p); err != nil {
@@ -51,6 +51,11 @@ func (b *pprofBuilder) add(p *profile.Profile) error {
 	for _, proc := range p.Processes {
 		if err := b.process(p, proc); err != nil {
 			return fmt.Errorf("convert process %d: %w", proc.PID, err)
+		}
+	}
+	if b.content&Slow != 0 {
+		if err := b.slow(p); err != nil {
+			return fmt.Errorf("convert slow calls: %w", err)
 		}
 	}
 	b.accounts.add(p, b.content, b.window)
@@ -88,18 +93,16 @@ func (b *pprofBuilder) finish() (*pprof.Profile, error) {
 
 // process appends what the content has of one process.
 func (b *pprofBuilder) process(p *profile.Profile, proc *profile.Process) error {
-	if kind, ok := b.content.Events(); ok {
-		for _, e := range proc.Events {
-			if e.Kind != kind {
-				continue
-			}
-			if err := b.events(proc, e); err != nil {
-				return fmt.Errorf("convert %v events: %w", kind, err)
-			}
+	kind, ofEvents := b.content.Events()
+	for _, e := range proc.Events {
+		if !ofEvents || e.Kind != kind {
+			continue
 		}
-		return nil
+		if err := b.events(proc, e); err != nil {
+			return fmt.Errorf("convert %v events: %w", kind, err)
+		}
 	}
-	if threads := unitContent(p.Unit); b.content&threads != 0 {
+	if threads := unitContent(p.Unit); !ofEvents && b.content&threads != 0 {
 		for _, thread := range proc.Threads {
 			if err := b.thread(proc, thread, threads); err != nil {
 				return fmt.Errorf("convert thread %d: %w", thread.TID, err)

@@ -47,6 +47,7 @@ const (
 	TypeCPU     = "cpu"
 	TypeCalls   = "calls"
 	TypeEntries = "entries"
+	TypeSlow    = "slow" // time of the slowest invocations of a method: record --slow
 	UnitCount   = "count"
 	UnitTime    = "nanoseconds"
 )
@@ -112,8 +113,15 @@ const (
 	LabelOffset     = "offset" // numeric, in bytes
 	LabelProbe      = "probe"
 	LabelValue      = "value"
-	LabelCause      = "cause" // OffCPU, Wall: what a thread waited for, or running
-	LabelState      = "state" // OffCPU, Wall: running, blocked, runnable, …
+	LabelCause      = "cause"      // OffCPU, Wall: what a thread waited for, or running
+	LabelState      = "state"      // OffCPU, Wall: running, blocked, runnable, …
+	LabelWaker      = "waker"      // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
+	LabelWakerComm  = "waker_comm" // of another process
+	LabelWakerPID   = "waker_pid"  // numeric
+	// Of TypeSlow, together with thread, tid, cause and state.
+	LabelCall  = "call"  // numeric, from 1, which is the slowest
+	LabelStart = "start" // when it began: RFC 3339, UTC
+	LabelEnd   = "end"   // returned, unwound, running: see profile.CallEnd
 )
 
 // ValueSum is the only value that may be negative.

@@ -32,6 +32,7 @@ type Metadata struct {
 	Notes    []Note            `json:"notes,omitempty"`    // profile.Process.Notes, each once
 	Versions []Version         `json:"versions,omitempty"` // of code, of all processes: see VersionOf
 	Methods  []string          `json:"methods,omitempty"`  // names that Versions refer to
+	Lanes    []Lanes           `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
 	LeftOut  int               `json:"left_out,omitempty"` // remarks, notes and the like that were too many
 }
 
@@ -260,6 +261,7 @@ func (m *Metadata) tidy() {
 		r.Comm, r.Engine, r.Edges = Printable(r.Comm), Printable(r.Engine), max(r.Edges, 0)
 	}
 	m.tidyVersions()
+	m.tidyLanes()
 	m.LeftOut = max(m.LeftOut, 0)
 }
 

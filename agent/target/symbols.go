@@ -85,6 +85,12 @@ func readVDSO(root proc.Root) []byte {
 	return nil
 }
 
+// KernelFunction returns the name of the function of the kernel that an address is in; "" if it is not known.
+func (rs *Resolver) KernelFunction(pc uint64) string {
+	name, _, _ := rs.kernel.Lookup(pc)
+	return name
+}
+
 func (rs *Resolver) nameKernel(pc uint64) Name {
 	f := rs.kernel.Frame(pc)
 	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: f.Function == symbolize.Unknown}

@@ -87,7 +87,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		scale, _, _ := threads[t.TID].scales()
 		for id, n := range t.Tree.Nodes() {
 			if n.Self > 0 {
-				u.add(t.TID, t.Name, t.Tree.Stack(id), cause.Running, cause.Running, n.Self, scale*float64(n.Self)*float64(period))
+				u.add(t.TID, t.Name, t.Tree.Stack(id), running, n.Self, scale*float64(n.Self)*float64(period))
 			}
 		}
 	}
@@ -95,17 +95,17 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		row := &off.Rows[i]
 		_, exact, drawn := threads[row.TID].scales()
 		all, recorded := row.Values[profile.OffCPU.Main()], row.Values[profile.ExactWaits]
-		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), row.Place, row.What, row.Events, exact*recorded+drawn*(all-recorded))
+		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), row.EventLabels, row.Events, exact*recorded+drawn*(all-recorded))
 	}
 	marker := []symbolize.Symbol{notSampled}
 	var partly int
 	for _, t := range off.Times {
 		ran, waited := threads[t.TID].missing()
 		if ran > 0 {
-			u.add(t.TID, t.Name, marker, cause.Running, cause.Running, 0, ran)
+			u.add(t.TID, t.Name, marker, running, 0, ran)
 		}
 		if waited > 0 {
-			u.add(t.TID, t.Name, marker, cause.Blocked, cause.Unknown, 0, waited)
+			u.add(t.TID, t.Name, marker, profile.EventLabels{Place: cause.Blocked, What: cause.Unknown}, 0, waited)
 		}
 	}
 	for _, t := range threads {
@@ -118,7 +118,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	for i := range w.Rows {
 		w.Coverage.Events += w.Rows[i].Events
 	}
-	w.Basis = slices.Clone(off.Basis)
+	w.Basis, w.Lanes = slices.Clone(off.Basis), off.Lanes
 	if partly > 0 {
 		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads)))
 		if off.Coverage != nil {
@@ -158,7 +158,8 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) ma
 }
 
 func compareRows(a, b profile.EventRow) int {
-	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What))
+	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
+		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset))
 }
 
 // A union adds rows, those with the same key once.
@@ -168,19 +169,22 @@ type union struct {
 }
 
 type rowKey struct {
-	context     cct.NodeID
-	tid         int
-	state, what string
+	context cct.NodeID
+	tid     int
+	profile.EventLabels
 }
 
-func (u *union) add(tid int, name string, stack []symbolize.Symbol, state, what string, events uint64, value float64) {
+// running are the labels of time on a CPU.
+var running = profile.EventLabels{Place: cause.Running, What: cause.Running}
+
+func (u *union) add(tid int, name string, stack []symbolize.Symbol, labels profile.EventLabels, events uint64, value float64) {
 	context := u.into.Tree.Add(stack, events)
-	key := rowKey{context, tid, state, what}
+	key := rowKey{context, tid, labels}
 	i, known := u.rows[key]
 	if !known {
 		i = len(u.into.Rows)
 		u.rows[key] = i
-		u.into.Rows = append(u.into.Rows, profile.EventRow{Context: context, TID: tid, Thread: name, EventLabels: profile.EventLabels{Place: state, What: what}})
+		u.into.Rows = append(u.into.Rows, profile.EventRow{Context: context, TID: tid, Thread: name, EventLabels: labels})
 	}
 	u.into.Rows[i].Events += events
 	u.into.Rows[i].Values[profile.Wall.Main()] += value

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
 )
 
@@ -28,6 +29,12 @@ func (c *countFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&c.text, "count", "", "count calls of `METHOD`, for --per=calls:METHOD")
 }
 
+// counted reports whether calls of --count go into the file of a part: one of time.
+func (p part) counted() bool {
+	kind, ofEvents := p.content.Events()
+	return p.content&sink.Time != 0 || ofEvents && (kind == profile.OffCPU || kind == profile.Wall)
+}
+
 // check fails where calls cannot be counted.
 func (c *countFlags) check(o *recordOptions) (err error) {
 	switch {
@@ -37,8 +44,8 @@ func (c *countFlags) check(o *recordOptions) (err error) {
 		return usageError("--count needs the JVMs whose calls are to be counted: -p")
 	case o.calls || o.events.MonitorEnters || o.exact != "":
 		return usageError("--count sets breakpoints of its own: remove -e calls, --exact and --monitor-enters")
-	case !o.time:
-		return usageError("--count needs -e cpu")
+	case !slices.ContainsFunc(o.parts(), part.counted):
+		return usageError("--count needs -e cpu, -e offcpu or -e wall")
 	}
 	if c.method, err = hotspot.ParseMethod(c.text); err != nil {
 		return usageError(err.Error())

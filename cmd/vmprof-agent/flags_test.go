@@ -31,7 +31,7 @@ func flagsIn(help string) (names []string) {
 
 func TestRecordHelp(t *testing.T) {
 	help := helpOf(t, "record", "--help")
-	const everyday = "pid duration event budget probe output frequency clock window against per count stats notes verbose log.format"
+	const everyday = "pid duration event budget probe wakers output frequency clock window against per count slow stats notes verbose log.format"
 	if got := strings.Join(flagsIn(help), " "); got != everyday {
 		t.Errorf("record --help has %s, want %s", got, everyday)
 	}

@@ -142,6 +142,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 		return usageError("--from reads the history of serve: remove " + fs.Arg(0))
 	case view == "versions":
 		return usageError("the history does not keep code versions: --view=versions needs a file")
+	case view == "timeline":
+		return usageError("the history does not keep what threads did over time: --view=timeline needs a file")
 	case fs.Changed("window"):
 		return usageError("--window is for files: give a shorter time with --from and --to")
 	}

@@ -196,6 +196,7 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	e.callFlags.add(fs)
 	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events, calls")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
+	fs.BoolVar(&e.events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
 	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto (not in VMs), always, never")
 	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: count every object; needs -XX:+DTraceAllocProbes")
@@ -214,16 +215,19 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case err != nil:
 		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
-	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count"):
+	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count") && !fs.Changed("slow"):
 		return usageError("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
 	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
 		return usageError("--exact-alloc needs -e alloc")
 	}
+	if e.events.Wakers && !e.events.Waits() {
+		return usageError("--wakers needs -e offcpu or -e wall")
+	}
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
 		return usageError("--monitor-enters needs -e lock")
 	}
-	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") {
-		return usageError("--breakpoints needs -e calls, --count, or -e lock --monitor-enters")
+	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") && !fs.Changed("slow") {
+		return usageError("--breakpoints needs -e calls, --count, --slow, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err

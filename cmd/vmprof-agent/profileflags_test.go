@@ -25,6 +25,8 @@ func TestFlagsTogether(t *testing.T) {
 		{"-e calls --exact -p 1 --logical", []string{"--exact", "--logical"}},
 		{"-e calls --exact=counters -p 1 --logical", []string{"--exact", "--logical"}},
 		{"--exact=counters -p 1", []string{"--exact", "-e calls"}},
+		{"-e lock --wakers -p 1", []string{"--wakers", "-e offcpu"}},
+		{"-e wall --wakers -p 1", nil},
 		{"-e calls --exact=everything -p 1", []string{"everything", "contexts, edges or counters"}},
 		{"-e calls --exact=counters -p 1", nil},
 		{"-e calls --exact -p 1", nil},

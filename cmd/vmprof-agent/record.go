@@ -42,6 +42,7 @@ summary is on stdout, with COMMAND on stderr.
   vmprof-agent record -e alloc -p 4711          # allocated objects, by method
   vmprof-agent record -e cpu,alloc,lock -o out  # out/cpu.pb.gz and so on
   vmprof-agent record -e calls -p 4711          # call counts
+  vmprof-agent record -e wall --slow=Api.handle -p 4711  # the slowest calls
   vmprof-agent record --against=a.pb.gz -p 4711 # slower than a.pb.gz?
 
 EVENT is one or several of:
@@ -75,14 +76,18 @@ type recordOptions struct {
 	contexts  contextFlags
 	against   againstFlags
 	count     countFlags
+	slow      slowFlags
 	eventFlags
 }
 
-// parts are what is recorded, file by file. Counted calls are in the file of the CPU time.
+// parts are what is recorded, file by file. Counted calls are in each file of time.
 func (o *recordOptions) parts() []part {
 	parts := o.eventFlags.parts()
-	if o.count.text != "" && o.time {
-		parts[0].content |= sink.CallCounts
+	for i := range parts {
+		if o.count.text != "" && parts[i].counted() {
+			parts[i].content |= sink.CallCounts
+		}
+		parts[i].content |= o.slow.content(parts[i])
 	}
 	return parts
 }
@@ -102,6 +107,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
 	o.count.add(fs)
+	o.slow.add(fs)
 	fs.StringVar(&o.stats, "stats", "", "also write the agent's own counters to `FILE`, as JSON")
 	fs.BoolVar(&o.notes, "notes", false, "also print all notes of the profile")
 	o.log.add(fs, "log attached probes and failures")
@@ -144,7 +150,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	if err := o.checkStdout(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.count.check(&o), o.against.check(fs, &o)); err != nil {
+	if err := errors.Join(o.count.check(&o), o.slow.check(&o), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
 	return &o, o.checkWindow()
@@ -202,6 +208,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
+	if err := o.slow.apply(ctx, o, &options); err != nil {
+		return err
+	}
 	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
@@ -219,6 +228,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer o.count.close()
+	if err := o.slow.settle(ctx, a); err != nil {
+		return err
+	}
 	if err := chosen.checkRunning(log); err != nil {
 		return err
 	}
@@ -241,6 +253,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	idle := idleNotes(used, time.Second/time.Duration(o.frequency))
 	w, windowErr := windows.stop(w)
 	counts, countErr := o.count.finish()
+	countErr = errors.Join(countErr, o.slow.err(a))
 	stop()
 	runErr := <-ended
 	if runErr != nil {
@@ -438,6 +451,8 @@ func nextCommand(first *output, parts int, together []string) string {
 		return ""
 	case parts > 1:
 		return "vmprof-agent report " + file
+	case format == sink.FormatPprof && first.content&sink.Slow != 0:
+		return "vmprof-agent report --view=slow " + file
 	case format == sink.FormatPprof && first.content&sink.Time != 0:
 		return "vmprof-agent report --view=tree " + file
 	case format == sink.FormatPprof:

@@ -32,8 +32,10 @@ VIEW is one of:
   versions  what the JVM compiled of each method, and why it gave code up;
             with METHOD, the history of that method
   layers    calls within and between application and JDK
+  timeline  what each thread did over time: running, waiting, for what
   allocs, locks, values, faults, cpi, safepoints, offcpu, wall
             events by method, and by class, place, cause and so on
+  slow      the slowest calls of a method, and what each waited for
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods
   vmprof-agent report -n 0 vmprof.pb.gz                # all methods
@@ -46,6 +48,8 @@ VIEW is one of:
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
   vmprof-agent report --view=versions com.acme.Cart.total vmprof.pb.gz
   vmprof-agent report alloc.pb.gz                      # the allocs view
+  vmprof-agent report --view=timeline -p 4711 wall.pb.gz   # threads over time
+  vmprof-agent report --per=calls:Api.handle wall.pb.gz   # mean time of a call
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
@@ -72,10 +76,12 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
 	"wall":       report.Wall,
+	"timeline":   report.Timeline,
+	"slow":       report.Slow,
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall; slow"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -99,7 +105,9 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.Float64Var(&o.opts.MinShare, "min-share", o.opts.MinShare, "tree: hide contexts below `PERCENT`")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
-	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall: show threads with nothing to do")
+	per := fs.String("per", "", "show the time per call: `calls:METHOD` (record --count)")
+	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
+	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
@@ -112,18 +120,25 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
 	}
+	if fs.Changed("pid") && (*view != "timeline" || o.opts.PID < 1) {
+		return nil, usageError("-p PID is for --view=timeline")
+	}
 	if o.output != "" {
 		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
 			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
 		}
-		if (fs.NArg() > 0 || o.past.from != "") && *view == "" {
+		if (fs.NArg() > 0 || o.past.from != "") && *view == "" && *per == "" {
 			o.files = fs.Args()
 			return &o, nil
 		}
 	}
 	switch {
-	case o.output != "" && *view != "":
-		return nil, usageError("-o writes all views: remove --view")
+	case o.output != "" && (*view != "" || *per != ""):
+		return nil, usageError("-o writes all views: remove --view and --per")
+	case *view != "" && *per != "":
+		return nil, usageError("--per is a view of its own: remove --view")
+	case *per != "" && o.past.from != "":
+		return nil, usageError("--per needs a file of record --count: remove --from")
 	case o.view == nil && fs.Changed("view"):
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
@@ -138,6 +153,13 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError("-n and --width need a number of at least 0")
 	case !(o.opts.MinShare >= 0 && o.opts.MinShare <= 100): // nor NaN
 		return nil, usageError("--min-share needs a percentage from 0 to 100")
+	}
+	if *per != "" {
+		unit, err := report.ParsePer(*per)
+		if err != nil || unit.Method() == "" {
+			return nil, usageError("--per needs the method of record --count: --per=calls:METHOD")
+		}
+		o.view = report.PerCall(unit)
 	}
 	if len(*app) > 0 {
 		var err error

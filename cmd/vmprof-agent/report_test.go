@@ -236,7 +236,7 @@ func TestReportErrors(t *testing.T) {
 	}{
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
-		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall`},
+		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
 		{[]string{"--window=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{[]string{"--window=0", path}, "--window needs the number of a window"},

@@ -45,6 +45,7 @@ var parts = []harness.Section[bench]{
 	},
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
+	{Name: "switches", Markers: []string{"switches"}, Aim: "-e offcpu takes 1 % of a guest's CPU time", Plan: harness.Always(bench.switches)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
 	{
 		Name: "interrupts", Markers: []string{"interrupts"}, Plan: harness.Always(bench.interrupts),
@@ -146,26 +147,27 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // A manner says how much to measure.
 type manner struct {
-	rounds  int           // of off, agent, off, perf
-	segment time.Duration // of a round's four
-	busy    time.Duration // of the recording of two busy CPUs
-	starts  int           // of the agent, beside a guest of many methods
-	cold    bool          // do not wait until the guests are warm
-	depth   depthManner
-	events  eventManner
-	history historyManner
-	clock   clockManner
-	growth  growthManner
+	rounds   int           // of off, agent, off, perf
+	segment  time.Duration // of a round's four
+	busy     time.Duration // of the recording of two busy CPUs
+	starts   int           // of the agent, beside a guest of many methods
+	cold     bool          // do not wait until the guests are warm
+	depth    depthManner
+	events   eventManner
+	history  historyManner
+	clock    clockManner
+	growth   growthManner
+	switches switchManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
-		history: longHistory, clock: longClocks, growth: longGrowth,
+		history: longHistory, clock: longClocks, growth: longGrowth, switches: longSwitches,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
-		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth,
+		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth, switches: shortSwitches,
 	}
 )
 

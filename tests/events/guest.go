@@ -56,6 +56,16 @@ var (
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
 	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
+	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each does.
+	Napping = Program{Class: "Napping"}
+	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.
+	Stages = Program{Class: "Stages", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Stages::*"}}
+	// Requests handles requests, of which some are slow; AMOUNT is for how many milliseconds each thread does. The first run only has the
+	// method compiled.
+	Requests = Program{Class: "Requests", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Requests::*"}}
+	// Woken has threads end the waits of others; AMOUNT is for how many milliseconds each waits. Its methods are compiled, and stay so:
+	// where the interpreter releases a monitor, its frames may not be found.
+	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch", "-XX:TieredStopAtLevel=1"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one guest together must
 	// stay below FaultingMegabytes, as then a collection comes, and after it old memory is used again.
 	Faulting = Program{Class: "Faulting", Flags: []string{

@@ -21,8 +21,10 @@ type Row struct {
 
 // Labels are what a row says of its events. What a kind of event has no use for is empty.
 type Labels struct {
-	Class, Generation, Kind, Place, Field, Probe, Value, Cause string
-	Offset                                                     int64 // bytes
+	Class, Generation, Kind, Place, Field, Probe, Value, Cause, State string
+
+	Waker  string // who ended the wait: a thread, or what the kernel was at
+	Offset int64  // bytes
 }
 
 // Exact is the kind of rows that count every allocation.
@@ -69,7 +71,8 @@ func labelsOf(sample *profile.Sample) Labels {
 	l := Labels{
 		Class: label(sample, "class"), Generation: label(sample, "generation"), Kind: label(sample, "kind"),
 		Place: label(sample, "place"), Field: label(sample, "field"), Probe: label(sample, "probe"),
-		Value: label(sample, "value"), Cause: label(sample, "cause"),
+		Value: label(sample, "value"), Cause: label(sample, "cause"), State: label(sample, "state"),
+		Waker: label(sample, "waker"),
 	}
 	if offsets := sample.NumLabel["offset"]; len(offsets) > 0 {
 		l.Offset = offsets[0]

@@ -20,6 +20,9 @@ type Truth struct {
 	Collections []Collected
 	Worked      []Worked
 	Away        []OffCPU
+	Stages      []Stage
+	Calls       []Called
+	Woken       []Waking
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
 	Checksum    string         // of the run; the same for the same arguments
 }
@@ -39,6 +42,27 @@ type Worked struct {
 // OffCPU is how long threads were off the CPU in a method, and what for.
 type OffCPU struct {
 	Method, Cause string
+	Times         uint64
+	Sum           time.Duration
+}
+
+// A Stage is what a thread did from one time to another, by CLOCK_MONOTONIC.
+type Stage struct {
+	Cause       string
+	From, Until time.Duration
+}
+
+// Called is one call of a method. Start is by CLOCK_MONOTONIC. The waits are without the CPU time in them.
+type Called struct {
+	Method                      string
+	Start, Length               time.Duration
+	Ran, Sleep, Monitor, Socket time.Duration
+	Failed                      bool // it ended by an exception
+}
+
+// Waking is how long threads were off the CPU in a method, and the method that ended each of these waits; or what the kernel was at: [timer].
+type Waking struct {
+	Method, Waker string
 	Times         uint64
 	Sum           time.Duration
 }
@@ -105,6 +129,9 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"idle":        {3, 5},
 	"fault":       {3, 1},
 	"away":        {3, 2},
+	"stage":       {2, 2},
+	"call":        {2, 7},
+	"woken":       {3, 2},
 	"collections": {2, 2},
 }
 
@@ -120,7 +147,7 @@ func (t *Truth) parse(words []string) error {
 	if !known || len(words) != form.from+form.numbers {
 		return errNoFact
 	}
-	var n [5]uint64
+	var n [7]uint64
 	for i, word := range words[form.from:] {
 		var err error
 		if n[i], err = strconv.ParseUint(word, 10, 63); err != nil {
@@ -147,6 +174,15 @@ func (t *Truth) parse(words []string) error {
 		t.Idle = append(t.Idle, waited(words, n))
 	case "away":
 		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: strings.ReplaceAll(words[2], "_", " "), Times: n[0], Sum: time.Duration(n[1])})
+	case "stage":
+		t.Stages = append(t.Stages, Stage{Cause: words[1], From: time.Duration(n[0]), Until: time.Duration(n[1])})
+	case "call":
+		t.Calls = append(t.Calls, Called{
+			Method: words[1], Start: time.Duration(n[0]), Length: time.Duration(n[1]), Ran: time.Duration(n[2]),
+			Sleep: time.Duration(n[3]), Monitor: time.Duration(n[4]), Socket: time.Duration(n[5]), Failed: n[6] != 0,
+		})
+	case "woken":
+		t.Woken = append(t.Woken, Waking{Method: words[1], Waker: words[2], Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "collections":
@@ -158,7 +194,7 @@ func (t *Truth) parse(words []string) error {
 
 var errNoFact = errors.New("no such fact")
 
-func waited(words []string, n [5]uint64) Waited {
+func waited(words []string, n [7]uint64) Waited {
 	return Waited{
 		Method: words[1], Class: words[2], Times: n[0], LongTimes: n[1],
 		Sum: time.Duration(n[2]), LongSum: time.Duration(n[3]), LongSquares: float64(n[4]) * 1e6,

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -22,6 +24,11 @@ var hangRows = []Row{
 		Fault: "64 processes whose memory cannot be read look like JVMs",
 		Holds: "Another user's JVM keeps all its frames.",
 		Test:  testHang,
+	},
+	{
+		Fault: "64 threads wait with a stack that cannot be read",
+		Holds: "The recording ends, and a JVM of another user has the stacks of its waiting threads.",
+		Test:  testHangingStacks,
 	},
 	{
 		Fault: "reads of many processes hang",
@@ -35,30 +42,39 @@ var hangRows = []Row{
 // buildHang builds the program that makes its readers hang.
 func buildHang(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		needs.Missing(t, err)
-	}
+	dir := publicDir(t)
+	library, program := filepath.Join(dir, "libjvm.so"), filepath.Join(dir, "hang")
+	compile(t, "-shared", "-fPIC", "-DHANG_LIBRARY", "-o", library, "c/hang.c")
+	compile(t, "-O1", "-o", program, "c/hang.c", "-L"+dir, "-ljvm", "-Wl,-rpath,"+dir)
+	return program
+}
+
+// publicDir is a directory that all users may read.
+func publicDir(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	library, program := filepath.Join(dir, "libjvm.so"), filepath.Join(dir, "hang")
-	for _, args := range [][]string{
-		{"-shared", "-fPIC", "-DHANG_LIBRARY", "-o", library, "c/hang.c"},
-		{"-O1", "-o", program, "c/hang.c", "-L" + dir, "-ljvm", "-Wl,-rpath," + dir},
-	} {
-		if output, code := finish(t, "gcc", args...); code != 0 {
-			t.Fatalf("gcc: %s", output)
-		}
+	return dir
+}
+
+// compile runs the C compiler.
+func compile(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		needs.Missing(t, err)
 	}
-	return program
+	if output, code := finish(t, "gcc", args...); code != 0 {
+		t.Fatalf("gcc: %s", output)
+	}
 }
 
 // startHanging starts so many of them as a user.
 func startHanging(t *testing.T, program string, n, uid int) {
 	t.Helper()
 	for range n {
-		c := exec.CommandContext(t.Context(), program, strconv.Itoa(uid))
+		c := exec.CommandContext(t.Context(), program, strconv.Itoa(uid), filepath.Dir(program))
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		c.Stderr = os.Stderr
 		out, err := c.StdoutPipe()
@@ -116,5 +132,44 @@ func testHang(t *testing.T) {
 				t.Errorf("%d of %d samples of the JVM are whole and named; others: %v", whole, all, broken)
 			}
 		})
+	}
+}
+
+func testHangingStacks(t *testing.T) {
+	needs.Root(t, "sampling")
+	jdks, err := jvm.Find(jvm.Root)
+	if err != nil || len(jdks) == 0 {
+		t.Fatalf("find JDKs: %v", err)
+	}
+	program := filepath.Join(publicDir(t), "hangstack")
+	compile(t, "-O1", "-pthread", "-o", program, "c/hangstack.c")
+	const nobody = 65534
+	startHanging(t, program, 64, nobody)
+	guest := startRedefined(t, jdks[len(jdks)-1], time.Hour)
+	recording, err := built.Record(t.Context(), profiler.Options{
+		Frequency: 99, Duration: time.Duration(times(4, 20)) * time.Second, Extra: []string{"-e", "offcpu"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time := slices.IndexFunc(recording.Profile.SampleType, func(t *profile.ValueType) bool { return t.Type == "offcpu" })
+	var found, lacking, hanging int64
+	for _, s := range recording.Profile.Sample {
+		lacks := slices.Contains(functions(s), "[still waiting]")
+		switch pid := s.NumLabel["pid"]; {
+		case lacks && slices.Contains(s.Label["comm"], "hangstack"):
+			hanging += s.Value[time]
+		case lacks && slices.Contains(pid, int64(guest.PID())):
+			lacking += s.Value[time]
+		case slices.Contains(pid, int64(guest.PID())):
+			found += s.Value[time]
+		}
+	}
+	t.Logf("ns without a stack: %d of the JVM's %d, %d of those that hang", lacking, lacking+found, hanging)
+	if hanging == 0 {
+		t.Error("the stacks that cannot be read were read")
+	}
+	if found == 0 || lacking > (lacking+found)/50 {
+		t.Errorf("of the JVM's %d ns, %d are without a stack", lacking+found, lacking)
 	}
 }

@@ -36,26 +36,26 @@ var built profiler.Agent
 
 func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
-//go:embed Shop.java
+//go:embed Shop.java Depot.java Slow.java
 var sources embed.FS
 
-// startShop starts the program that is looked at. Nothing of it is inlined, so that methods have their own names in every run.
-func startShop(t *testing.T) *jvm.Guest {
+// start starts a program that is looked at. Nothing of it is inlined, so that methods have their own names in every run.
+func start(t *testing.T, program string, args ...string) *jvm.Guest {
 	t.Helper()
 	jdk := needs.JDK(t)
 	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: sources, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	shop, err := jvm.Start(t.Context(), jvm.Command{
-		JDK: jdk, Main: "Shop", Classpath: []string{classes},
-		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Shop*::*"},
+	guest, err := jvm.Start(t.Context(), jvm.Command{
+		JDK: jdk, Main: program, Args: args, Classpath: []string{classes},
+		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + program + "*::*"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shop.Close() })
-	return shop
+	t.Cleanup(func() { guest.Close() })
+	return guest
 }
 
 // A journey runs the commands of a page.
@@ -118,7 +118,7 @@ func (j *journey) run(wanted ...string) string {
 			j.Errorf("%s does not show %q for %s: run this test with -update", j.page, want, text)
 		}
 	}
-	fmt.Fprintf(&j.text, "$ %s\n%s\n\n", text, shown)
+	fmt.Fprintf(&j.text, "%s\n\n", strings.TrimSpace("$ "+text+"\n"+shown))
 	return shown
 }
 
@@ -136,7 +136,7 @@ func programs(t *testing.T) string {
 }
 
 // maxPicture is how many bytes a picture of a page may have.
-const maxPicture = 150_000
+const maxPicture = 180_000
 
 // look opens a file that a command wrote, waits until a user sees all of wanted, and takes a picture for the page.
 func (j *journey) look(b *browser.Browser, file, picture string, wanted ...string) {
@@ -279,7 +279,7 @@ func shifted(t *testing.T, quiet, changed []*profile.Profile) (dir string) {
 func TestJourneys(t *testing.T) {
 	needs.Root(t, "sampling")
 	b := browser.Start(t)
-	shop := startShop(t)
+	shop := start(t, "Shop")
 	began := time.Now()
 	recorder := startRecorder(t, shop)
 
@@ -324,4 +324,17 @@ func TestJourneys(t *testing.T) {
 		j.run("Shop.loyalty", "Shop.points")
 		j.end()
 	})
+}
+
+// The page on wall time shows what threads do over time, in a picture and as text.
+func TestThreadsOverTime(t *testing.T) {
+	needs.Root(t, "sampling")
+	b := browser.Start(t)
+	start(t, "Depot")
+	j := from(t, filepath.Join("..", "wall-clock.md"), "threads over time")
+	j.run()
+	j.run("accountant", "clerk-1", "clerk-3", "M monitor", "# running")
+	j.run("written to wall.html")
+	j.look(b, "wall.html", "threads-over-time.png", "Threads over time", "clerk-2")
+	j.end()
 }

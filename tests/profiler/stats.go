@@ -38,6 +38,7 @@ type EventStats struct {
 	Attempted, Delivered, Folded uint64
 	Dropped, Discarded           map[string]uint64 // by cause
 	Hits                         uint64            // executions of probes
+	Waits, WaitsThinned          uint64            // times that threads came back to a CPU, and those of them that were not drawn for a record
 	Cost                         time.Duration     // CPU time of guests that they took, as the agent reckons
 }
 

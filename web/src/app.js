@@ -5,6 +5,7 @@ import {PROCESS, THREAD, callRates, decode, during, percent, perSecond, regroup,
 import {Flame, differences, legend} from "./flame.js";
 import {Timeline, clock} from "./timeline.js";
 import {heatMap} from "./heat.js";
+import {Lanes} from "./lanes.js";
 import {methodTable, sidePanel} from "./tables.js";
 import {serviceCards} from "./services.js";
 import {State} from "./state.js";
@@ -156,6 +157,7 @@ class Page {
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
 		this.heat = el("section", {class: "heat", "aria-label": "Samples by 20 ms", hidden: true});
+		this.laneBox = el("section", {class: "lanes", "aria-label": "Threads over time", hidden: true});
 		this.marks = el("details", {class: "marks", hidden: true});
 		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
@@ -173,12 +175,17 @@ class Page {
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.laneBox, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
 		});
 		this.timeline = new Timeline(this.timelineBox, (from, to, isBaseline) => this.state.set(isBaseline ? {basefrom: from, baseto: to} : {from, to}, true));
+		this.lanes = new Lanes(this.laneBox, {
+			onThread: (thread) => this.state.set({thread}, true),
+			onZoom: (from, to) => this.state.set({zoom: from === undefined ? "" : `${from.toFixed(2)}-${to.toFixed(2)}`}, true),
+			onIdle: (idle) => this.state.set({idle: idle ? "1" : ""}, true),
+		});
 		let typing;
 		this.search.addEventListener("input", () => {
 			clearTimeout(typing);
@@ -208,7 +215,7 @@ class Page {
 
 	// tick loads the last windows, unless somebody reads.
 	tick() {
-		if (document.hidden || this.state.get("from") || this.graph.matches(":hover") || this.graph.contains(document.activeElement)) return;
+		if (document.hidden || this.state.get("from") || [this.graph, this.laneBox].some((e) => e.matches(":hover") || e.contains(document.activeElement))) return;
 		this.loaded = "";
 		this.refresh();
 	}
@@ -266,6 +273,8 @@ class Page {
 		this.showMarks();
 		this.showRange(marked);
 		this.showHeat(marked);
+		const zoom = state.get("zoom").split("-").map(Number);
+		this.lanes.show(doc, {only, idle: state.get("idle") === "1", zoom: zoom.length === 2 && zoom[0] < zoom[1] ? zoom : null, selected: marked.from && marked.to ? [marked.from, marked.to] : null});
 		this.showWhy(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));

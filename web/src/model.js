@@ -276,6 +276,82 @@ export function points(delta) {
 	return `${delta < 0 ? "\u2212" : "+"}${(100 * Math.abs(delta)).toFixed(2)}`;
 }
 
+// laneRuns decodes what one thread did: consecutive equal steps, each with the shares of causes, the largest first.
+export function laneRuns(text, causes) {
+	const runs = [];
+	const cause = (letter) => causes["abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ".indexOf(letter)] ?? "[unknown]";
+	for (const [, steps, whole, parts] of text.matchAll(/(\d*)(?:([a-zA-Z])|\(([^)]*)\))/g)) {
+		const shares = whole ? [{cause: cause(whole), share: 1}] : [...parts.matchAll(/([a-zA-Z])(\d+)/g)].map(([, letter, percent]) => ({cause: cause(letter), share: percent / 100}));
+		runs.push({steps: Number(steps || 1), parts: shares});
+	}
+	return runs;
+}
+
+// laneRows makes one row of each thread, of all windows, and sorts them: by process, then by group of threads, then by time that is neither idle nor unknown. Of a
+// row, segments are {from, to, parts}, in ms since 1970 and in order. only is the one group to show.
+export function laneRows(lanes, {only, idle} = {}) {
+	const rows = new Map();
+	const without = new Map(); // threads without a lane, by process: several windows may lack the same
+	let start = Infinity, end = -Infinity, hidden = 0;
+	for (const l of lanes) {
+		start = Math.min(start, l.start);
+		end = Math.max(end, l.start + l.steps * l.step);
+		without.set(l.pid, Math.max(without.get(l.pid) ?? 0, l.leftOut ?? 0));
+		l.runs.forEach((text, i) => {
+			const key = `${l.pid} ${l.tid[i]}`;
+			if (!rows.has(key)) rows.set(key, {process: l.process, tid: l.tid[i], segments: [], all: 0, busy: 0, running: 0});
+			const row = rows.get(key);
+			row.thread = l.thread[i];
+			row.group = l.group[i];
+			let at = l.start + l.from[i] * l.step;
+			for (const {steps, parts} of laneRuns(text, l.causes)) {
+				const to = at + steps * l.step;
+				row.segments.push({from: at, to, parts});
+				for (const {cause, share} of parts) {
+					const time = share * (to - at);
+					row.all += time;
+					if (cause !== "idle" && cause !== "unknown") row.busy += time;
+					if (cause === "running") row.running += time;
+				}
+				at = to;
+			}
+		});
+	}
+	const processes = new Map(), groups = new Map();
+	const sum = (map, key, value) => map.set(key, (map.get(key) ?? 0) + value);
+	const shown = [...rows.values()].filter((r) => {
+		if (only && r.group !== only) return false;
+		if (idle || r.busy >= 0.02 * r.all) return true;
+		hidden++;
+		return false;
+	});
+	for (const r of shown) {
+		sum(processes, r.process, r.busy);
+		sum(groups, r.process + "\n" + r.group, r.busy);
+	}
+	const text = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+	shown.sort((a, b) => processes.get(b.process) - processes.get(a.process) || text(a.process, b.process)
+		|| groups.get(b.process + "\n" + b.group) - groups.get(a.process + "\n" + a.group) || text(a.group, b.group) || b.busy - a.busy || text(a.thread, b.thread) || a.tid - b.tid);
+	return {start, end, rows: shown, hidden, leftOut: [...without.values()].reduce((a, b) => a + b, 0)};
+}
+
+// laneShares is what a row did between two times: {cause, share} of that time, the largest first.
+export function laneShares(row, from, to) {
+	let low = 0, high = row.segments.length; // the first that ends later
+	while (low < high) {
+		const middle = (low + high) >> 1;
+		if (row.segments[middle].to <= from) low = middle + 1;
+		else high = middle;
+	}
+	const shares = new Map();
+	for (; low < row.segments.length && row.segments[low].from < to; low++) {
+		const s = row.segments[low];
+		const part = (Math.min(s.to, to) - Math.max(s.from, from)) / (to - from);
+		for (const {cause, share} of s.parts) shares.set(cause, (shares.get(cause) ?? 0) + share * part);
+	}
+	return [...shares].map(([cause, share]) => ({cause, share})).sort((a, b) => b.share - a.share);
+}
+
 const prefixes = ["", "k", "M", "G", "T", "P"];
 
 function scaled(x, step, units, digits = 3) {

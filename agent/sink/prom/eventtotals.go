@@ -162,7 +162,7 @@ func eventFamilies() []family {
 			func(c *profile.EventCounts, y yield) { y(float64(c.Hits)) }),
 		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that were not recorded, because the agent had not attached to the JVM yet.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Unattached)) }),
-		{"vmprof_offcpu_waits_total", "Times that threads came back to a CPU, by outcome: drawn for a record, thinned (short waits that were not drawn), or refused (not followed, as too many threads waited at once).", "outcome", counterKind, func(s snapshot, y yield) {
+		{"vmprof_offcpu_waits_total", "Times that threads came back to a CPU, by outcome: drawn for a record, thinned (short waits that were not drawn), or refused (a thread was not followed, as there were too many).", "outcome", counterKind, func(s snapshot, y yield) {
 			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) {
 				return
 			}
@@ -170,6 +170,14 @@ func eventFamilies() []family {
 			y(float64(c.Waits-min(c.WaitsThinned, c.Waits)), "drawn")
 			y(float64(c.WaitsThinned), "thinned")
 			y(float64(c.WaitsRefused), "refused")
+		}},
+		{"vmprof_offcpu_wakers_total", "Records of who ended a wait (--wakers), by outcome: delivered to user space, or dropped. They count as events, too.", "outcome", counterKind, func(s snapshot, y yield) {
+			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) && !slices.Contains(s.Events.Kinds, profile.Wall) {
+				return
+			}
+			c := &s.Events.EventCounts
+			y(float64(c.Wakers-min(c.WakersLost, c.Wakers)), "delivered")
+			y(float64(c.WakersLost), "dropped")
 		}},
 		ofEvents("vmprof_event_cost_seconds_total", "CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
 			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),

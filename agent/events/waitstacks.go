@@ -1,0 +1,155 @@
+package events
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// waitStacks reads stacks of threads that have not gone on when a window ends, of one process after the other.
+type waitStacks struct {
+	services *source.Services
+
+	mu     sync.Mutex // held while stacks are read
+	kernel *bpf.Waiting
+}
+
+const (
+	// leastAsked is how long a thread has waited at least if its stack is to be read.
+	leastAsked = 100 * time.Millisecond
+	// maxAskedAtOnce bounds the threads of one call: each takes 30 KB of pages in the kernel meanwhile.
+	maxAskedAtOnce = 256
+	// maxAskedTime bounds the reads for one window.
+	maxAskedTime = 2 * time.Second
+)
+
+// An askedThread is a thread whose stack is wanted.
+type askedThread struct {
+	id    proc.Identity // of its process
+	tid   uint32
+	since uint64
+}
+
+// load loads the program.
+func (r *waitStacks) load() (err error) {
+	r.kernel, err = r.services.Objects.LoadWaiting()
+	return err
+}
+
+func (r *waitStacks) close() error {
+	if r.kernel == nil {
+		return nil
+	}
+	return r.kernel.Close()
+}
+
+// read returns the records of stacks, as bpf.Waiting.Read has them.
+func (r *waitStacks) read(asked []askedThread) (records [][]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.SortFunc(asked, func(a, b askedThread) int {
+		return cmp.Or(cmp.Compare(a.id.PID, b.id.PID), cmp.Compare(a.since, b.since))
+	})
+	end := time.Now().Add(maxAskedTime)
+	for len(asked) > 0 && time.Now().Before(end) {
+		id, n := asked[0].id, 1
+		for n < min(len(asked), maxAskedAtOnce) && asked[n].id == id {
+			n++
+		}
+		some, err := r.readSome(id, asked[:n])
+		asked = asked[n:]
+		records = append(records, some...)
+		if err != nil {
+			r.services.Log.Debug("cannot read the stacks of waiting threads", "pid", id.PID, "err", err)
+			for len(asked) > 0 && asked[0].id == id {
+				asked = asked[1:]
+			}
+		}
+	}
+	return records
+}
+
+// readSome reads stacks of threads of one process.
+func (r *waitStacks) readSome(id proc.Identity, asked []askedThread) (records [][]byte, err error) {
+	memory, err := proc.Call(context.Background(), r.services.Pool, id.PID, func() (*proc.Memory, error) {
+		return proc.OpenMemory(r.services.Root, id, r.services.Pool)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer memory.Close()
+	threads := make(map[uint32]uint64, len(asked))
+	for _, t := range asked {
+		threads[t.tid] = t.since
+	}
+	err = r.kernel.Read(threads, func(at []uint64, to []bpf.PageCopy) error { return copyPages(memory, at, to) },
+		func(raw []byte) { records = append(records, bytes.Clone(raw)) })
+	return records, err
+}
+
+// copyPages copies pages from those addresses, as far as they can be read.
+func copyPages(memory *proc.Memory, at []uint64, to []bpf.PageCopy) error {
+	ranges := make([]vmruntime.Range, 0, 2*len(at))
+	for i, address := range at {
+		half := len(to[i].Bytes) / 2
+		ranges = append(ranges, vmruntime.Range{Addr: address, Buf: to[i].Bytes[:half]}, vmruntime.Range{Addr: address + uint64(half), Buf: to[i].Bytes[half:]})
+	}
+	if err := memory.ReadBatch(ranges); err != nil {
+		return err
+	}
+	for i := range to {
+		for _, half := range ranges[2*i : 2*i+2] {
+			if !half.OK {
+				break
+			}
+			to[i].Length += uint64(len(half.Buf))
+		}
+	}
+	return nil
+}
+
+// unknown returns the threads whose stacks are not known of those that were away. That a thread is stopped, or waits for a CPU, is known without.
+func (w *waits) unknown(s *fold.State, away []bpf.Away) (asked []askedThread) {
+	now := proc.Monotonic()
+	for i := range away {
+		a := &away[i]
+		if blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk); !blocked || a.Since == 0 || time.Duration(a.Since)+leastAsked > now || w.last[a.Tid].at(s.Table[int(a.Pid)], a) {
+			continue
+		}
+		asked = append(asked, askedThread{proc.Identity{PID: int(a.Pid), Start: a.Start, Exec: a.Exec}, a.Tid, a.Since})
+	}
+	return asked
+}
+
+// at reports whether the last wait was at the place where the thread waits now.
+func (l *lastWait) at(p *fold.Process, a *bpf.Away) bool {
+	return l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp
+}
+
+// learn keeps stacks that were read of waiting threads.
+func (e *Source) learn(s *fold.State, records [][]byte) {
+	var o bpf.Observation
+	for _, raw := range records {
+		if err := bpf.DecodeObservation(raw, &o); err != nil {
+			e.services.Log.Error("the stack of a waiting thread is malformed", "err", err)
+			continue
+		}
+		if s.Table[int(o.Pid)] != nil && s.Known(o.Header) == nil {
+			continue // another process has the id by now
+		}
+		p := e.meet(s, &o)
+		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: observedStack(nil, &o, p.Attachment.Load())}
+		e.waits.keep(p, &o, &event, cause.Blocked)
+		e.waits.last[o.Tid].still = true
+	}
+}

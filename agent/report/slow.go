@@ -1,0 +1,189 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// A slowCall is a slow invocation as it is stored.
+type slowCall struct {
+	number       int64
+	start        string
+	thread, end  string
+	took         float64 // ns
+	byCause      map[string]float64
+	heaviest     *pprof.Sample
+	heaviestTime float64
+}
+
+// Slow writes the slowest invocations of a method: when each was, how long it took and because of what, and the stack in which it spent most
+// of that. Nil options are DefaultViewOptions. It fails if the profile has none.
+func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	if typeIndex(p, stored.TypeSlow) < 0 {
+		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD -p PID")
+	}
+	s, err := newStacks(p, stored.TypeSlow)
+	if err != nil {
+		return err
+	}
+	calls := slowCalls(s)
+	method, counted := followedMethod(p)
+	out := bufio.NewWriter(w)
+	head := fmt.Sprintf("Slow calls%s: the %d slowest", elapsed(p), len(calls))
+	if method != "" {
+		head += fmt.Sprintf(" of %s of %s", manyOf(quantity(counted), "calls"), method)
+	}
+	writeFolded(out, head, opts.Width)
+	if len(calls) == 0 {
+		fmt.Fprintln(out, "No call has ended, or is under way.")
+		return flush(out, "slow calls")
+	}
+	out.WriteByte('\n')
+	g := grid{head: []gridRow{{cells: []string{"call", "took", "start"}, name: heading("thread: causes / heaviest stack")}}}
+	unwound := false
+	shown, rest := first(opts.N, calls)
+	for _, c := range shown {
+		took := timeScale.of(c.took)
+		switch c.end {
+		case profile.CallUnwound.String():
+			took, unwound = "≤"+took, true
+		case profile.CallRunning.String():
+			took = ">" + took
+		}
+		about := cmp.Or(c.thread, stored.Unnamed) + ": " + c.causes()
+		g.rows = append(g.rows, gridRow{cells: []string{fmt.Sprint(c.number), took, c.when()}, name: func(width int) string { return shortenText(about, width) }})
+		stack := s.path(c.heaviest, method)
+		g.rows = append(g.rows, gridRow{cells: []string{"", "", ""}, name: func(width int) string {
+			text := "  " + timeScale.of(c.heaviestTime) + " "
+			return text + stack(max(width-len(text), 0))
+		}})
+	}
+	g.write(out, opts.Width)
+	if len(rest) > 0 {
+		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more call"))
+	}
+	if slices.ContainsFunc(calls, func(c *slowCall) bool { return c.end == profile.CallRunning.String() }) {
+		writeFolded(out, ">: had not ended when the recording did", opts.Width)
+	}
+	if unwound {
+		writeFolded(out, "≤: took no longer than that; its return was not seen, as after an exception", opts.Width)
+	}
+	return flush(out, "slow calls")
+}
+
+// slowCalls puts the parts of each invocation together, the slowest first.
+func slowCalls(s *stacks) []*slowCall {
+	type key struct {
+		number, tid int64
+		start       string
+	}
+	byNumber := map[key]*slowCall{} // several files may each have a first one
+	for sample, value := range s.all() {
+		n := number(sample, stored.LabelCall)
+		of := key{n, number(sample, stored.LabelTID), label(sample, stored.LabelStart)}
+		c := byNumber[of]
+		if c == nil {
+			c = &slowCall{
+				number: n, start: label(sample, stored.LabelStart), thread: label(sample, stored.LabelThread), end: label(sample, stored.LabelEnd),
+				byCause: map[string]float64{},
+			}
+			byNumber[of] = c
+		}
+		time := float64(value)
+		c.took += time
+		c.byCause[cmp.Or(label(sample, stored.LabelCause), stored.Unnamed)] += time
+		if c.heaviest == nil || time > c.heaviestTime {
+			c.heaviest, c.heaviestTime = sample, time
+		}
+	}
+	return slices.SortedFunc(maps.Values(byNumber), func(a, b *slowCall) int {
+		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.number, b.number))
+	})
+}
+
+// when is the time of day at which it began, as the reader's clock has it.
+func (c *slowCall) when() string {
+	at, err := time.Parse(time.RFC3339Nano, c.start)
+	if err != nil {
+		return "-"
+	}
+	return at.Local().Format("15:04:05.000")
+}
+
+// causes are what took it so long, the largest first, without what is less than a hundredth.
+func (c *slowCall) causes() string {
+	const least = 0.01
+	names := slices.SortedFunc(maps.Keys(c.byCause), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.byCause[b], c.byCause[a]), strings.Compare(a, b))
+	})
+	var list []string
+	for _, name := range names {
+		if time := c.byCause[name]; time >= least*c.took {
+			list = append(list, name+" "+timeScale.of(time))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// followedMethod is the method whose invocations were followed, and how many there were; "" if the profile does not say.
+func followedMethod(p *pprof.Profile) (method string, calls float64) {
+	if !HasCalls(p) {
+		return "", 0
+	}
+	s, err := newStacks(p, stored.TypeCalls)
+	if err != nil {
+		return "", 0
+	}
+	for sample, value := range s.all() {
+		if label(sample, stored.LabelEngine) == stored.EngineCount {
+			method = s.edge(sample).Callee.Name
+			calls += float64(value)
+		}
+	}
+	return method, calls
+}
+
+// path writes the stack of a sample from a method on, outermost first, up to the program's innermost method; from its root if the method is not
+// in it, and whole if it has no method of the program.
+func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string {
+	var tree cct.Tree[string]
+	var names []string
+	all := s.appendFrames(nil, sample)
+	for _, f := range all {
+		if len(names) > 0 || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) == 0 {
+		for _, f := range all {
+			names = append(names, f.Name)
+		}
+	}
+	if at := slices.Index(names, from); at >= 0 {
+		for i := at; i < len(names); i++ { // the outermost one
+			if names[i] == from {
+				at = i
+			}
+		}
+		names = names[:at+1]
+	}
+	id := tree.Add(names, 1)
+	return func(width int) string { return contextPath(&tree, id, width, func(name string) string { return name }) }
+}

@@ -1,0 +1,188 @@
+// Package slow records the slowest invocations of a method of JVMs, and what their threads did in them.
+//
+//	s, err := slow.Open(ctx, services, slow.Options{PIDs: pids, Method: method, Share: 0.01})
+//
+// It is a source next to those of CPU time and off-CPU time, whose records it joins with the invocations: package fold.
+package slow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Options say what is followed.
+type Options struct {
+	PIDs   []int // JVMs, up to hotspot.MaxProcesses
+	Method hotspot.Method
+	Share  float64 // of each process's CPU time that breakpoints may take
+}
+
+// A Source is the source of invocations.
+type Source struct {
+	source.Passive
+	services *source.Services
+	kernel   *bpf.Invocations
+	follower *hotspot.Follower
+
+	mu      sync.Mutex
+	least   time.Duration
+	counted map[int]bpf.InvocationCounts // when the last window ended
+	dropped int                          // records that cannot be decoded
+}
+
+// Open begins to follow the method. The error says which process cannot be followed, or why none can.
+func Open(ctx context.Context, services *source.Services, opt Options) (*Source, error) {
+	kernel, err := services.Objects.LoadInvocations()
+	if err != nil {
+		return nil, services.Refusal(err)
+	}
+	s := &Source{services: services, kernel: kernel}
+	s.follower, err = hotspot.OpenFollower(ctx, hotspot.Options{
+		PIDs: opt.PIDs, Method: opt.Method, Breakpoints: services.Breakpoints, Share: opt.Share, Root: services.Root, Watcher: services.Watcher, Log: services.Log,
+	}, kernel)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("follow calls of %s: %w", opt.Method, err), kernel.Close())
+	}
+	slow := fold.NewSlowCalls()
+	slow.Full, slow.Code = s.setLeast, s.code
+	if err := services.Owner.Do(func(state *fold.State) { state.Slow = slow }); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// code is the code of the method in a process.
+func (s *Source) code(p *fold.Process) *fold.SlowCode {
+	code := s.follower.Code(p.PID)
+	if code == nil {
+		return nil
+	}
+	return &fold.SlowCode{Versions: code.Versions, Methods: code.Methods}
+}
+
+// setLeast has the kernel side leave out records of shorter invocations.
+func (s *Source) setLeast(least time.Duration) {
+	if least == s.least {
+		return
+	}
+	s.least = least
+	if err := s.kernel.Least.Set(uint64(least)); err != nil {
+		s.services.Log.Warn("cannot leave out short calls", "err", err)
+	}
+}
+
+// Err is why invocations are not followed any more; nil if they are.
+func (s *Source) Err() error { return s.follower.Err() }
+
+// Count begins to count calls: those until now are of no window.
+func (s *Source) Start(context.Context) error {
+	s.counts()
+	return nil
+}
+
+// counts returns what was seen of each process since the last time.
+func (s *Source) counts() map[int]bpf.InvocationCounts {
+	now := s.follower.Counts()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.counted
+	s.counted = now
+	since := map[int]bpf.InvocationCounts{}
+	for pid, c := range now {
+		c.Entered -= before[pid].Entered
+		c.Nested -= before[pid].Nested
+		since[pid] = c
+	}
+	return since
+}
+
+func (s *Source) Close() error { return errors.Join(s.follower.Close(), s.kernel.Close()) }
+
+// KernelMaps implements source.Mapper.
+func (s *Source) KernelMaps() []any { return []any{*s.kernel} }
+
+// Handle folds the record of an invocation.
+func (s *Source) Handle(state *fold.State, raw []byte) {
+	state.Events++
+	r, err := bpf.DecodeInvocation(raw)
+	if err != nil || r.Header.Time < r.Begun {
+		s.dropped++
+		return
+	}
+	h := (*bpf.Header)(&r.Header)
+	state.Received(h.Time)
+	call := &fold.SlowCall{
+		Process: state.Process(h), TID: h.Tid, From: time.Duration(r.Begun), To: time.Duration(h.Time), SP: r.Sp,
+		Ran: time.Duration(r.Ran), RanKnown: r.Known != 0, Waited: time.Duration(r.Waited),
+	}
+	if r.End != bpf.InvocationReturned {
+		call.End = profile.CallUnwound
+	}
+	state.Slow.Add(state, call)
+}
+
+// Finishing implements source.Finisher: calls that have not ended when a window does count up to its end.
+func (s *Source) Finishing() func(*fold.State, *fold.Window) {
+	type open struct {
+		tid uint32
+		bpf.Inside
+	}
+	var list []open
+	if err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { list = append(list, open{tid, *in}) }); err != nil {
+		s.services.Log.Error("cannot read which calls have not ended", "err", err)
+	}
+	return func(state *fold.State, w *fold.Window) {
+		for i := range list {
+			o := &list[i]
+			p := state.Table[int(o.Pid)]
+			if p == nil {
+				continue
+			}
+			state.Slow.Add(state, &fold.SlowCall{
+				Process: p, TID: o.tid, From: time.Duration(o.Time), To: w.Ended, SP: o.Sp, End: profile.CallRunning,
+			})
+		}
+		w.Slow = state.Slow.Take()
+	}
+}
+
+// Fill implements source.Filler.
+func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
+	p.Comments = append(p.Comments, s.follower.Notes()...)
+	cut := 0
+	for _, call := range w.Slow {
+		if call.Cut {
+			cut++
+		}
+	}
+	if cut > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%d of the slowest calls waited so often that their first waits are not known: they are in [short waits]", cut))
+	}
+	if s.dropped > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%d records of calls were malformed: please report this", s.dropped))
+	}
+	counts := s.counts()
+	zero := time.Now().Add(-proc.Monotonic())
+	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
+		if c := counts[of.PID]; c.Entered+c.Nested > 0 && !of.Exited.Load() {
+			out.Calls = append(out.Calls, s.follower.Profile(c.Entered+c.Nested))
+		}
+		names := of.Names()
+		defer names.Close()
+		for _, call := range w.Slow {
+			if call.Process == of {
+				out.Slow = append(out.Slow, call.Profile(names, zero))
+			}
+		}
+	}}
+}

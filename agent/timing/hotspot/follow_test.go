@@ -1,0 +1,99 @@
+//go:build linux && amd64
+
+package hotspot
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+)
+
+func TestReturns(t *testing.T) {
+	code := []byte{
+		0x55,                   // push rbp
+		0x48, 0x83, 0xec, 0x10, // sub rsp, 16
+		0xb8, 0xc3, 0xc3, 0xc3, 0xc3, // mov eax, 0xc3c3c3c3
+		0xc3,             // ret
+		0x90,             // nop
+		0xc2, 0x08, 0x00, // ret 8
+		0x06, // nothing in 64-bit mode
+		0xc3,
+	}
+	if got, want := returnsIn(code, 0x1000), []uint64{0x100a, 0x100c}; !slices.Equal(got, want) {
+		t.Errorf("%#x, want %#x", got, want)
+	}
+}
+
+// Each call is seen from its entry to its return, for longer than breakpoints stand that nobody refills. What is called too often is refused.
+func TestLiveFollower(t *testing.T) {
+	needs.Root(t, "hardware breakpoints")
+	breakpoints.Need(t)
+	for _, test := range []struct {
+		name   string
+		rounds int
+		share  float64
+		hot    bool
+	}{
+		{"followed", 300_000, 0.5, false},
+		{"too often", 1_000, 0.01, true},
+	} {
+		g := startTimed(t, needs.JDK(t), "work", test.rounds, 1)
+		m, err := ParseMethod("Timed.work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := bpf.Load(bpf.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer objects.Close()
+		kernel, err := objects.LoadInvocations()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer kernel.Close()
+		f, err := OpenFollower(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: test.share}, kernel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		counts := func() bpf.InvocationCounts { return f.Counts()[g.PID()] }
+		for deadline := time.Now().Add(time.Minute); counts().Returned == 0 || test.hot; time.Sleep(50 * time.Millisecond) {
+			if test.hot && f.Err() != nil {
+				break
+			}
+			if time.Now().After(deadline) || !test.hot && f.Err() != nil {
+				t.Fatalf("%s: nothing is followed: %v, %v", test.name, f.Err(), f.Notes())
+			}
+		}
+		if test.hot {
+			if err := f.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be followed") {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			continue
+		}
+		first, before := counts(), callsOf(t, g)
+		last := first
+		for deadline := time.Now().Add(time.Minute); last.Entered-first.Entered < 2*attach.MaxBreakpointHits; time.Sleep(50 * time.Millisecond) {
+			if last = counts(); time.Now().After(deadline) || f.Err() != nil {
+				t.Fatalf("%s: %+v, %v", test.name, last, f.Err())
+			}
+		}
+		last = counts()
+		truth, got := callsOf(t, g)-before, float64(last.Entered-first.Entered)
+		t.Logf("%s: %.0f calls, %.0f in truth: %+v", test.name, got, truth, last)
+		if math.Abs(got-truth) > 0.02*truth+10 {
+			t.Errorf("%s: %.0f calls, %.0f in truth", test.name, got, truth)
+		}
+		if last.Unwound > last.Returned/1000+2 || last.Lost > 0 || last.Refused > 0 {
+			t.Errorf("%s: %+v", test.name, last)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Stacks of threads that are off the CPU, read from outside: most of those that wait for long do not go on while somebody records, so that
+ * their stacks are not read then. An iterator over tasks walks the ones that user space asks for.
+ *
+ * The walker is the same as in other programs, but the memory that it reads is not the current process's. A process can hang whoever reads
+ * its memory, and a program of the kernel that hangs cannot be ended. So the walker reads copies of pages, which user space makes, and the
+ * program says which page it lacks. The walk is repeated until it lacks none: a thread that waits has its stack where it is.
+ *
+ * One program runs at a time, so there is one scratch.
+ */
+#define ALONE
+#include "event.h"
+#include "kernel.h"
+
+#define MAX_PAGES 4096
+#define PAGE 4096ull
+
+/* A copy of a page and the next one, so that all of a read is in it. */
+struct page_copy {
+	__u64 length; /* bytes that could be read; 0: none */
+	__u8 bytes[2 * PAGE];
+};
+
+/* key: its address */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_PAGES);
+	__type(key, __u64);
+	__type(value, struct page_copy);
+} pages SEC(".maps");
+
+/* In memory, as the walker's functions have no stack to spare. */
+static __u64 page_at;
+
+/* The first page that the walk lacked, + 1; 0 if it lacked none. */
+static __u64 lacking;
+
+static __always_inline long read_copy(void *to, __u32 size, const void *from)
+{
+	__u64 offset = (__u64)from & (PAGE - 1), at = 0;
+	struct page_copy *p;
+
+	page_at = (__u64)from - offset;
+	p = bpf_map_lookup_elem(&pages, &page_at);
+	if (p && offset + size <= p->length)
+		at = (__u64)p->bytes + offset;
+	else if (!p && !lacking)
+		lacking = page_at + 1;
+	return bpf_probe_read_kernel(to, size, (void *)at);
+}
+
+#define bpf_probe_read_user read_copy
+
+#include "observe.bpf.h"
+#include "registers.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define MAX_WAIT_FRAMES 48 /* of the kernel: most have 15 to 25 */
+#define MAX_ASKED 1024
+
+/* key: thread whose stack is wanted; value: since when it has been off the CPU, which is only passed on */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_ASKED);
+	__type(key, __u32);
+	__type(value, __u64);
+} asked SEC(".maps");
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___switched {
+	int on_cpu;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+static __always_inline bool on_cpu(struct task_struct *task)
+{
+	return ((struct task_struct___switched *)task)->on_cpu;
+}
+
+/* A function of its own, as there is little stack left below walk_user. */
+static __noinline void begin_walk_of(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task)
+{
+	begin_walks(s, vm, task, task->pid);
+}
+
+/* Fills the sample with the thread's stack, and the observation behind it. Returns the size of the record, 0 for none. */
+static __always_inline __u64 read_stack(struct scratch *s, struct task_struct *task, __u64 since)
+{
+	__u32 pid = task->tgid;
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct sample *r = &s->sample;
+	struct observation *o = &s->seen.o;
+	bool walked;
+	long bytes;
+	__u64 n;
+
+	fill_header(&r->header, task, EVENT_OBSERVED, bpf_ktime_get_ns());
+	r->flags = 0;
+	r->end = END_NONE;
+	r->cpu = 0;
+	r->class_epoch = r->attachment = 0;
+	r->user_frames = r->kernel_frames = 0;
+	bpf_probe_read_kernel(r->comm, sizeof(r->comm), task->comm);
+	if (vm && vm->start_ticks != r->header.start / NS_PER_START_TICK)
+		vm = 0;
+	walked = !only_in_kernel(task) && read_registers(s, 0, task, true);
+	if (walked) {
+		begin_walk_of(s, vm, task);
+		walk_user(s, vm, MAX_USER_FRAMES, 0);
+	}
+	__builtin_memset(o, 0, sizeof(*o));
+	o->what = OBSERVED_WAIT;
+	o->probe = PROBE_WAIT;
+	o->every = 1;
+	o->count = WAIT_VALUES;
+	o->values[WAIT_SINCE] = since;
+	o->values[WAIT_PC] = walked ? s->regs.pc : 0;
+	o->values[WAIT_SP] = walked ? s->regs.sp : 0;
+	n = r->user_frames;
+	asm volatile("" : "+r"(n)); /* what is compared is what is used */
+	if (n > MAX_USER_FRAMES)
+		return 0;
+	bytes = bpf_get_task_stack(task, &r->frames[n], MAX_WAIT_FRAMES * 8, 0);
+	if (bytes > 0)
+		r->kernel_frames = bytes / 8;
+	n += r->kernel_frames;
+	asm volatile("" : "+r"(n));
+	if (n > MAX_USER_FRAMES + MAX_WAIT_FRAMES)
+		return 0;
+	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n, sizeof(*o), o);
+	return offsetof(struct sample, frames) + 8 * n + sizeof(*o);
+}
+
+/* What a thread's walk came to. */
+struct walked {
+	__u64 lacking; /* page that it lacks, + 1; then there is no record */
+	__u64 size;    /* bytes of the record that follows */
+};
+
+/* Writes {struct walked, record} of each thread that was asked for and has not gone on meanwhile. */
+SEC("iter/task")
+int read_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct seq_file *seq = ctx->meta->seq;
+	struct walked walked = {};
+	__u64 *since, switches;
+	struct scratch *s;
+	__u32 tid;
+
+	if (!task || (task->flags & PF_KTHREAD))
+		return 0;
+	tid = task->pid;
+	since = bpf_map_lookup_elem(&asked, &tid);
+	s = this_scratch();
+	if (!since || !s || on_cpu(task))
+		return 0;
+	switches = switches_of(task);
+	lacking = 0;
+	walked.size = read_stack(s, task, *since);
+	walked.lacking = lacking;
+	if (on_cpu(task) || switches_of(task) != switches || (task->flags & PF_EXITING))
+		return 0;
+	if (lacking)
+		walked.size = 0;
+	bpf_seq_write(seq, &walked, sizeof(walked));
+	if (walked.size && walked.size <= sizeof(s->sample) + sizeof(s->tail))
+		bpf_seq_write(seq, &s->sample, walked.size);
+	return 0;
+}

@@ -1,0 +1,141 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// MaxAsked bounds the threads of one Waiting.Read: MAX_ASKED.
+const MaxAsked = 1024
+
+// maxPages bounds the pages that are copied for one Waiting.Read: MAX_PAGES. A thread has a few of its own.
+const maxPages = 4096
+
+// maxWalks bounds how often a walk is repeated.
+const maxWalks = 256
+
+// A PageCopy is memory of a process, from the beginning of a page: so many bytes of it. Layout: waiting.bpf.c.
+type PageCopy struct {
+	Length uint64
+	Bytes  [2 * 4096]byte
+}
+
+// A Waiting reads stacks of threads that are off the CPU, from outside.
+type Waiting struct {
+	objects struct {
+		WaitingMaps
+		Read *ebpf.Program `ebpf:"read_waiting"`
+	}
+	tasks *link.Iter
+}
+
+// LoadWaiting loads the program next to o. Close comes before that of o.
+func (o *Objects) LoadWaiting() (*Waiting, error) {
+	spec, err := LoadWaiting()
+	if err != nil {
+		return nil, fmt.Errorf("read object of waiting threads: %w", err)
+	}
+	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	w := &Waiting{}
+	if err := o.LoadBeside(spec, &w.objects); err != nil {
+		return nil, fmt.Errorf("load the program that reads stacks of waiting threads: %w", err)
+	}
+	if w.tasks, err = link.AttachIter(link.IterOptions{Program: w.objects.Read}); err != nil {
+		return nil, errors.Join(fmt.Errorf("read stacks of waiting threads: %w", err), w.Close())
+	}
+	return w, nil
+}
+
+// Read calls each for the stacks of threads of one process, as records of an Observation (ObservedWait) that are valid until it returns.
+// The value of a thread is returned as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are left out.
+// Copy fills copies of the process's memory from the beginnings of those pages. Its error is returned. Calls must not overlap.
+func (w *Waiting) Read(threads map[uint32]uint64, copy func(at []uint64, to []PageCopy) error, each func(raw []byte)) error {
+	asked := maps.Clone(threads)
+	known := map[uint64]bool{}
+	defer func() {
+		for tid := range asked {
+			w.objects.Asked.Delete(tid) // it is there
+		}
+		for at := range known {
+			w.objects.Pages.Delete(at)
+		}
+	}()
+	for tid, since := range asked {
+		if err := w.objects.Asked.Put(tid, since); err != nil {
+			return fmt.Errorf("ask for the stack of thread %d: %w", tid, err)
+		}
+	}
+	for range maxWalks {
+		lacking, err := w.walk(func(tid uint32, raw []byte) {
+			each(raw)
+			delete(asked, tid)
+			w.objects.Asked.Delete(tid)
+		})
+		if err != nil || len(lacking) == 0 || len(known)+len(lacking) > maxPages {
+			return err
+		}
+		pages := make([]PageCopy, len(lacking))
+		if err := copy(lacking, pages); err != nil {
+			return err
+		}
+		for i, at := range lacking {
+			if err := w.objects.Pages.Put(at, &pages[i]); err != nil {
+				return fmt.Errorf("pass on a page: %w", err)
+			}
+			known[at] = true
+		}
+	}
+	return nil
+}
+
+// walk walks all stacks once. It calls each for the whole ones, and returns the pages that the others lack, each once.
+func (w *Waiting) walk(each func(tid uint32, raw []byte)) (lacking []uint64, err error) {
+	tasks, err := w.tasks.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read stacks of waiting threads: %w", err)
+	}
+	defer tasks.Close()
+	all, err := io.ReadAll(tasks)
+	if err != nil {
+		return nil, fmt.Errorf("read stacks of waiting threads: %w", err)
+	}
+	const head = 16
+	for len(all) >= head {
+		page, size := binary.NativeEndian.Uint64(all), binary.NativeEndian.Uint64(all[8:])
+		all = all[head:]
+		switch {
+		case size > uint64(len(all)):
+			return nil, fmt.Errorf("a record of a waiting thread's stack has %d bytes of %d", len(all), size)
+		case page != 0:
+			lacking = append(lacking, page-1)
+		case size > 0:
+			var h Sample
+			if err := DecodeSample(all[:size], &h); err != nil {
+				return nil, err
+			}
+			each(h.Tid, all[:size])
+		}
+		all = all[size:]
+	}
+	slices.Sort(lacking)
+	return slices.Compact(lacking), nil
+}
+
+// Maps returns the generated struct of the maps.
+func (w *Waiting) Maps() any { return w.objects.WaitingMaps }
+
+// Close detaches and frees the program.
+func (w *Waiting) Close() error {
+	var err error
+	if w.tasks != nil {
+		err = w.tasks.Close()
+	}
+	return errors.Join(err, w.objects.Read.Close(), w.objects.WaitingMaps.Close())
+}

@@ -1,0 +1,97 @@
+//go:build linux
+
+package bpf
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The stack of a thread that waits is read from outside, and is the one that its record has once it goes on.
+func TestKernelStillWaiting(t *testing.T) {
+	w := newWaitWatch(t, false)
+	still, err := w.o.LoadWaiting()
+	needKernel(t, err)
+	defer still.Close()
+	checkVerified(t, still.objects.Read)
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	reader, ends := onThread(t, func() {
+		var b [1]byte
+		for {
+			if _, err := unix.Read(pipe[0], b[:]); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
+	const mean = time.Millisecond
+	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
+		t.Fatal(err)
+	}
+	const since = 12345
+	var read []Observation
+	see := func(raw []byte) {
+		var o Observation
+		if err := DecodeObservation(bytes.Clone(raw), &o); err != nil {
+			t.Fatal(err)
+		}
+		read = append(read, o)
+	}
+	running := uint32(unix.Gettid())
+	if err := still.Read(map[uint32]uint64{reader: since, running: since, 1 << 30: since}, copyOwn, see); err != nil {
+		t.Fatal(err)
+	}
+	if len(read) != 1 {
+		t.Fatalf("%d stacks, want one: %+v", len(read), read)
+	}
+	o := read[0]
+	if o.Pid != uint32(os.Getpid()) || o.Tid != reader || o.Seen.What != ObservedWait || o.Seen.Values[WaitSince] != since || o.Start == 0 {
+		t.Errorf("%+v, %+v", o.Header, o.Seen)
+	}
+	sleepFor(2 * mean) // so that the wait is recorded for certain
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-ends
+	w.balanced(t)
+	all := w.waits(t)
+	i := slices.IndexFunc(all, func(s seenWait) bool { return s.tid == reader && s.state == AwayBlocked })
+	if i < 0 {
+		t.Fatalf("no wait of the reader among %+v", all)
+	}
+	if s := all[i]; !slices.Equal(s.user, o.User) || len(o.User) < 3 || s.pc != o.Seen.Values[WaitPC] || len(o.Kernel) < 4 {
+		t.Errorf("read were %v and %d of the kernel at %#x; when it went on they were %v at %#x", o.User, len(o.Kernel), o.Seen.Values[WaitPC], s.user, s.pc)
+	}
+	if n := still.objects.Pages.Iterate(); n.Next(new(uint64), new(PageCopy)) {
+		t.Error("pages are left")
+	}
+	// Nobody is asked for once it is over.
+	read = nil
+	if err := still.Read(nil, copyOwn, see); err != nil || len(read) != 0 {
+		t.Errorf("%d stacks, %v", len(read), err)
+	}
+}
+
+// copyOwn copies pages of this process.
+func copyOwn(at []uint64, to []PageCopy) error {
+	for i, address := range at {
+		for length := len(to[i].Bytes); length > 0 && to[i].Length == 0; length -= len(to[i].Bytes) / 2 {
+			local := []unix.Iovec{{Base: &to[i].Bytes[0], Len: uint64(length)}}
+			n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(address), Len: length}}, 0)
+			if err == nil {
+				to[i].Length = uint64(n)
+			}
+		}
+	}
+	return nil
+}

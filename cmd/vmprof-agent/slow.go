@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/slow"
+	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+)
+
+// slowFlags have the slowest calls of one method kept while wall time is recorded.
+type slowFlags struct {
+	text   string // the method; empty: none
+	method hotspot.Method
+}
+
+func (f *slowFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.text, "slow", "", "keep the slowest calls of `METHOD`, for report --view=slow")
+}
+
+// check fails where calls cannot be followed.
+func (f *slowFlags) check(o *recordOptions) (err error) {
+	switch {
+	case f.text == "":
+		return nil
+	case len(o.targets.words) == 0:
+		return usageError("--slow needs the JVMs whose calls are to be followed: -p")
+	case o.calls || o.events.MonitorEnters || o.exact != "" || o.count.text != "":
+		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls, --exact, --monitor-enters and --count")
+	case !slices.ContainsFunc(o.parts(), part.wall):
+		return usageError("--slow needs -e wall")
+	case o.window > 0:
+		return usageError("--slow keeps the slowest calls of the whole recording: remove --window")
+	}
+	if f.method, err = hotspot.ParseMethod(f.text); err != nil {
+		return usageError(err.Error())
+	}
+	return nil
+}
+
+// wall reports whether a part is wall time: slow calls go into its file.
+func (p part) wall() bool {
+	kind, ofEvents := p.content.Events()
+	return ofEvents && kind == profile.Wall
+}
+
+// content is what the file of a part has in addition.
+func (f *slowFlags) content(p part) sink.Content {
+	if f.text == "" || !p.wall() {
+		return 0
+	}
+	return sink.Slow | sink.CallCounts
+}
+
+// apply has the agent follow the method.
+func (f *slowFlags) apply(ctx context.Context, o *recordOptions, to *agent.Options) error {
+	if f.text == "" {
+		return nil
+	}
+	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	if len(jvms) == 0 {
+		return errors.New("--slow: none of the processes is a JVM")
+	}
+	to.Slow = &slow.Options{PIDs: jvms, Method: f.method, Share: o.events.Budget}
+	return nil
+}
+
+// settle waits until a method that is called too often has shown.
+func (f *slowFlags) settle(ctx context.Context, a *agent.Agent) error {
+	if f.text == "" {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return f.err(a)
+}
+
+// err is why calls are not followed any more.
+func (f *slowFlags) err(a *agent.Agent) error {
+	if err := a.SlowErr(); err != nil {
+		return fmt.Errorf("--slow: %w", err)
+	}
+	return nil
+}
