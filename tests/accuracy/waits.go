@@ -71,7 +71,8 @@ type wayResult struct {
 	offCPU, wall float64 // ns
 	sampled      float64 // standard deviation of offCPU, ns
 	right        float64 // share of offCPU with the right cause, 0 to 1
-	jfr, perf    float64 // ns
+	jfr          float64 // ns
+	perf         float64 // off-CPU time of the threads by perf sched, divided by ours of the same threads
 	async        float64 // by what the program said in another run, which only that one recorded
 }
 
@@ -129,11 +130,11 @@ func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err 
 	if err != nil {
 		return r, err
 	}
-	for i, away := range truth.Away {
+	for _, away := range truth.Away {
 		w := judgeWay(away, events.Own(offCPU), events.Own(wall))
 		w.async = async(away.Method)
 		w.jfr = flownTime(flown, away.Method)
-		w.perf = schedTime(sched, i, len(truth.Away))
+		w.perf = schedShare(sched, offCPU, away.Method)
 		r.ways = append(r.ways, w)
 	}
 	table := waitTable([]waitResult{r})
@@ -228,7 +229,7 @@ func judgeWay(away events.OffCPU, offCPU, wall []events.Row) wayResult {
 	sum := func(causes ...string) float64 {
 		return events.Sum(events.Where(own, func(r events.Row) bool { return slices.Contains(causes, r.Cause) }), 0)
 	}
-	delayed := sum("runnable", "throttled", "safepoint")
+	delayed := sum("runnable", "throttled", "safepoint", "vm call") // the last is for JFR
 	if away.Cause == "runnable" {
 		w.right = share(delayed, w.offCPU)
 	} else {
@@ -252,25 +253,34 @@ func flownTime(flown []jfr.Event, method string) float64 {
 	return sum
 }
 
-// schedTime is how long threads were off the CPU: those with the number of the way, and with all further ones if it is the last.
-func schedTime(threads []profiler.ThreadTime, way, ways int) float64 {
-	sum := math.NaN()
-	for _, t := range threads {
-		var number int
-		if n, err := fmt.Sscanf(t.Name, events.Thread+"-%d", &number); n != 1 || err != nil || min(number, ways-1) != way {
-			continue
+// schedShare is the off-CPU time of perf sched, divided by ours, of the threads that wait in a method: all of it, as perf has no stacks.
+func schedShare(threads []profiler.ThreadTime, rows []events.Row, method string) float64 {
+	waits := map[int64]bool{}
+	for _, r := range rows {
+		if r.Has(method) {
+			waits[r.TID] = true
 		}
-		if math.IsNaN(sum) {
-			sum = 0
-		}
-		sum += float64(t.Wait + t.Delay)
 	}
-	return sum
+	perf, ours := math.NaN(), 0.0
+	for _, t := range threads {
+		if waits[int64(t.TID)] {
+			if math.IsNaN(perf) {
+				perf = 0
+			}
+			perf += float64(t.Wait + t.Delay)
+		}
+	}
+	for _, r := range rows {
+		if waits[r.TID] {
+			ours += r.Values[0]
+		}
+	}
+	return perf / ours
 }
 
 // waitTable compares what all say with the program's own clock.
 func waitTable(results []waitResult) report.Table {
-	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall", "JFR", "perf sched", "async-profiler", ""}}
+	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall", "JFR", "perf sched / -e offcpu, whole threads", "async-profiler", ""}}
 	for _, r := range results {
 		for _, w := range r.ways {
 			percent := func(share float64) string {
@@ -281,7 +291,7 @@ func waitTable(results []waitResult) report.Table {
 			}
 			part := func(ns float64) string { return percent(ns / float64(w.Sum)) }
 			table.Add(fmt.Sprint(r.jdk.Version), strings.TrimPrefix(w.Method, "guest.Away."), fmt.Sprintf("%.2f s", w.Sum.Round(time.Millisecond).Seconds()), part(w.offCPU), w.Cause,
-				percent(w.right), part(w.wall), part(w.jfr), part(w.perf), percent(w.async), report.Verdict(w.ok()))
+				percent(w.right), part(w.wall), part(w.jfr), percent(w.perf), percent(w.async), report.Verdict(w.ok()))
 		}
 	}
 	return table

@@ -25,7 +25,7 @@ func TestJudgeWay(t *testing.T) {
 	}{
 		"right":             {[]events.Row{waitRow(method, "monitor", 900, 900), waitRow(method, "runnable", 50, 80), waitRow("guest.Away.lock", "lock", 1, 5000)}, true},
 		"too short":         {[]events.Row{waitRow(method, "monitor", 10_000, 700)}, false},
-		"of another cause":  {[]events.Row{waitRow(method, "vm call", 900, 500), waitRow(method, "monitor", 900, 500)}, false},
+		"of another cause":  {[]events.Row{waitRow(method, "lock", 900, 500), waitRow(method, "monitor", 900, 500)}, false},
 		"few that are long": {[]events.Row{waitRow(method, "monitor", 10, 700)}, true},
 	} {
 		if got := judgeWay(away, tt.rows, wall); got.ok() != tt.want {
@@ -45,12 +45,12 @@ func TestBesideWaits(t *testing.T) {
 	if got := flownTime(flown, "guest.Away.pipe"); !math.IsNaN(got) {
 		t.Errorf("JFR has %v of what it does not record", got)
 	}
-	threads := []profiler.ThreadTime{
-		{Name: "worker-1", Wait: time.Second, Delay: time.Second}, {Name: "worker-2", Wait: time.Minute}, {Name: "worker-3", Delay: time.Minute}, {Name: "partner", Wait: time.Hour},
-	}
-	for way, want := range []float64{math.NaN(), 2e9, 120e9} {
-		if got := schedTime(threads, way, 3); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("perf has %v of way %d, want %v", got, way, want)
+	threads := []profiler.ThreadTime{{TID: 1, Wait: time.Second, Delay: time.Second}, {TID: 2, Wait: time.Minute}}
+	rows := []events.Row{waitRow("guest.Away.sleep", "sleep", 1, 1500), waitRow("guest.Crew.await", "park", 1, 500), waitRow("guest.Away.park", "park", 1, 1000)}
+	rows[0].TID, rows[1].TID, rows[2].TID = 1, 1, 3
+	for method, want := range map[string]float64{"guest.Away.sleep": 1, "guest.Away.park": math.NaN()} {
+		if got := schedShare(threads, rows, method); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("perf has %v of %s, want %v", got, method, want)
 		}
 	}
 	const collapsed = "java/lang/Thread.run;guest/Away.park;futex_wait 7\njava/lang/Thread.run;guest/Away.parked 100\nguest/Away.park 3\n"
