@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -79,7 +78,7 @@ func TestNextOfCountedCalls(t *testing.T) {
 func TestCloseFails(t *testing.T) {
 	a, w, _ := faultyAgent(t, target.StageRecord, 0)
 	a.sources.first = []source.Source{flushingSource{}}
-	_, err := a.close(&Window{agent: a, open: w}, time.Now(), nil)
+	_, _, err := a.close(&Window{agent: a, open: w}, nil)
 	if panicked := new(proc.PanicError); !errors.As(err, &panicked) {
 		t.Errorf("got error %v", err)
 	}

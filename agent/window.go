@@ -60,9 +60,9 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	if ender := a.sources.ender(); ender != nil {
 		var failed error
 		p, err := ender.End(ctx, func() *profile.Profile {
-			end := time.Now()
 			var closed *source.Closed
-			closed, failed = a.close(w, end, nil)
+			var end time.Time
+			closed, end, failed = a.close(w, nil)
 			p := a.newProfile(w, end, closed.After)
 			p.Unit = profile.CallCounts
 			return p
@@ -72,8 +72,7 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 		}
 		return p, nil
 	}
-	end := time.Now()
-	closed, err := a.close(w, end, next)
+	closed, end, err := a.close(w, next)
 	if err != nil {
 		return nil, err
 	}
@@ -92,17 +91,18 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	return a.profileOf(ctx, closed, a.newProfile(w, end, closed.After)), nil
 }
 
-// close takes a window out of those that are open, and opens the next one if there is one.
-func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, error) {
-	closed := &source.Closed{Window: w.open, Before: w.before}
+// close takes a window out of those that are open, and opens the next one if there is one. It returns when that was.
+func (a *Agent) close(w *Window, next *Window) (closed *source.Closed, end time.Time, err error) {
+	closed = &source.Closed{Window: w.open, Before: w.before}
+	end = time.Now()
 	snapshot := a.snapshot()
 	var finish []func(*fold.State, *fold.Window)
 	for one := range implementing[source.Finisher](&a.sources) {
 		finish = append(finish, one.Finishing())
 	}
-	err := a.owner.Do(func(s *fold.State) {
+	err = a.owner.Do(func(s *fold.State) {
 		s.Flush()
-		w.open.Ended = monotonic()
+		w.open.Ended, end = monotonic(), time.Now()
 		for _, f := range finish {
 			f(s, w.open)
 		}
@@ -113,7 +113,7 @@ func (a *Agent) close(w *Window, end time.Time, next *Window) (*source.Closed, e
 			s.Open(next.open)
 		}
 	})
-	return closed, err
+	return closed, end, err
 }
 
 // place gives the samples of a closed window their contexts.

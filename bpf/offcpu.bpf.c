@@ -547,6 +547,9 @@ static __always_inline struct followed *followed_from_now(struct task_struct *ta
 	if (f && fresh.since && t->on_cpu && f->since == fresh.since) { /* it came back before that was noted */
 		f->since = 0;
 		f->on = -now;
+	} else if (f && !fresh.since && !t->on_cpu && !f->since && f->on == fresh.on) { /* or left */
+		f->since = now;
+		f->on = 0;
 	}
 	return f;
 }

@@ -63,12 +63,17 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_WAIT_FRAMES 48 /* of the kernel: most have 15 to 25 */
 #define MAX_ASKED 1024
 
-/* key: thread whose stack is wanted; value: since when it has been off the CPU, which is only passed on */
+struct asked_thread {
+	__u64 since;	/* when it left the CPU, which is only passed on */
+	__u64 switches; /* how often it had until its first walk, + 1; 0 before */
+};
+
+/* key: thread whose stack is wanted */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_ASKED);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct asked_thread);
 } asked SEC(".maps");
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -162,27 +167,36 @@ int read_waiting(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct seq_file *seq = ctx->meta->seq;
 	struct walked walked = {};
-	__u64 *since, switches;
+	struct asked_thread *asks;
+	__u64 switches, size;
 	struct scratch *s;
 	__u32 tid;
 
 	if (!task || (task->flags & PF_KTHREAD))
 		return 0;
 	tid = task->pid;
-	since = bpf_map_lookup_elem(&asked, &tid);
+	asks = bpf_map_lookup_elem(&asked, &tid);
 	s = this_scratch();
-	if (!since || !s || on_cpu(task))
+	if (!asks || !s || on_cpu(task))
 		return 0;
 	switches = switches_of(task);
+	if (!asks->switches)
+		asks->switches = switches + 1;
+	else if (asks->switches != switches + 1) /* it has gone on since its pages were copied */
+		return 0;
 	lacking = 0;
-	walked.size = read_stack(s, task, *since);
+	size = read_stack(s, task, asks->since);
 	walked.lacking = lacking;
 	if (on_cpu(task) || switches_of(task) != switches || (task->flags & PF_EXITING))
 		return 0;
 	if (lacking)
-		walked.size = 0;
+		size = 0;
+	asm volatile("" : "+r"(size)); /* what is compared is what is used */
+	if (size > sizeof(s->sample) + sizeof(s->tail))
+		return 0;
+	walked.size = size;
 	bpf_seq_write(seq, &walked, sizeof(walked));
-	if (walked.size && walked.size <= sizeof(s->sample) + sizeof(s->tail))
-		bpf_seq_write(seq, &s->sample, walked.size);
+	if (size)
+		bpf_seq_write(seq, &s->sample, size);
 	return 0;
 }

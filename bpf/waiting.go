@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -18,8 +19,11 @@ const MaxAsked = 1024
 // maxPages bounds the pages that are copied for one Waiting.Read: MAX_PAGES. A thread has a few of its own.
 const maxPages = 4096
 
-// maxWalks bounds how often a walk is repeated.
-const maxWalks = 256
+// maxWalks bounds how often a walk is repeated. Most stacks take some twenty: the pages of all threads are copied together.
+const maxWalks = 128
+
+// askedThread is struct asked_thread of waiting.bpf.c.
+type askedThread struct{ Since, Switches uint64 }
 
 // A PageCopy is memory of a process, from the beginning of a page: so many bytes of it. Layout: waiting.bpf.c.
 type PageCopy struct {
@@ -55,8 +59,9 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 
 // Read calls each for the stacks of threads of one process, as records of an Observation (ObservedWait) that are valid until it returns.
 // The value of a thread is returned as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are left out.
-// Copy fills copies of the process's memory from the beginnings of those pages. Its error is returned. Calls must not overlap.
-func (w *Waiting) Read(threads map[uint32]uint64, copy func(at []uint64, to []PageCopy) error, each func(raw []byte)) error {
+// Copy fills copies of the process's memory from the beginnings of those pages. Its error is returned. Stacks that take longer than until
+// end are left out. Calls must not overlap.
+func (w *Waiting) Read(threads map[uint32]uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(raw []byte)) error {
 	asked := maps.Clone(threads)
 	known := map[uint64]bool{}
 	defer func() {
@@ -68,11 +73,11 @@ func (w *Waiting) Read(threads map[uint32]uint64, copy func(at []uint64, to []Pa
 		}
 	}()
 	for tid, since := range asked {
-		if err := w.objects.Asked.Put(tid, since); err != nil {
+		if err := w.objects.Asked.Put(tid, askedThread{Since: since}); err != nil {
 			return fmt.Errorf("ask for the stack of thread %d: %w", tid, err)
 		}
 	}
-	for range maxWalks {
+	for walks := 0; walks < maxWalks && len(asked) > 0 && (walks == 0 || time.Now().Before(end)); walks++ {
 		lacking, err := w.walk(func(tid uint32, raw []byte) {
 			each(raw)
 			delete(asked, tid)

@@ -48,7 +48,7 @@ func TestKernelStillWaiting(t *testing.T) {
 		read = append(read, o)
 	}
 	running := uint32(unix.Gettid())
-	if err := still.Read(map[uint32]uint64{reader: since, running: since, 1 << 30: since}, copyOwn, see); err != nil {
+	if err := still.Read(map[uint32]uint64{reader: since, running: since, 1 << 30: since}, time.Now().Add(time.Minute), copyOwn, see); err != nil {
 		t.Fatal(err)
 	}
 	if len(read) != 1 {
@@ -77,7 +77,7 @@ func TestKernelStillWaiting(t *testing.T) {
 	}
 	// Nobody is asked for once it is over.
 	read = nil
-	if err := still.Read(nil, copyOwn, see); err != nil || len(read) != 0 {
+	if err := still.Read(nil, time.Now(), copyOwn, see); err != nil || len(read) != 0 {
 		t.Errorf("%d stacks, %v", len(read), err)
 	}
 }

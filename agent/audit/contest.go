@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A Contest compares versions of one piece of code by timings of it, while these arrive (Lau, Arnold, Hind and Calder, CGO 2009,
+// A Contest compares versions of one piece of code by timings of it, while these arrive (Lau, Arnold, Hind and Calder, PACT 2007,
 // sections 2 and 6.3). Versions are numbered by the caller, from 0.
 //
 //	contest := audit.NewContest(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type waits struct {
 
 	// Only functions that have the State use these.
 	last    map[uint32]*lastWait // by thread
+	vain    map[uint32]uint64    // waits whose stacks could not be read: since when, by thread
 	frames  int                  // in last
 	before  reading
 	pending pendingWakers
@@ -66,7 +68,7 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}
 	w := &waits{
-		kernel: kernel, last: map[uint32]*lastWait{}, stacks: waitStacks{services: services}, wakers: opt.Wakers,
+		kernel: kernel, last: map[uint32]*lastWait{}, vain: map[uint32]uint64{}, stacks: waitStacks{services: services}, wakers: opt.Wakers,
 		code: kernelCode{function: services.Resolver.KernelFunction},
 	}
 	if err := w.stacks.load(); err != nil {
@@ -208,9 +210,15 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
 		}
 	}
-	records := w.stacks.read(fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) }))
+	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) })
+	records := w.stacks.read(asked)
+	if stopped == 0 && len(asked) > 0 { // that took a while
+		if now, err := w.look(); err == nil {
+			away = now
+		}
+	}
 	return func(s *fold.State, window *fold.Window) {
-		e.learn(s, records)
+		e.learn(s, asked, records)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)
@@ -250,6 +258,13 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 			delete(w.last, tid)
 		}
 		l.seen = false
+	}
+	if len(w.vain) > 0 {
+		still := make(map[uint32]uint64, len(away))
+		for i := range away {
+			still[away[i].Tid] = away[i].Since
+		}
+		maps.DeleteFunc(w.vain, func(tid uint32, since uint64) bool { return still[tid] != since })
 	}
 	w.pending.forget(end)
 }

@@ -66,7 +66,7 @@ func (r *waitStacks) read(asked []askedThread) (records [][]byte) {
 		for n < min(len(asked), maxAskedAtOnce) && asked[n].id == id {
 			n++
 		}
-		some, err := r.readSome(id, asked[:n])
+		some, err := r.readSome(id, asked[:n], end)
 		asked = asked[n:]
 		records = append(records, some...)
 		if err != nil {
@@ -80,7 +80,7 @@ func (r *waitStacks) read(asked []askedThread) (records [][]byte) {
 }
 
 // readSome reads stacks of threads of one process.
-func (r *waitStacks) readSome(id proc.Identity, asked []askedThread) (records [][]byte, err error) {
+func (r *waitStacks) readSome(id proc.Identity, asked []askedThread, end time.Time) (records [][]byte, err error) {
 	memory, err := proc.Call(context.Background(), r.services.Pool, id.PID, func() (*proc.Memory, error) {
 		return proc.OpenMemory(r.services.Root, id, r.services.Pool)
 	})
@@ -92,7 +92,7 @@ func (r *waitStacks) readSome(id proc.Identity, asked []askedThread) (records []
 	for _, t := range asked {
 		threads[t.tid] = t.since
 	}
-	err = r.kernel.Read(threads, func(at []uint64, to []bpf.PageCopy) error { return copyPages(memory, at, to) },
+	err = r.kernel.Read(threads, end, func(at []uint64, to []bpf.PageCopy) error { return copyPages(memory, at, to) },
 		func(raw []byte) { records = append(records, bytes.Clone(raw)) })
 	return records, err
 }
@@ -123,7 +123,7 @@ func (w *waits) unknown(s *fold.State, away []bpf.Away) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
 		a := &away[i]
-		if blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk); !blocked || a.Since == 0 || time.Duration(a.Since)+leastAsked > now || w.last[a.Tid].at(s.Table[int(a.Pid)], a) {
+		if blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk); !blocked || a.Since == 0 || time.Duration(a.Since)+leastAsked > now || w.last[a.Tid].at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
 			continue
 		}
 		asked = append(asked, askedThread{proc.Identity{PID: int(a.Pid), Start: a.Start, Exec: a.Exec}, a.Tid, a.Since})
@@ -136,16 +136,23 @@ func (l *lastWait) at(p *fold.Process, a *bpf.Away) bool {
 	return l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp
 }
 
-// learn keeps stacks that were read of waiting threads.
-func (e *Source) learn(s *fold.State, records [][]byte) {
+// learn keeps stacks that were read of waiting threads. Those that could not be read are not asked for again while the thread waits.
+func (e *Source) learn(s *fold.State, asked []askedThread, records [][]byte) {
+	for _, t := range asked {
+		e.waits.vain[t.tid] = t.since
+	}
 	var o bpf.Observation
 	for _, raw := range records {
 		if err := bpf.DecodeObservation(raw, &o); err != nil {
 			e.services.Log.Error("the stack of a waiting thread is malformed", "err", err)
 			continue
 		}
+		delete(e.waits.vain, o.Tid)
 		if s.Table[int(o.Pid)] != nil && s.Known(o.Header) == nil {
 			continue // another process has the id by now
+		}
+		if l := e.waits.last[o.Tid]; l != nil && l.born >= o.Seen.Values[bpf.WaitSince] && !l.still {
+			continue // it has gone on since, and its record has been added
 		}
 		p := e.meet(s, &o)
 		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: observedStack(nil, &o, p.Attachment.Load())}

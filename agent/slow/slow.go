@@ -35,6 +35,7 @@ type Source struct {
 	follower *hotspot.Follower
 
 	mu      sync.Mutex
+	stopped time.Duration // CLOCK_MONOTONIC: when recording ended; 0: it has not
 	least   time.Duration
 	counted map[int]bpf.InvocationCounts // when the last window ended
 	dropped int                          // records that cannot be decoded
@@ -106,6 +107,14 @@ func (s *Source) counts() map[int]bpf.InvocationCounts {
 	return since
 }
 
+// Stop notes when recording ended.
+func (s *Source) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = proc.Monotonic()
+	return nil
+}
+
 func (s *Source) Close() error { return errors.Join(s.follower.Close(), s.kernel.Close()) }
 
 // KernelMaps implements source.Mapper.
@@ -141,7 +150,14 @@ func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 	if err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { list = append(list, open{tid, *in}) }); err != nil {
 		s.services.Log.Error("cannot read which calls have not ended", "err", err)
 	}
+	s.mu.Lock()
+	stopped := s.stopped
+	s.mu.Unlock()
 	return func(state *fold.State, w *fold.Window) {
+		end := w.Ended
+		if stopped != 0 {
+			end = min(end, stopped)
+		}
 		for i := range list {
 			o := &list[i]
 			p := state.Table[int(o.Pid)]
@@ -149,7 +165,7 @@ func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 				continue
 			}
 			state.Slow.Add(state, &fold.SlowCall{
-				Process: p, TID: o.tid, From: time.Duration(o.Time), To: w.Ended, SP: o.Sp, End: profile.CallRunning,
+				Process: p, TID: o.tid, From: time.Duration(o.Time), To: max(end, time.Duration(o.Time)), SP: o.Sp, End: profile.CallRunning,
 			})
 		}
 		w.Slow = state.Slow.Take()
@@ -174,7 +190,8 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 	counts := s.counts()
 	zero := time.Now().Add(-proc.Monotonic())
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
-		if c := counts[of.PID]; c.Entered+c.Nested > 0 && !of.Exited.Load() {
+		if c := counts[of.PID]; c.Entered+c.Nested > 0 {
+			delete(counts, of.PID) // they are of one
 			out.Calls = append(out.Calls, s.follower.Profile(c.Entered+c.Nested))
 		}
 		names := of.Names()

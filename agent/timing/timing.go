@@ -1,5 +1,5 @@
 // Package timing is what performance auditing measures: how long one invocation of a method, or one or more iterations
-// of one of its loops, took in one version of the code (Lau, Arnold, Hind and Calder, CGO 2009, section 3). Its engines
+// of one of its loops, took in one version of the code (Lau, Arnold, Hind and Calder, PACT 2007, section 3). Its engines
 // take the timings; package audit decides which version is faster.
 package timing
 

@@ -3,7 +3,7 @@
 // A plug-in for clang 19 that follows loops through the optimizer. README.md is the guide.
 //
 // The technique is that of Lau, Arnold, Hind and Calder, "A Loop Correlation Technique to Improve Performance Auditing"
-// (CGO 2009), section 4: before optimization a lightweight marker, the increment of a global variable, is put into each
+// (PACT 2007), section 4: before optimization a lightweight marker, the increment of a global variable, is put into each
 // loop (insert.cpp). The optimizer may move, copy and merge markers, but must keep what they add up to. After the last
 // pass each marker is replaced by a timing point with its increment, or removed (replace.cpp).
 //

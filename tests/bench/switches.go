@@ -26,7 +26,7 @@ type switchManner struct {
 }
 
 var (
-	longSwitches  = switchManner{rounds: 9, segment: 4 * time.Second, rates: []int{10_000, 100_000, 500_000, 0}, threads: 1000}
+	longSwitches  = switchManner{rounds: 7, segment: 2 * time.Second, rates: []int{10_000, 100_000, 500_000, 0}, threads: 1000}
 	shortSwitches = switchManner{rounds: 1, segment: 300 * time.Millisecond, rates: []int{100_000}, threads: 100}
 )
 

@@ -1,5 +1,5 @@
 // Command llvm measures the cost of the loop markers of contrib/llvm in real programs, and their treatment by the optimizer: figure 1 of
-// Lau, Arnold, Hind and Calder (CGO 2009), for clang instead of their Java compiler. The programs are compiled from the sources of Debian's
+// Lau, Arnold, Hind and Calder (PACT 2007), for clang instead of their Java compiler. The programs are compiled from the sources of Debian's
 // packages. It also compares functions at two levels of optimization while they run, by audit: figures 6 and 7.
 //
 //	go run ./tests/llvm             # five minutes

@@ -9,7 +9,7 @@
 //
 // For some time hardware breakpoints stand on the entry of the method's code and on the two commonest return addresses of its
 // callers. A call that will return to one of them begins a timing, and the same thread's arrival there, with the stack that a
-// return leaves behind, ends it. The time includes callees (Lau, Arnold, Hind and Calder, CGO 2009, section 3), but
+// return leaves behind, ends it. The time includes callees (Lau, Arnold, Hind and Calder, PACT 2007, section 3), but
 // not the time for which the thread waited for a CPU, where the kernel counts that. Between the two traps there is one way
 // out of a trap and one way into another: pairs of neighbouring instructions in the same threads measure how long these take, and
 // that is subtracted.

@@ -1,5 +1,5 @@
 // Package place chooses which loops of a method to time, and at which of their blocks: figure 2 of Lau, Arnold, Hind and Calder,
-// A Loop Correlation Technique to Improve Performance Auditing (CGO 2009), sections 5.1 to 5.3.
+// A Loop Correlation Technique to Improve Performance Auditing (PACT 2007), sections 5.1 to 5.3.
 //
 //	points, why := place.Select(&graph, place.Default)
 //
