@@ -23,7 +23,7 @@ import (
 
 const (
 	// waitMillis is how long each thread waits, again and again, in its own way.
-	waitMillis, waitMillisShort = 10_000, 2000
+	waitMillis, waitMillisShort = 4000, 2000
 	// awayTolerance is the permitted error of off-CPU time besides that of sampling.
 	awayTolerance = 0.05
 	// rightCause is the least share of a method's off-CPU time that has the right cause, without the time on run queues and in safepoints.
@@ -110,7 +110,7 @@ func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err 
 			return err
 		})
 		return err
-	}, "-e", "offcpu,wall")
+	}, "-e", "offcpu,wall", "--budget=20%") // so that waits of this length are recorded each
 	if err != nil {
 		return r, err
 	}
@@ -170,7 +170,7 @@ func (m meter) besideWaits(ctx context.Context, t waitTrial, pid int, path strin
 }
 
 // asyncPeriod is how often async-profiler samples each thread.
-const asyncPeriod = time.Millisecond
+const asyncPeriod = 10 * time.Millisecond
 
 // asyncWaits has async-profiler record another run. It interrupts waits to sample them, and they would be two for whoever else records. It
 // returns the time that it has of a method, divided by what the program says; NaN if async-profiler is not installed, or of methods that run.
@@ -184,11 +184,11 @@ func (m meter) asyncWaits(ctx context.Context, guest *events.Guest, amount int) 
 		return nil, err
 	}
 	path := filepath.Join(m.dir, "waits.collapsed")
-	if err := async.StartWall(ctx, guest.PID(), asyncPeriod, path); err != nil {
+	if err := async.StartWall(ctx, guest.PID(), asyncPeriod); err != nil {
 		return nil, err
 	}
 	truth, err := guest.Run(1, amount)
-	if err := errors.Join(err, async.Stop(ctx, guest.PID())); err != nil {
+	if err := errors.Join(err, async.StopCollapsed(ctx, guest.PID(), path)); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(path)
@@ -267,7 +267,7 @@ func schedShare(threads []profiler.ThreadTime, rows []events.Row, method string)
 			if math.IsNaN(perf) {
 				perf = 0
 			}
-			perf += float64(t.Wait + t.Delay)
+			perf += float64(t.Wait) // with Delay, as it is until the thread has a CPU
 		}
 	}
 	for _, r := range rows {
@@ -280,7 +280,7 @@ func schedShare(threads []profiler.ThreadTime, rows []events.Row, method string)
 
 // waitTable compares what all say with the program's own clock.
 func waitTable(results []waitResult) report.Table {
-	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall", "JFR", "perf sched / -e offcpu, whole threads", "async-profiler", ""}}
+	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall", "JFR", "perf sched", "async-profiler", ""}}
 	for _, r := range results {
 		for _, w := range r.ways {
 			percent := func(share float64) string {

@@ -45,7 +45,7 @@ func TestBesideWaits(t *testing.T) {
 	if got := flownTime(flown, "guest.Away.pipe"); !math.IsNaN(got) {
 		t.Errorf("JFR has %v of what it does not record", got)
 	}
-	threads := []profiler.ThreadTime{{TID: 1, Wait: time.Second, Delay: time.Second}, {TID: 2, Wait: time.Minute}}
+	threads := []profiler.ThreadTime{{TID: 1, Wait: 2 * time.Second, Delay: time.Second}, {TID: 2, Wait: time.Minute}}
 	rows := []events.Row{waitRow("guest.Away.sleep", "sleep", 1, 1500), waitRow("guest.Crew.await", "park", 1, 500), waitRow("guest.Away.park", "park", 1, 1000)}
 	rows[0].TID, rows[1].TID, rows[2].TID = 1, 1, 3
 	for method, want := range map[string]float64{"guest.Away.sleep": 1, "guest.Away.park": math.NaN()} {

@@ -25,8 +25,8 @@ type SchedRun struct {
 type ThreadTime struct {
 	Name     string
 	TID, PID int
-	Wait     time.Duration // off the CPU until it was woken, or preempted
-	Delay    time.Duration // on a run queue
+	Wait     time.Duration // off the CPU
+	Delay    time.Duration // of that, on a run queue after it was woken
 	Run      time.Duration // on a CPU
 }
 
