@@ -41,6 +41,9 @@ func (f *slowFlags) check(o *recordOptions) (err error) {
 	case o.window > 0:
 		return usageError("--slow keeps the slowest calls of the whole recording: remove --window")
 	}
+	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
+		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for --slow", flat))
+	}
 	if f.method, err = hotspot.ParseMethod(f.text); err != nil {
 		return usageError(err.Error())
 	}

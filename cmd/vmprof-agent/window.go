@@ -17,19 +17,32 @@ import (
 // minWindow is how short the windows of a recording may be: the agent drains its ring ten times a second.
 const minWindow = 100 * time.Millisecond
 
+// flatOutput is an output in another format than these; "" if there is none.
+func (o *recordOptions) flatOutput(formats ...sink.Format) (path string, err error) {
+	outputs, _ := o.outputs()
+	for _, out := range outputs {
+		if out.path == "" {
+			continue
+		}
+		format, err := sink.FormatOf(out.path)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(formats, format) {
+			path = out.path
+		}
+	}
+	return path, nil
+}
+
 // checkWindow refuses --window where it can have no effect.
 func (o *recordOptions) checkWindow() error {
 	if o.window == 0 {
 		return nil
 	}
-	flat := "" // an output that cannot keep windows apart
-	outputs, _ := o.outputs()
-	for _, out := range outputs {
-		if format, err := sink.FormatOf(out.path); out.path != "" && err != nil {
-			return nil // CheckWritable reports it
-		} else if out.path != "" && format != sink.FormatPprof {
-			flat = out.path
-		}
+	flat, err := o.flatOutput(sink.FormatPprof)
+	if err != nil {
+		return nil // CheckWritable reports it
 	}
 	switch {
 	case o.window < minWindow:

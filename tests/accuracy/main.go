@@ -15,7 +15,7 @@
 // program's beginning, with one walk in N, and partial walks. It also measures how well a window predicts the next.
 //
 // It measures two things about events. Allocations of real programs, compared with exact counts of the same time. And programs that know
-// their events (package events): what they allocate where, how long their threads wait and for what, which monitors they acquire, how long
+// their events (package events): what they allocate where, how long their threads wait and for what, next to JFR and perf sched, which monitors they acquire, how long
 // safepoint pauses are by the JVM's own log, which objects new memory is for, and the operands of a probe.
 //
 //	go run ./tests/accuracy                 # everything; two hours, of which stock JVMs take 45 minutes, contexts 20

@@ -43,6 +43,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("events-totals", "95 % of the totals within their intervals", planTotals(jdks)),
 		detailed("events-sites", "exact counts exact, samples within chance", planKnown(allocStudy, jdks)),
 		detailed("events-locks", "delays within 5 %, of the right class", planKnown(lockStudy, jdks)),
+		detailed("events-waits", "each way within 5 % and chance, for the right cause", planWaits(jdks)),
 		detailed("events-enters", "shares within 10 %", planKnown(enterStudy, jdks)),
 		detailed("events-pauses", "time stopped within 1 %", planKnown(pauseStudy, jdks)),
 		detailed("events-faults", "faults within 10 %, of the right class", planKnown(faultStudy, jdks)),

@@ -27,6 +27,12 @@ const (
 	ExecutionSample  = "jdk.ExecutionSample"  // a thread in Java code, sampled by wall-clock time
 	CPUTimeSample    = "jdk.CPUTimeSample"    // a thread, sampled in its CPU time; JDK 25 and later
 	JavaMonitorEnter = "jdk.JavaMonitorEnter" // a wait for a monitor
+	JavaMonitorWait  = "jdk.JavaMonitorWait"  // Object.wait
+	ThreadPark       = "jdk.ThreadPark"       // LockSupport.park
+	ThreadSleep      = "jdk.ThreadSleep"      // Thread.sleep
+	SocketRead       = "jdk.SocketRead"
+	FileForce        = "jdk.FileForce" // fsync
+	FileWrite        = "jdk.FileWrite"
 )
 
 // stackDepth is how many frames of a stack are read: as many as JFR records by default.

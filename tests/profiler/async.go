@@ -49,6 +49,16 @@ func (a Async) Start(ctx context.Context, pid int, period time.Duration, path st
 	return a.order(ctx, "start", "-e", "cpu", "-i", strconv.FormatInt(period.Nanoseconds(), 10), "-o", "jfr", "-f", path, strconv.Itoa(pid))
 }
 
+// StartWall starts to sample all threads of a JVM, whether they run or not, each once in a period.
+func (a Async) StartWall(ctx context.Context, pid int, period time.Duration) error {
+	return a.order(ctx, "start", "-e", "wall", "-i", strconv.FormatInt(period.Nanoseconds(), 10), strconv.Itoa(pid))
+}
+
+// StopCollapsed ends what StartWall began, and writes the samples to the file at path: on each line a stack and how many.
+func (a Async) StopCollapsed(ctx context.Context, pid int, path string) error {
+	return a.order(ctx, "stop", "-o", "collapsed", "-f", path, strconv.Itoa(pid))
+}
+
 // Stop ends what Start began.
 func (a Async) Stop(ctx context.Context, pid int) error {
 	return a.order(ctx, "stop", strconv.Itoa(pid))

@@ -241,7 +241,7 @@ func (g *followed) run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := g.step(); err != nil {
-			return errors.Join(err, g.clear())
+			return errors.Join(err, g.clear(), g.forget())
 		}
 		select {
 		case <-ctx.Done():
@@ -249,6 +249,20 @@ func (g *followed) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// forget forgets the calls that threads are in: nobody sees their ends any more.
+func (g *followed) forget() error {
+	var inside []uint32
+	err := g.follower.Inside(func(tid uint32, in *bpf.Inside) {
+		if int(in.Pid) == g.process.PID {
+			inside = append(inside, tid)
+		}
+	})
+	for _, tid := range inside {
+		_ = g.follower.kernel.Threads.Delete(tid) // it may have ended
+	}
+	return err
 }
 
 // step keeps the breakpoints where they belong.
@@ -369,13 +383,13 @@ func (g *followed) followThreads() error {
 		if g.points.Has(tid) {
 			continue
 		}
+		if g.points.Threads() >= attach.MaxBreakpointThreads {
+			left++ // it may be one of the VM's: their names are not read over and over
+			continue
+		}
 		if name, err := root.ThreadComm(pid, tid); err != nil {
 			continue
 		} else if _, ofVM := profile.VMThread("hotspot", name); ofVM {
-			continue
-		}
-		if g.points.Threads() >= attach.MaxBreakpointThreads {
-			left++
 			continue
 		}
 		if err := g.points.Add(tid); err != nil {
