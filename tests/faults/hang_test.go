@@ -74,7 +74,7 @@ func compile(t *testing.T, args ...string) {
 func startHanging(t *testing.T, program string, n, uid int) {
 	t.Helper()
 	for range n {
-		c := exec.CommandContext(t.Context(), program, strconv.Itoa(uid), filepath.Dir(program))
+		c := exec.CommandContext(t.Context(), program, strconv.Itoa(uid))
 		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		c.Stderr = os.Stderr
 		out, err := c.StdoutPipe()
@@ -142,7 +142,7 @@ func testHangingStacks(t *testing.T) {
 		t.Fatalf("find JDKs: %v", err)
 	}
 	program := filepath.Join(publicDir(t), "hangstack")
-	compile(t, "-O1", "-pthread", "-o", program, "c/hangstack.c")
+	compile(t, "-O1", "-o", program, "c/hangstack.c")
 	const nobody = 65534
 	startHanging(t, program, 64, nobody)
 	guest := startRedefined(t, jdks[len(jdks)-1], time.Hour)
@@ -153,22 +153,17 @@ func testHangingStacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	time := slices.IndexFunc(recording.Profile.SampleType, func(t *profile.ValueType) bool { return t.Type == "offcpu" })
-	var found, lacking, hanging int64
+	var found, lacking int64
 	for _, s := range recording.Profile.Sample {
 		lacks := slices.Contains(functions(s), "[still waiting]")
 		switch pid := s.NumLabel["pid"]; {
-		case lacks && slices.Contains(s.Label["comm"], "hangstack"):
-			hanging += s.Value[time]
 		case lacks && slices.Contains(pid, int64(guest.PID())):
 			lacking += s.Value[time]
 		case slices.Contains(pid, int64(guest.PID())):
 			found += s.Value[time]
 		}
 	}
-	t.Logf("ns without a stack: %d of the JVM's %d, %d of those that hang", lacking, lacking+found, hanging)
-	if hanging == 0 {
-		t.Error("the stacks that cannot be read were read")
-	}
+	t.Logf("ns without a stack: %d of the JVM's %d", lacking, lacking+found)
 	if found == 0 || lacking > (lacking+found)/50 {
 		t.Errorf("of the JVM's %d ns, %d are without a stack", lacking+found, lacking)
 	}
