@@ -23,7 +23,7 @@ import (
 
 const (
 	// waitMillis is how long each thread waits, again and again, in its own way.
-	waitMillis, waitMillisShort = 4000, 2000
+	waitMillis, waitMillisShort = 2500, 2000
 	// awayTolerance is the permitted error of off-CPU time besides that of sampling.
 	awayTolerance = 0.05
 	// rightCause is the least share of a method's off-CPU time that has the right cause, without the time on run queues and in safepoints.
