@@ -13,9 +13,6 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// MaxAsked bounds the threads of one Waiting.Read: MAX_ASKED.
-const MaxAsked = 1024
-
 // maxPages bounds the pages that are copied for one Waiting.Read: MAX_PAGES. A thread has a few of its own.
 const maxPages = 4096
 
@@ -57,7 +54,7 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 	return w, nil
 }
 
-// Read calls each for the stacks of threads of one process, as records of an Observation (ObservedWait) that are valid until it returns.
+// Read calls each for the stacks of up to 1,024 threads (MAX_ASKED) of one process, as records of an Observation (ObservedWait) that are valid until it returns.
 // The value of a thread is returned as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are left out.
 // Copy fills copies of the process's memory from the beginnings of those pages. Its error is returned. Stacks that take longer than until
 // end are left out. Calls must not overlap.

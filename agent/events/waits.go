@@ -211,14 +211,14 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 		}
 	}
 	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) })
-	records := w.stacks.read(asked)
+	records, tried := w.stacks.read(asked)
 	if stopped == 0 && len(asked) > 0 { // that took a while
 		if now, err := w.look(); err == nil {
 			away = now
 		}
 	}
 	return func(s *fold.State, window *fold.Window) {
-		e.learn(s, asked, records)
+		e.learn(s, tried, records)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)

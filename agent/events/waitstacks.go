@@ -27,7 +27,7 @@ type waitStacks struct {
 const (
 	// leastAsked is how long a thread has waited at least if its stack is to be read.
 	leastAsked = 100 * time.Millisecond
-	// maxAskedAtOnce bounds the threads of one call: each takes 30 KB of pages in the kernel meanwhile.
+	// maxAskedAtOnce bounds the threads of one call: until it returns, the kernel holds about 30 KB of pages for each.
 	maxAskedAtOnce = 256
 	// maxAskedTime bounds the reads for one window.
 	maxAskedTime = 2 * time.Second
@@ -53,14 +53,14 @@ func (r *waitStacks) close() error {
 	return r.kernel.Close()
 }
 
-// read returns the records of stacks, as bpf.Waiting.Read has them.
-func (r *waitStacks) read(asked []askedThread) (records [][]byte) {
+// read returns the records of stacks, as bpf.Waiting.Read has them, and the threads that there was time for. It sorts asked.
+func (r *waitStacks) read(asked []askedThread) (records [][]byte, tried []askedThread) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortFunc(asked, func(a, b askedThread) int {
 		return cmp.Or(cmp.Compare(a.id.PID, b.id.PID), cmp.Compare(a.since, b.since))
 	})
-	end := time.Now().Add(maxAskedTime)
+	all, end := asked, time.Now().Add(maxAskedTime)
 	for len(asked) > 0 && time.Now().Before(end) {
 		id, n := asked[0].id, 1
 		for n < min(len(asked), maxAskedAtOnce) && asked[n].id == id {
@@ -76,7 +76,7 @@ func (r *waitStacks) read(asked []askedThread) (records [][]byte) {
 			}
 		}
 	}
-	return records
+	return records, all[:len(all)-len(asked)]
 }
 
 // readSome reads stacks of threads of one process.
@@ -123,7 +123,9 @@ func (w *waits) unknown(s *fold.State, away []bpf.Away) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
 		a := &away[i]
-		if blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk); !blocked || a.Since == 0 || time.Duration(a.Since)+leastAsked > now || w.last[a.Tid].at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
+		blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk)
+		long := a.Since != 0 && time.Duration(a.Since)+leastAsked <= now
+		if !blocked || !long || w.last[a.Tid].at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
 			continue
 		}
 		asked = append(asked, askedThread{proc.Identity{PID: int(a.Pid), Start: a.Start, Exec: a.Exec}, a.Tid, a.Since})
@@ -136,9 +138,9 @@ func (l *lastWait) at(p *fold.Process, a *bpf.Away) bool {
 	return l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp
 }
 
-// learn keeps stacks that were read of waiting threads. Those that could not be read are not asked for again while the thread waits.
-func (e *Source) learn(s *fold.State, asked []askedThread, records [][]byte) {
-	for _, t := range asked {
+// learn keeps stacks that were read of waiting threads. Of those that were tried, the others are not asked for again while the thread waits.
+func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
+	for _, t := range tried {
 		e.waits.vain[t.tid] = t.since
 	}
 	var o bpf.Observation

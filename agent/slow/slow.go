@@ -85,7 +85,7 @@ func (s *Source) setLeast(least time.Duration) {
 // Err is why invocations are not followed any more; nil if they are.
 func (s *Source) Err() error { return s.follower.Err() }
 
-// Count begins to count calls: those until now are of no window.
+// Start begins to count calls: those until now are of no window.
 func (s *Source) Start(context.Context) error {
 	s.counts()
 	return nil
