@@ -3,7 +3,6 @@
 package hotspot
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -79,18 +78,24 @@ func TestLiveFollower(t *testing.T) {
 			}
 			continue
 		}
-		first, before := counts(), callsOf(t, g)
+		// The program goes on while it is asked: it is asked before and after.
+		before := callsOf(t, g)
+		first := counts()
+		after := callsOf(t, g)
 		last := first
 		for deadline := time.Now().Add(time.Minute); last.Entered-first.Entered < 2*attach.MaxBreakpointHits; time.Sleep(50 * time.Millisecond) {
 			if last = counts(); time.Now().After(deadline) || f.Err() != nil {
 				t.Fatalf("%s: %+v, %v", test.name, last, f.Err())
 			}
 		}
+		least := callsOf(t, g) - after
 		last = counts()
-		truth, got := callsOf(t, g)-before, float64(last.Entered-first.Entered)
-		t.Logf("%s: %.0f calls, %.0f in truth: %+v", test.name, got, truth, last)
-		if math.Abs(got-truth) > 0.02*truth+10 {
-			t.Errorf("%s: %.0f calls, %.0f in truth", test.name, got, truth)
+		most := callsOf(t, g) - before
+		got := float64(last.Entered - first.Entered)
+		t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v", test.name, got, least, most, last)
+		// A hundredth for when the breakpoints are set anew, on a machine whose agent comes too late to refill them.
+		if got < 0.99*least-1 || got > most+1 {
+			t.Errorf("%s: %.0f calls, %.0f to %.0f in truth", test.name, got, least, most)
 		}
 		if last.Unwound > last.Returned/1000+2 || last.Lost > 0 || last.Refused > 0 {
 			t.Errorf("%s: %+v", test.name, last)

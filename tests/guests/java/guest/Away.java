@@ -54,6 +54,7 @@ final class Away implements Events {
     private final Object signal = new Object();
     private final Object held = new Object();
     private final ReentrantLock lock = new ReentrantLock();
+    private final ByteBuffer block = ByteBuffer.allocateDirect(4096); // once: a thread that allocates may have to wait for a collection
     private volatile boolean over;
     private long inMonitor;
 
@@ -197,7 +198,8 @@ final class Away implements Events {
     }
 
     void disk(FileChannel file) throws Exception {
-        file.write(ByteBuffer.allocate(4096), 0);
+        block.clear();
+        file.write(block, 0);
         file.force(true);
     }
 
