@@ -126,6 +126,7 @@ type Agent struct {
 
 	looks   looks         // of seek
 	running atomic.Bool   // everything is attached and recorded
+	stopped atomic.Int64  // CLOCK_MONOTONIC, ns: when all sources had stopped; 0 if they have not
 	refused atomic.Uint64 // processes that Choose found no room for
 }
 
@@ -336,6 +337,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	// Sources end before the ring is drained for the last time.
 	end := func(why error) error {
 		err := a.sources.stop()
+		a.stopped.Store(int64(monotonic()))
 		endDrain()
 		return errors.Join(why, err, <-drained)
 	}
@@ -352,7 +354,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	for {
 		select {
 		case err := <-drained:
-			return errors.Join(err, a.sources.stop())
+			err = errors.Join(err, a.sources.stop())
+			a.stopped.Store(int64(monotonic()))
+			return err
 		case err := <-a.sources.failed():
 			return end(err)
 		case <-upkeep.C:

@@ -102,7 +102,12 @@ func (a *Agent) close(w *Window, next *Window) (closed *source.Closed, end time.
 	}
 	err = a.owner.Do(func(s *fold.State) {
 		s.Flush()
-		w.open.Ended, end = monotonic(), time.Now()
+		now := monotonic()
+		w.open.Ended, end = now, time.Now()
+		if stopped := time.Duration(a.stopped.Load()); stopped != 0 { // nothing was seen after that
+			w.open.Ended = max(min(now, stopped), w.open.Began)
+			end = end.Add(w.open.Ended - now)
+		}
 		for _, f := range finish {
 			f(s, w.open)
 		}

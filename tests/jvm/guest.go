@@ -84,8 +84,16 @@ func StartProcess(process *exec.Cmd, name string) (*Guest, error) {
 // PID returns the guest's process id.
 func (g *Guest) PID() int { return g.pid }
 
-// Order sends an order to the guest, and returns its answer without the last line.
+// patience is for an order: the longest take a minute.
+const patience = 10 * time.Minute
+
+// Order sends an order to the guest, and returns its answer without the last line. A guest that does not answer is killed. If it is a JVM, it
+// prints its threads before.
 func (g *Guest) Order(order string) ([]string, error) {
+	quit := time.AfterFunc(patience, func() { _ = g.process.Process.Signal(unix.SIGQUIT) })
+	kill := time.AfterFunc(patience+10*time.Second, func() { _ = g.Kill() })
+	defer quit.Stop()
+	defer kill.Stop()
 	if _, err := io.WriteString(g.orders, order+"\n"); err != nil {
 		return nil, fmt.Errorf("order %q: %w\n%s", order, err, g.errors.String())
 	}
@@ -93,7 +101,7 @@ func (g *Guest) Order(order string) ([]string, error) {
 	for {
 		line, err := g.line()
 		if err != nil {
-			return nil, fmt.Errorf("order %q: %w", order, err)
+			return nil, fmt.Errorf("order %q: %w, after %q", order, err, answer)
 		}
 		if line == "done" {
 			return answer, nil

@@ -57,6 +57,9 @@ final class Woken implements Events {
             release(false);
             signal();
         }
+        for (Semaphore left : new Semaphore[] {hold, queue, ready}) {
+            left.drainPermits(); // by threads that found the last run over before they took one
+        }
         over = false;
         enters = null;
         parks = null;
