@@ -14,13 +14,12 @@ package events
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/binary"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -117,11 +116,9 @@ func StartIn(ctx context.Context, c jvm.Command, p Program) (*Guest, error) {
 
 // StartNative builds a native program, ../guests/offcpu, in dir and starts it. It ends when ctx is done.
 func StartNative(ctx context.Context, dir string) (*Guest, error) {
-	path := filepath.Join(dir, "offcpu")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "github.com/vmprof-agent/vmprof-agent/tests/guests/offcpu")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build a native program: %w\n%s", err, output)
+	path, err := binary.Build(ctx, "github.com/vmprof-agent/vmprof-agent/tests/guests/offcpu", dir)
+	if err != nil {
+		return nil, err
 	}
 	guest, err := jvm.StartProcess(exec.CommandContext(ctx, path), path)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/binary"
 )
 
 // An Agent is a built vmprof-agent.
@@ -21,16 +22,10 @@ type Agent struct {
 	Path string
 }
 
-// Build builds the agent into dir, without cgo as it is released.
+// Build builds the agent into dir.
 func Build(ctx context.Context, dir string) (Agent, error) {
-	path := filepath.Join(dir, "vmprof-agent")
-	build := exec.CommandContext(ctx, "go", "build", "-o", path,
-		"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return Agent{}, fmt.Errorf("build the agent: %w\n%s", err, output)
-	}
-	return Agent{Path: path}, nil
+	path, err := binary.Build(ctx, "github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent", dir)
+	return Agent{Path: path}, err
 }
 
 // A Recording is what the agent recorded.
