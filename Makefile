@@ -1,6 +1,8 @@
 # Every target is what CI and the documentation call; `make help` lists them.
 FUZZTIME ?= 60s
 KERNELS ?= 6.1,6.12
+# Live tests that need a JVM and no compiler.
+KERNELS_LIVE ?= ^Test(Record|Report$$|ServeWaits|InterruptedRecording|GuestEnds|StalledReader|WithSixCapabilities)
 DEMO_OUT ?= demo.pb.gz
 MISSPELL := github.com/client9/misspell/cmd/misspell@v0.3.4
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -17,7 +19,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # `lint` has vetted them.
 ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
-.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels accuracy jdks bench journeys faults busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults busy demo deps clean
 
 ##@ Build
 
@@ -81,9 +83,14 @@ fuzz: ## every fuzz target for FUZZTIME (60s)
 fuzz-short: ## as many fuzz targets as fit into a minute, 3 s each
 	scripts/fuzz 3s 60
 
-kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests there
+kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests there, and a live one
 	@scripts/deps kernels
 	go run ./tests/kernels -kernels $(KERNELS)
+	go run ./tests/kernels -kernels $(KERNELS) -jdk oldest -run '^TestRecordOffCPU$$' ./tests
+
+kernels-live: ## the live tests there that need a JVM and nothing else: half an hour
+	@scripts/deps kernels test
+	go run ./tests/kernels -kernels $(KERNELS) -jdk oldest -timeout 2h -run '$(KERNELS_LIVE)' ./tests
 
 busy: ## all tests beside four busy loops: none may depend on how busy the machine is
 	@scripts/deps test busy

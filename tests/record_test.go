@@ -85,6 +85,9 @@ func TestRecordFormat(t *testing.T) {
 		t.Errorf("no word on DebugNonSafepoints in the comments:\n%s", comments)
 	}
 
+	if _, err := exec.LookPath("go"); err != nil {
+		needs.Missing(t, err)
+	}
 	top, err := exec.Command("go", "tool", "pprof", "-top", path).CombinedOutput()
 	if err != nil || !bytes.Contains(top, []byte(heavy)) {
 		t.Errorf("go tool pprof -top: %v\n%s", err, top)

@@ -18,8 +18,8 @@ import (
 const guestPackage = "github.com/vmprof-agent/vmprof-agent/tests/kernels/guest"
 
 // buildInitramfs compiles the guest's init and the test binaries and packs them, with each package's objects and
-// testdata, into an archive at output. dir is scratch space.
-func buildInitramfs(ctx context.Context, packages []testPackage, dir, output string) error {
+// testdata, and the arguments of tests, into an archive at output. dir is scratch space. Without packages, what the init runs is on a disk.
+func buildInitramfs(ctx context.Context, packages []testPackage, args []string, dir, output string) error {
 	f, err := os.Create(output)
 	if err != nil {
 		return err
@@ -38,6 +38,10 @@ func buildInitramfs(ctx context.Context, packages []testPackage, dir, output str
 	if err := addFile(c, init, "init"); err != nil {
 		return err
 	}
+	if packages == nil {
+		c.Dir(archived(wire.DiskDir))
+	}
+	c.File(archived(wire.Arguments), 0o644, []byte(strings.Join(args, "\n")))
 	c.Dir(archived(wire.ObjectDir))
 	c.Dir(archived(wire.TestDir))
 	for _, p := range packages {

@@ -1,10 +1,17 @@
-// Command kernels runs the tests that need a kernel and no guest on Debian's kernels, each booted in an emulated machine. It needs no KVM,
-// no privilege, and only qemu-system-x86 and apt installed:
+// Command kernels runs tests on Debian's kernels, each booted in an emulated machine. It needs no KVM, no privilege, and only qemu-system-x86
+// and apt installed. First, the tests that need a kernel and no guest:
 //
 //	go run ./tests/kernels -kernels 6.1,6.12
 //
 // It packs the test binary of every package with a TestKernel function, the generated BPF objects of the others, and an init into an initramfs
 // and boots each kernel with it. It fails unless these objects were loaded, every test binary ran and passed, and the kernel reported no fault.
+//
+// With a JDK, live tests:
+//
+//	go run ./tests/kernels -kernels 6.1,6.12 -jdk 17 -run 'TestRecord(OffCPU|Wall)$' ./tests
+//
+// The machine's root is a disk then, with the JDK of this machine, the agent, and guests. The emulator executes some 20 times slower than
+// the processor does.
 package main
 
 import (
@@ -20,12 +27,17 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 func main() {
 	var rig rig
 	flag.StringVar(&rig.Series, "kernels", "6.1,6.12", "kernel `series` to boot, separated by commas")
 	flag.StringVar(&rig.Cache, "cache", "", "`directory` for downloaded kernels (default: vmprof-agent/kernels in the user's cache)")
+	flag.StringVar(&rig.JDKs, "jdk", "", "run live tests, on JDKs of these `versions`, separated by commas; \"oldest\" is the oldest here")
+	flag.StringVar(&rig.Only, "run", "^TestKernel", "run tests that match this `pattern`")
+	flag.StringVar(&rig.Skip, "skip", "", "skip tests that match this `pattern`")
+	flag.DurationVar(&rig.Limit, "timeout", 15*time.Minute, "end a machine after this `time`")
 	flag.BoolVar(&rig.Verbose, "v", false, "print the output of every test")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/kernels [flags] [packages, default ./...]")
@@ -47,7 +59,20 @@ type rig struct {
 	Series   string   // comma-separated
 	Patterns []string // packages; nil means all
 	Cache    string   // of kernels
+	JDKs     string   // comma-separated versions, for live tests
+	Only     string   // which tests
+	Skip     string   // which not
+	Limit    time.Duration
 	Verbose  bool
+}
+
+// arguments are those of test binaries. A hanging test is ended with a goroutine dump, well before the machine.
+func (r *rig) arguments() []string {
+	args := []string{"-test.v", "-test.run=" + r.Only, "-test.skip=" + r.Skip, "-test.timeout=" + (r.Limit * 8 / 10).String()}
+	if r.JDKs == "" {
+		args = append(args, "-test.short") // leaves out what shows nothing of a kernel
+	}
+	return args
 }
 
 // Run boots every kernel, prints one line about each, and fails if any did.
@@ -58,7 +83,7 @@ func (r *rig) Run(ctx context.Context) error {
 	if err := r.setDefaults(); err != nil {
 		return err
 	}
-	packages, err := findPackages(ctx, r.Patterns)
+	packages, err := findPackages(ctx, r.Patterns, r.JDKs != "")
 	if err != nil {
 		return err
 	}
@@ -70,8 +95,15 @@ func (r *rig) Run(ctx context.Context) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	initramfs := filepath.Join(dir, "initramfs")
-	if err := buildInitramfs(ctx, packages, dir, initramfs); err != nil {
+	m := machine{Initramfs: filepath.Join(dir, "initramfs"), Limit: r.Limit}
+	packed := packages
+	if r.JDKs != "" {
+		packed, m.Disk = nil, filepath.Join(dir, "disk.img")
+		if err := buildDisk(ctx, packages, r.JDKs, r.arguments(), dir, m.Disk); err != nil {
+			return fmt.Errorf("build disk: %w", err)
+		}
+	}
+	if err := buildInitramfs(ctx, packed, r.arguments(), dir, m.Initramfs); err != nil {
 		return fmt.Errorf("build initramfs: %w", err)
 	}
 	// One emulator keeps one CPU busy, so the kernels run in parallel; their output is printed in order.
@@ -79,7 +111,7 @@ func (r *rig) Run(ctx context.Context) error {
 	boots := make([]boot, len(series))
 	var running sync.WaitGroup
 	for i, s := range series {
-		running.Go(func() { boots[i] = r.boot(ctx, s, initramfs, dir) })
+		running.Go(func() { boots[i] = r.boot(ctx, s, m, dir) })
 	}
 	running.Wait()
 	if ctx.Err() != nil {
@@ -122,12 +154,12 @@ type boot struct {
 	Err     error  // of the machine: it did not start, or had to be stopped
 }
 
-func (r *rig) boot(ctx context.Context, series, initramfs, dir string) boot {
+func (r *rig) boot(ctx context.Context, series string, m machine, dir string) boot {
 	image, err := kernelImage(ctx, series, r.Cache)
 	if err != nil {
 		return boot{Err: err}
 	}
-	m := machine{Kernel: image, Initramfs: initramfs, Dir: filepath.Join(dir, series)}
+	m.Kernel, m.Dir = image, filepath.Join(dir, series)
 	if err := os.Mkdir(m.Dir, 0o755); err != nil {
 		return boot{Err: err}
 	}

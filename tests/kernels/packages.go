@@ -37,8 +37,9 @@ func (p *testPackage) ObjectStep(object string) string {
 	return p.Step() + "_" + strings.TrimSuffix(filepath.Base(object), objectSuffix) + ".o"
 }
 
-// findPackages returns the packages among patterns that have something for the kernel, so that no list must be maintained.
-func findPackages(ctx context.Context, patterns []string) ([]testPackage, error) {
+// findPackages returns the packages among patterns that have something for the kernel, so that no list must be maintained, or those that
+// have a test at all.
+func findPackages(ctx context.Context, patterns []string, all bool) ([]testPackage, error) {
 	args := append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)
 	out, err := exec.CommandContext(ctx, "go", args...).Output()
 	var exit *exec.ExitError
@@ -55,7 +56,9 @@ func findPackages(ctx context.Context, patterns []string) ([]testPackage, error)
 		} else if err != nil {
 			return nil, fmt.Errorf("list packages: %w", err)
 		}
-		if err := p.inspect(); err != nil {
+		if all {
+			p.HasTest = p.TestGoFiles != nil || p.XTestGoFiles != nil
+		} else if err := p.inspect(); err != nil {
 			return nil, fmt.Errorf("inspect %s: %w", p.ImportPath, err)
 		}
 		if p.HasTest || p.Objects != nil {

@@ -1,9 +1,10 @@
-// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests need, loads every BPF object of the
-// initramfs, runs every test binary, and powers off. It reports to the host over the second serial port, so that kernel messages on the
+// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests need, with the disk as the root if there is
+// one, loads every BPF object, runs every test binary, and powers off. It reports to the host over the second serial port, so that kernel messages on the
 // first one never split a line of results.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,12 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/binary"
 	"github.com/vmprof-agent/vmprof-agent/tests/kernels/wire"
 )
-
-// testArgs select the tests that need only a kernel; -test.short leaves out what shows nothing of it. The limit ends a hanging test with a goroutine dump, well before the rig's limit for
-// the whole machine.
-var testArgs = []string{"-test.v", "-test.short", "-test.run=^TestKernel", "-test.timeout=12m"}
 
 func main() {
 	if os.Getpid() != 1 {
@@ -34,6 +32,11 @@ func main() {
 }
 
 func run() error {
+	if _, err := os.Stat(wire.DiskDir); err == nil {
+		if err := enterDisk(); err != nil {
+			return err
+		}
+	}
 	if err := mountAll(); err != nil {
 		return err
 	}
@@ -42,6 +45,9 @@ func run() error {
 		return fmt.Errorf("open the results' serial port: %w", err)
 	}
 	defer out.Close()
+	if err := prepare(); err != nil {
+		return err
+	}
 	if err := announce(out); err != nil {
 		return err
 	}
@@ -74,14 +80,20 @@ func runSteps(out io.Writer, pattern string, name func(string) string, step func
 }
 
 func mountAll() error {
-	for _, m := range []struct{ fs, dir string }{
+	mounts := []struct{ fs, dir string }{
 		{"proc", "/proc"},
 		{"sysfs", "/sys"},
 		{"devtmpfs", "/dev"},
-		{"tmpfs", "/tmp"},
+		{"tmpfs", "/dev/shm"},
 		{"tracefs", "/sys/kernel/tracing"},
 		{"bpf", "/sys/fs/bpf"},
-	} {
+		{"cgroup2", "/sys/fs/cgroup"},
+		{"tmpfs", "/tmp"}, // last: a disk has one
+	}
+	if _, err := os.Stat("/tmp"); err == nil {
+		mounts = mounts[:len(mounts)-1]
+	}
+	for _, m := range mounts {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {
 			return err
 		}
@@ -110,10 +122,33 @@ func announce(out io.Writer) error {
 
 // runTest runs one test binary in its own directory, as `go test` does.
 func runTest(out io.Writer, test string) error {
-	cmd := exec.Command(test, testArgs...)
+	args, err := os.ReadFile(wire.Arguments)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(test, strings.Split(strings.TrimSpace(string(args)), "\n")...)
 	cmd.Dir = filepath.Dir(test)
 	cmd.Stdout, cmd.Stderr = out, out
-	// CI forbids skipping for want of privilege or kernel: this machine has both.
-	cmd.Env = []string{"CI=true", "HOME=/tmp", "PATH=/"}
-	return cmd.Run()
+	cmd.Env = []string{
+		"CI=" + os.Getenv("CI"), // from the kernel's command line
+		"HOME=" + wire.Home, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", binary.Built + "=" + wire.BuiltDir,
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// Orphans are init's to wait for: until then their pids stay in use.
+	for {
+		var status unix.WaitStatus
+		switch pid, err := unix.Wait4(-1, &status, 0, nil); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait for a test: %w", err)
+		case pid == cmd.Process.Pid && status.Signaled():
+			return fmt.Errorf("ended by %v", status.Signal())
+		case pid == cmd.Process.Pid && status.ExitStatus() != 0:
+			return fmt.Errorf("exit status %d", status.ExitStatus())
+		case pid == cmd.Process.Pid:
+			return nil
+		}
+	}
 }

@@ -17,11 +17,20 @@ import (
 	"strings"
 )
 
-// Layout of the initramfs.
+// Layout of the machine's root: the initramfs, or the disk where there is one.
 const (
-	ObjectDir = "/objects" // BPF objects; a file's name is the name of the step that loads it
-	TestDir   = "/tests"   // one directory for each package under test, named as its step
-	TestBin   = "test"     // its test binary; the package's testdata lies beside it
+	ObjectDir = "/objects"   // BPF objects; a file's name is the name of the step that loads it
+	TestDir   = "/tests"     // one directory for each package under test, named as its step
+	TestBin   = "test"       // its test binary; the package's testdata lies beside it
+	Arguments = "/arguments" // of the test binaries, one a line
+	BuiltDir  = "/built"     // programs that tests start: see package binary
+)
+
+// Of machines with a disk.
+const (
+	DiskDir    = "/disk"        // in the initramfs: where the disk is mounted before it becomes the root
+	DiskDevice = "/dev/nvme0n1" // an ext4 file system; Debian's cloud kernels have both drivers built in
+	Home       = "/root"        // the home directory of tests
 )
 
 // Kind is the meaning of a marker line.
