@@ -80,15 +80,16 @@ func runSteps(out io.Writer, pattern string, name func(string) string, step func
 }
 
 func mountAll() error {
-	mounts := []struct{ fs, dir string }{
-		{"proc", "/proc"},
-		{"sysfs", "/sys"},
-		{"devtmpfs", "/dev"},
-		{"tmpfs", "/dev/shm"},
-		{"tracefs", "/sys/kernel/tracing"},
-		{"bpf", "/sys/fs/bpf"},
-		{"cgroup2", "/sys/fs/cgroup"},
-		{"tmpfs", "/tmp"}, // last: a disk has one
+	mounts := []struct{ fs, dir, options string }{
+		{"proc", "/proc", ""},
+		{"sysfs", "/sys", ""},
+		{"devtmpfs", "/dev", ""},
+		{"tmpfs", "/dev/shm", ""},
+		{"tracefs", "/sys/kernel/tracing", ""},
+		{"bpf", "/sys/fs/bpf", ""},
+		{"cgroup2", "/sys/fs/cgroup", ""},
+		{"cgroup", "/sys/fs/cgroup/freezer", "freezer"}, // of version 1, as on hosts that have both
+		{"tmpfs", "/tmp", ""},                           // last: a disk has one
 	}
 	if _, err := os.Stat("/tmp"); err == nil {
 		mounts = mounts[:len(mounts)-1]
@@ -97,7 +98,7 @@ func mountAll() error {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(m.fs, m.dir, m.fs, 0, ""); err != nil {
+		if err := unix.Mount(m.fs, m.dir, m.fs, 0, m.options); err != nil {
 			return fmt.Errorf("mount %s: %w", m.dir, err)
 		}
 	}
