@@ -57,9 +57,9 @@ func (m machine) Boot(ctx context.Context) (console, results string, err error) 
 	return console, results, errors.Join(err, consoleErr, resultsErr)
 }
 
-// hardware returns what depends on whether live tests run, and what the kernel is told of that. No clock of a machine without a disk is reliable.
-// With a disk, an instruction takes 2 ns on the machine's clocks, however busy the host is, so that tests see a processor of steady
-// speed, and nothing else of the host. QEMU 7.2 does not get two processors to boot in that mode.
+// hardware returns what depends on whether live tests run, with the kernel's command line. No clock of a machine without a disk is reliable.
+// With a disk, an instruction takes 2 ns on the machine's clocks, however busy the host is: tests see one processor of constant speed. Two
+// do not boot in that mode (QEMU 7.2).
 func (m machine) hardware() []string {
 	if m.Disk == "" {
 		return []string{"-smp", "2", "-m", "1G", "-append", commandLine + " CI=true"}

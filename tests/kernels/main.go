@@ -10,8 +10,8 @@
 //
 //	go run ./tests/kernels -kernels 6.1,6.12 -jdk 17 -run 'TestRecord(OffCPU|Wall)$' ./tests
 //
-// The machine's root is a disk then, with the JDK of this machine, the agent, and guests. The emulator executes some 20 times slower than
-// the processor does.
+// The machine's root is a disk then, with this machine's JDK and its libraries, the agent, and guests. It has no compiler, so tests that need
+// one are skipped.
 package main
 
 import (
