@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -153,7 +155,7 @@ func TestRecordMachine(t *testing.T) {
 }
 
 // The agent starts a command, and a JVM that the command starts later is profiled too. The guest ends with its standard
-// input, after two seconds.
+// input, two seconds after it is ready.
 func TestRecordCommand(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk, path := needs.JDK(t), output(t, "out.pb.gz")
@@ -161,8 +163,13 @@ func TestRecordCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	input := filepath.Join(t.TempDir(), "input")
+	if err := unix.Mkfifo(input, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const script = `input=$1; shift; "$@" <"$input" | { exec 3>"$input"; read -r ready; echo "$ready"; sleep 2; }`
 	got := mustSucceed(t, "record", "-F", strconv.Itoa(frequency), "-o", path, "--",
-		"sh", "-c", `sleep 2 | "$@"`, "sh", jdk.Java(), "-cp", classes, guests.Main, "Plain")
+		"sh", "-c", script, "sh", input, jdk.Java(), "-cp", classes, guests.Main, "Plain")
 	if !strings.Contains(got.stdout, "ready pid") {
 		t.Errorf("the command's output got lost:\n%s", got.stdout)
 	}
