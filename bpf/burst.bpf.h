@@ -37,7 +37,7 @@ static __always_inline bool burst_begin(volatile struct vmprof_slot *s, struct b
 {
 	__u32 stride = rate->stride, samples = rate->samples, skip;
 
-	if (s->armed) {
+	if (s->armed & SLOT_ARMED) {
 		if (t->ticks < 1u << 31)
 			t->ticks++;
 		return false;
@@ -56,7 +56,8 @@ static __always_inline bool burst_begin(volatile struct vmprof_slot *s, struct b
 	s->skip = skip;
 	s->left = samples;
 	s->burst = (__u32)t->burst;
-	s->armed = 1; /* last. The thread that reads it stands still here: the order of the program is enough */
+	/* Last. The thread that reads it stands still here, but others of the process set bits of their own in it. */
+	__sync_fetch_and_or(&s->armed, SLOT_ARMED);
 	return true;
 }
 

@@ -105,11 +105,11 @@ func (b *burster) tick(t testing.TB, random uint32) {
 func (b *burster) method(t testing.TB, id uint64) bool {
 	t.Helper()
 	s := b.slot
-	if s.Armed == 0 {
+	if s.Armed&1 == 0 {
 		return false
 	}
 	if s.Left == 0 {
-		s.Armed = 0
+		s.Armed &^= 1
 		return false
 	}
 	if s.Skip--; s.Skip != 0 {
@@ -118,7 +118,7 @@ func (b *burster) method(t testing.TB, id uint64) bool {
 	s.Skip = s.Stride
 	b.run(t, b.PlayCall, BurstTestBurstRequest{Callee: id, Caller: 0x1000 + id})
 	if s.Left--; s.Left == 0 {
-		s.Armed = 0
+		s.Armed &^= 1
 	}
 	return true
 }

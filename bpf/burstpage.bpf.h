@@ -11,9 +11,11 @@
 #define MAX_BURST_SITES 4096
 #define PAGE_SLOTS 60	    /* what fits a page, at a cache line each */
 
+#define SLOT_ARMED 1u /* VMPROF_ARMED of contrib/guest/vmprof.h */
+
 /* One thread's part of the page, a cache line. Its thread counts in it; contrib/guest/vmprof.h has the guest's side. */
 struct vmprof_slot {
-	__u32 armed; /* a burst is on: written last here, and 0 by the guest at the burst's end */
+	__u32 armed; /* SLOT_ARMED: a burst is on. Set last here, and cleared by the guest at the burst's end. Other bits are the guest's */
 	__u32 skip;  /* calls until the next sample, that one included */
 	__u32 left;  /* samples until the burst's end */
 	__u32 stride;

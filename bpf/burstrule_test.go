@@ -87,7 +87,8 @@ func TestKernelBurstOwner(t *testing.T) {
 		{"far past", func(b *burster) { b.announce(t, 1<<40) }, 0, 0},
 		{"left", func(b *burster) { b.announce(t, testSlot); b.run(t, b.PlayThreadEnd, BurstTestBurstRequest{}) }, 0, 0},
 		{"burst under way", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1 }, 0, 1},
-		{"armed by the guest with any value", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1 << 31 }, 0, 1},
+		{"armed by the guest with any value", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1<<31 | 1 }, 0, 1},
+		{"the guest has a use of its own for the check", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 2 }, 1, 0},
 		{"owner in an earlier connection", func(b *burster) {
 			b.announce(t, testSlot)
 			b.guest(t, BurstTestBurstGuest{StartTicks: startTicks(t), Serial: testSerial + 1})
@@ -101,7 +102,11 @@ func TestKernelBurstOwner(t *testing.T) {
 			b := newBurster(t)
 			b.rate(t, 3, 5, 0)
 			test.prepare(b)
+			own := b.slot.Armed &^ 1
 			b.tick(t, 0)
+			if b.slot.Armed&^1 != own {
+				t.Errorf("the guest's bits %#x became %#x", own, b.slot.Armed&^1)
+			}
 			armed, skipped := b.counted(t, BurstsArmed), b.counted(t, BurstsSkipped)
 			if armed != test.armed || skipped != test.skipped {
 				t.Errorf("%d armed, %d skipped, want %d, %d", armed, skipped, test.armed, test.skipped)
@@ -165,7 +170,7 @@ func FuzzKernelBurst(f *testing.F) {
 				if b.counted(t, BurstsArmed) > armed {
 					allowed += uint64(samples)
 					s := b.slot
-					if s.Armed != 1 || s.Left != samples || s.Skip < 1 || s.Skip > max(s.Stride, 1) {
+					if s.Armed&1 == 0 || s.Left != samples || s.Skip < 1 || s.Skip > max(s.Stride, 1) {
 						t.Fatalf("armed %+v at %dx%d", *s, stride, samples)
 					}
 				}

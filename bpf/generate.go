@@ -88,7 +88,7 @@ var objects = []object{
 			"usdt_edge operand",
 	},
 	{
-		name: "Burst", source: "bpf/burst.bpf.c",
+		name: "Burst", source: "bpf/burst.bpf.c", cpu: atomics,
 		types: "burst_probe vmprof_page vmprof_slot burst_guest burst_rate burst_cost operand burst_site",
 	},
 	{
@@ -104,7 +104,7 @@ var objects = []object{
 		types: "usdt_request usdt_guest usdt_rate usdt_notice usdt_probe usdt_edge usdt_site operand",
 	},
 	{
-		name: "BurstTest", source: "bpf/burst_test.bpf.c", test: true,
+		name: "BurstTest", source: "bpf/burst_test.bpf.c", cpu: atomics, test: true,
 		types: "burst_request burst_guest burst_rate burst_cost vmprof_slot vmprof_page",
 	},
 	{

@@ -12,8 +12,9 @@
  *	VMPROF_TIMER_START(id, version);       and _STOP: where an invocation of a version of a method begins and ends, if
  *	                                       the agent may compare how fast the versions are
  *
- * While no burst is sampled, each call costs a load, a compare and a branch that is not taken. No call from the VM
- * blocks on the agent. Without an agent, nothing is sampled.
+ * While no burst is sampled, each call costs a load, a compare and a branch that is not taken. A VM whose methods begin
+ * with such a check anyway can share it, so that a call costs nothing more: see "sharing the VM's own check". No call
+ * from the VM blocks on the agent. Without an agent, nothing is sampled.
  */
 #ifndef VMPROF_H
 #define VMPROF_H
@@ -37,18 +38,21 @@ extern "C" {
 #define VMPROF_PAGE_SIZE 4096
 
 /*
- * One thread's countdown. The agent fills it at a timer tick that interrupts this thread, and only while armed is 0.
- * The thread counts it down. An interrupt sees its own thread's writes in order, so only the compiler must keep the
- * order. Another thread, the helper below, writes only armed.
+ * One thread's countdown. The agent fills it at a timer tick that interrupts this thread, and only while armed lacks
+ * VMPROF_ARMED. The thread counts it down. An interrupt sees its own thread's writes in order, so only the compiler must
+ * keep the order. Other threads write only armed, one bit at a time.
  */
 struct vmprof_slot {
-	volatile uint32_t armed;  /* 1: prologues take the branch. First, so that JITs compare at offset 0 */
+	volatile uint32_t armed;  /* not 0: prologues take the branch. First, so that JITs compare at offset 0 */
 	volatile uint32_t skip;	  /* calls until the next sample; the first skip of a burst is random */
 	volatile uint32_t left;	  /* samples until the burst ends; armed with none left: announce the thread again */
 	volatile uint32_t stride; /* calls from one sample to the next */
 	volatile uint32_t burst;  /* the agent's number of this burst */
 	uint32_t pad[11];	  /* a cache line per thread */
 };
+
+#define VMPROF_ARMED 1u	    /* bit of armed: calls are counted */
+#define VMPROF_REQUESTED 2u /* bit of armed: the VM wants the thread, see vmprof_request */
 
 struct vmprof_page {
 	uint32_t reserved[64]; /* the agent's */
@@ -156,6 +160,32 @@ static inline void vmprof_enter(uint32_t callee, const void *site)
  */
 void vmprof_stub(void);
 
+/*
+ * ---- sharing the VM's own check ----
+ *
+ * A VM whose methods begin with a check of a flag of their thread, such as a yieldpoint or a safepoint poll, can have that
+ * check read the word armed of the slot. Then sampling adds no instruction to any method (Arnold & Grove, figure 4). The
+ * VM raises its flag with vmprof_request instead of a store, and the routine behind the check begins like this:
+ *
+ *	if (vmprof_answer(slot))
+ *		...					what the check was there for
+ *	vmprof_armed(callee, site);			only at the entry of a method
+ *
+ * Checks elsewhere, at back edges of loops for example, test for values above VMPROF_ARMED: they find requests only.
+ *
+ * Every thread needs a word of its own. So give vmprof_thread_begin_with() one for when no slot is free.
+ */
+
+/*
+ * Makes the check of a thread find something, from any thread. The slot must not be given back meanwhile. What is asked
+ * for must be somewhere else too: an answer may come more than once. An agent that misbehaves can delay the answer by
+ * clearing the word. A VM that does not trust it that far repeats the request while it waits.
+ */
+void vmprof_request(struct vmprof_slot *slot);
+
+/* Takes the request back. Returns whether there was one. For the thread of the slot. */
+int vmprof_answer(struct vmprof_slot *slot);
+
 /* ---- methods, threads, connection: safe from any thread at any time, but not from signal handlers ---- */
 
 /* A call in compiled code. */
@@ -182,6 +212,9 @@ void vmprof_forget(uint32_t id, const void *begin);
  */
 struct vmprof_slot *vmprof_thread_begin(void);
 void vmprof_thread_end(void);
+
+/* The same, for a shared check: if no slot is free, returns own, which must be zero and exist while the thread uses it. */
+struct vmprof_slot *vmprof_thread_begin_with(struct vmprof_slot *own);
 
 /* Returns how often vmprof_thread_begin() found no free slot since the process started. */
 unsigned vmprof_unslotted(void);
@@ -323,6 +356,13 @@ static inline void vmprof_announce_(struct vmprof_slot *slot)
 
 VMPROF_ARMED_ int vmprof_count_(void);
 VMPROF_ARMED_ void vmprof_shown_(void);
+VMPROF_ARMED_ void vmprof_disarm_(struct vmprof_slot *slot);
+
+/* Leaves the VM's bit as it is. */
+VMPROF_ARMED_ void vmprof_disarm_(struct vmprof_slot *slot)
+{
+	__atomic_and_fetch(&slot->armed, ~VMPROF_ARMED, __ATOMIC_RELAXED);
+}
 
 /* Counts a call. Returns whether the agent samples it. */
 VMPROF_ARMED_ int vmprof_count_(void)
@@ -330,8 +370,10 @@ VMPROF_ARMED_ int vmprof_count_(void)
 	struct vmprof_slot *slot = vmprof_self;
 	uint32_t skip = slot->skip;
 
+	if (!(slot->armed & VMPROF_ARMED))
+		return 0; /* a request of the VM brought the thread here */
 	if (slot->left == 0) {
-		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED);
+		vmprof_disarm_(slot);
 		vmprof_announce_(slot);
 		return 0;
 	}
@@ -350,7 +392,7 @@ VMPROF_ARMED_ void vmprof_shown_(void)
 
 	slot->left = left - 1;
 	if (left == 1)
-		__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED); /* last: from here on the agent may fill the slot again */
+		vmprof_disarm_(slot); /* last: from here on the agent may fill the slot again */
 }
 
 #if defined(__x86_64__)
@@ -1100,7 +1142,44 @@ static void vmprof_untime_(void)
 static pthread_once_t vmprof_once_ = PTHREAD_ONCE_INIT;
 static pthread_key_t vmprof_thread_key_; /* its destructor gives the slot back */
 static uint64_t vmprof_claimed_;	 /* bit i: slot i has a thread */
+static uint64_t vmprof_requested_;	 /* likewise: slot i has a request. Pages come and go, and the agent can write them */
 static unsigned vmprof_unslotted_;
+
+/* Writes the requests into the page, which is a new one. */
+static void vmprof_renew_(void)
+{
+	uint64_t requested = __atomic_load_n(&vmprof_requested_, __ATOMIC_SEQ_CST);
+	int slot;
+
+	for (slot = 0; slot < VMPROF_SLOTS; slot++)
+		if (requested >> slot & 1)
+			__atomic_or_fetch(&vmprof_page_->slots[slot].armed, VMPROF_REQUESTED, __ATOMIC_SEQ_CST);
+}
+
+/* The bit of a slot of the page, 0 if it is another. */
+static uint64_t vmprof_bit_(const struct vmprof_slot *slot)
+{
+	if (!vmprof_page_ || slot < vmprof_page_->slots || slot >= vmprof_page_->slots + VMPROF_SLOTS)
+		return 0;
+	return 1ull << (slot - vmprof_page_->slots);
+}
+
+/* In this order: whoever replaces the page between the two finds the request in the first. */
+void vmprof_request(struct vmprof_slot *slot)
+{
+	__atomic_or_fetch(&vmprof_requested_, vmprof_bit_(slot), __ATOMIC_SEQ_CST);
+	__atomic_or_fetch(&slot->armed, VMPROF_REQUESTED, __ATOMIC_SEQ_CST);
+}
+
+/* In this order: a request between the two is answered now, and once more. */
+int vmprof_answer(struct vmprof_slot *slot)
+{
+	uint64_t bit = vmprof_bit_(slot);
+	uint32_t armed = __atomic_fetch_and(&slot->armed, ~VMPROF_REQUESTED, __ATOMIC_SEQ_CST);
+
+	return bit ? (__atomic_fetch_and(&vmprof_requested_, ~bit, __ATOMIC_SEQ_CST) & bit) != 0
+		   : (armed & VMPROF_REQUESTED) != 0;
+}
 
 /* A multiple of the kernel's page size, which may be more than 4096 bytes on arm64. */
 static size_t vmprof_span_(void)
@@ -1116,10 +1195,12 @@ static void vmprof_unshare_(void)
 	int slot;
 
 	if (mmap(vmprof_page_, vmprof_span_(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-	    MAP_FAILED)
+	    MAP_FAILED) {
+		vmprof_renew_();
 		return;
+	}
 	for (slot = 0; slot < VMPROF_SLOTS; slot++) /* no memory: the agent, if it is gone, arms nothing either */
-		__atomic_store_n(&vmprof_page_->slots[slot].armed, 0, __ATOMIC_RELAXED);
+		vmprof_disarm_(&vmprof_page_->slots[slot]);
 }
 
 static void vmprof_before_fork_(void) { pthread_mutex_lock(&vmprof_.lock); }
@@ -1128,9 +1209,10 @@ static void vmprof_after_fork_(void) { pthread_mutex_unlock(&vmprof_.lock); }
 /* A child has the calling thread only. What it inherited of page and socket would act on its parent's behalf. */
 static void vmprof_in_child_(void)
 {
+	vmprof_claimed_ = vmprof_bit_(vmprof_self);
+	vmprof_requested_ &= vmprof_claimed_;
 	vmprof_unshare_();
 	vmprof_untime_();
-	vmprof_claimed_ = vmprof_self == &vmprof_never_ ? 0 : 1ull << (vmprof_self - vmprof_page_->slots);
 	if (vmprof_.socket >= 0)
 		close(vmprof_.socket);
 	if (vmprof_.wake >= 0)
@@ -1183,6 +1265,13 @@ __attribute__((noinline)) struct vmprof_slot *vmprof_thread_begin(void)
 	return vmprof_self;
 }
 
+struct vmprof_slot *vmprof_thread_begin_with(struct vmprof_slot *own)
+{
+	struct vmprof_slot *slot = vmprof_thread_begin();
+
+	return slot == &vmprof_never_ ? own : slot;
+}
+
 void vmprof_thread_end(void)
 {
 	struct vmprof_slot *slot = vmprof_self;
@@ -1193,7 +1282,8 @@ void vmprof_thread_end(void)
 	pthread_setspecific(vmprof_thread_key_, NULL);
 	VMPROF_PROBE1(thread_end, slot - vmprof_page_->slots); /* from here on the agent leaves it alone */
 	slot->left = 0;
-	__atomic_store_n(&slot->armed, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->armed, 0, __ATOMIC_SEQ_CST);
+	__atomic_and_fetch(&vmprof_requested_, ~vmprof_bit_(slot), __ATOMIC_SEQ_CST);
 	__atomic_and_fetch(&vmprof_claimed_, ~(1ull << (slot - vmprof_page_->slots)), __ATOMIC_SEQ_CST);
 }
 
@@ -1213,7 +1303,7 @@ static int vmprof_ask_(void)
 		    __atomic_load_n(&vmprof_announced_[slot], __ATOMIC_SEQ_CST) == vmprof_connection_)
 			continue;
 		/* with none left: the agent fills the slots of threads that it knows, and of no others */
-		__atomic_store_n(&vmprof_page_->slots[slot].armed, 1, __ATOMIC_RELAXED);
+		__atomic_or_fetch(&vmprof_page_->slots[slot].armed, VMPROF_ARMED, __ATOMIC_RELAXED);
 		unknown++;
 	}
 	return unknown;
@@ -1304,6 +1394,7 @@ static int vmprof_greet_(void)
 	if (fd >= 0)
 		close(fd);
 	if (page != MAP_FAILED) {
+		vmprof_renew_();
 		__atomic_add_fetch(&vmprof_connection_, 1, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&vmprof_.connected, 1, __ATOMIC_SEQ_CST);
 	}

@@ -16,6 +16,9 @@ import (
 //go:embed vm/*.c vm/*.h
 var vmSources embed.FS
 
+//go:embed vm/plain/vmprof.h
+var plainHeader string // takes the place of contrib/guest/vmprof.h
+
 // ErrNoCompiler says that this machine has no C compiler.
 var ErrNoCompiler = errors.New("no C compiler: install gcc and libc6-dev, or clang-19")
 
@@ -27,16 +30,25 @@ type VM struct {
 
 // BuildVM compiles the reference guest into dir, with the first C compiler that it finds.
 func BuildVM(ctx context.Context, dir string) (VM, error) {
+	return buildVMWith(ctx, dir, guest.Header)
+}
+
+// BuildPlainVM compiles it without contrib/guest/vmprof.h: it has yieldpoints, and no agent can sample its calls.
+func BuildPlainVM(ctx context.Context, dir string) (VM, error) {
+	return buildVMWith(ctx, dir, plainHeader)
+}
+
+func buildVMWith(ctx context.Context, dir, header string) (VM, error) {
 	for _, cc := range []string{"cc", "clang-19"} {
 		if path, err := exec.LookPath(cc); err == nil {
-			return buildVM(ctx, dir, path)
+			return buildVM(ctx, dir, path, header)
 		}
 	}
 	return VM{}, ErrNoCompiler
 }
 
-func buildVM(ctx context.Context, dir, cc string) (VM, error) {
-	files, err := writeVM(dir)
+func buildVM(ctx context.Context, dir, cc, header string) (VM, error) {
+	files, err := writeVM(dir, header)
 	if err != nil {
 		return VM{}, fmt.Errorf("write the sources of the reference guest: %w", err)
 	}
@@ -51,8 +63,8 @@ func buildVM(ctx context.Context, dir, cc string) (VM, error) {
 }
 
 // writeVM writes sources and header into dir, and returns the names of the .c files.
-func writeVM(dir string) (files []string, err error) {
-	if err := os.WriteFile(filepath.Join(dir, "vmprof.h"), []byte(guest.Header), 0o644); err != nil {
+func writeVM(dir, header string) (files []string, err error) {
+	if err := os.WriteFile(filepath.Join(dir, "vmprof.h"), []byte(header), 0o644); err != nil {
 		return nil, err
 	}
 	entries, err := fs.ReadDir(vmSources, "vm")

@@ -95,9 +95,13 @@ func TestVMPrograms(t *testing.T) {
 			plain := vm.start(t, VMOptions{Program: program})
 			bare := vm.start(t, VMOptions{Program: program, NoCheck: true})
 			exact := vm.start(t, VMOptions{Program: program, Exact: true})
+			yielding := vm.start(t, VMOptions{Program: program, Yields: 1000})
 			checksum := plain.do(t, iterations)
 			if got := bare.do(t, iterations); got != checksum {
 				t.Errorf("checksum %s without the check, %s with it", got, checksum)
+			}
+			if got := yielding.do(t, iterations); got != checksum {
+				t.Errorf("checksum %s with yieldpoints, %s without", got, checksum)
 			}
 			if got := exact.do(t, iterations); got != checksum {
 				t.Errorf("checksum %s with counting, %s without", got, checksum)

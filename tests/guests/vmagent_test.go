@@ -67,6 +67,74 @@ func TestVMCountdown(t *testing.T) {
 	}
 }
 
+// A VM's own check is shared with the agent: neither misses what is for it, whoever comes and goes meanwhile.
+func TestVMShared(t *testing.T) {
+	const calls = 401 // of an iteration of the adversary
+	vm := theVM(t)
+	l := listen(t)
+	r := vm.start(t, VMOptions{Program: "adversary", Yields: 10_000, Socket: l.path})
+	for connection := range 5 {
+		p := l.connect(t)
+		yields(t, r) // the page of the last connection is gone, and a request may have been in it
+		p.welcome(t)
+		waitForAgent(t, r)
+		wait.For(t, patience, "the thread is asked to announce itself", func() bool { return p.slot(0).Armed&1 != 0 })
+		r.do(t, 1)
+		for i := range 20 {
+			p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 9, Stride: 7})
+			iterations := yields(t, r)
+			if got := p.slot(0); got.Armed&1 == 0 || got.Skip != 1<<30-calls*iterations || got.Left != 9 {
+				t.Fatalf("connection %d, burst %d: %+v after %d iterations", connection, i, got, iterations)
+			}
+		}
+		if connection%2 == 0 {
+			p.arm(0, slot{Armed: 1, Skip: 1, Left: calls, Stride: 1}) // ends
+			r.do(t, 1)
+			if got := p.slot(0); got.Armed&1 != 0 || got.Left != 0 {
+				t.Fatalf("connection %d: %+v at the end of a burst", connection, got)
+			}
+		}
+		p.hangUp()
+	}
+}
+
+// yields runs iterations until the thread has yielded some times, and returns their number.
+func yields(t *testing.T, r *VMRun) (iterations uint32) {
+	t.Helper()
+	_, before, err := r.Yields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for done := before; done < before+3; iterations += 10 {
+		r.do(t, 10)
+		if _, done, err = r.Yields(); err != nil {
+			t.Fatal(err)
+		}
+		if iterations > 1_000_000 {
+			t.Fatalf("the thread does not yield any more, after %d times", done)
+		}
+	}
+	return iterations
+}
+
+// Threads without a slot have a word of their own, which serves the VM.
+func TestVMSharedManyThreads(t *testing.T) {
+	vm := theVM(t)
+	l := listen(t)
+	r := vm.start(t, VMOptions{Program: "skewed", Threads: pageSlots + 10, Yields: 1000, Socket: l.path})
+	p := l.connect(t)
+	p.welcome(t)
+	waitForAgent(t, r)
+	wait.For(t, patience, "threads yield as often as they should, but for those that ended instead", func() bool {
+		r.do(t, 50)
+		wanted, done, err := r.Yields()
+		if err != nil || done > wanted {
+			t.Fatalf("%d yields of %d: %v", done, wanted, err)
+		}
+		return done > 100
+	})
+}
+
 // Sampling does not change the guest's results.
 func TestVMChecksum(t *testing.T) {
 	vm := theVM(t)

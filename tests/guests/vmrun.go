@@ -19,6 +19,8 @@ type VMOptions struct {
 	Threads int    // 0: as many as the program wants
 	NoCheck bool   // methods do not check whether they are sampled, so they never are
 	Padded  bool   // likewise, but with a NOP as long as the check in its place
+	Yields  int    // methods begin with the VM's own yieldpoint, which the agent shares; this many times a second a timer wants each thread to yield
+	Shared  bool   // likewise, even if the timer never does
 	Exact   bool   // count every call while running, instead of multiplying the calls of an iteration
 	Socket  string // of the agent, empty for the usual one
 }
@@ -54,6 +56,9 @@ func (v VM) Start(ctx context.Context, o VMOptions) (*VMRun, error) {
 	}
 	if o.Padded {
 		args = append(args, "-nop")
+	}
+	if o.Shared || o.Yields > 0 {
+		args = append(args, "-yield", strconv.Itoa(o.Yields))
 	}
 	if o.Exact {
 		args = append(args, "-exact")
@@ -131,6 +136,18 @@ func (r *VMRun) Recompile() error {
 func (r *VMRun) Fork() ([]string, error) {
 	lines, _, err := r.order("fork")
 	return lines, err
+}
+
+// Yields returns how often the timer wanted a thread to yield, and how often one did.
+func (r *VMRun) Yields() (wanted, done int, err error) {
+	_, last, err := r.order("yields")
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := fmt.Sscanf(last, "yields\t%d\t%d", &wanted, &done); err != nil {
+		return 0, 0, fmt.Errorf("answer %q: %w", last, err)
+	}
+	return wanted, done, nil
 }
 
 // Close ends the guest, and returns its complaints.

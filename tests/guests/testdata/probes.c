@@ -36,6 +36,16 @@ int main(void)
 	vmprof_enter(1, __builtin_return_address(0));
 	if (slot->armed || slot->left != 0)
 		return 3;
+	vmprof_request(slot); /* the VM shares its check */
+	slot->left = 1;
+	slot->armed = slot->armed | VMPROF_ARMED;
+	vmprof_enter(1, __builtin_return_address(0));
+	if (slot->armed != VMPROF_REQUESTED || slot->left != 0)
+		return 4;
+	slot->left = 1;
+	vmprof_enter(1, __builtin_return_address(0));
+	if (slot->left != 1 || !vmprof_answer(slot) || slot->armed || vmprof_answer(slot))
+		return 5;
 	vmprof_version(1, vmprof_choose(1, 2), "unrolled");
 	VMPROF_TIMER_START(1, 0); /* nobody audits */
 	VMPROF_LOOP(1, 1, 4);
@@ -46,7 +56,10 @@ int main(void)
 	vmprof_timer_stop(1, 0);
 	probes(vmprof_connected(), (long)vmprof_unslotted());
 	vmprof_forget(1, (const void *)&sites);
+	vmprof_request(slot);
 	vmprof_thread_end();
+	if (slot->armed || vmprof_answer(slot))
+		return 6;
 	vmprof_stop();
 	return 0;
 }

@@ -26,6 +26,7 @@ struct compiled {
 /* How methods begin. */
 enum prologue {
 	CHECKED, /* with the check whether their thread is sampled */
+	YIELDING, /* with the VM's own check whether their thread should yield, which is that of CHECKED too */
 	PADDED,	 /* with a NOP as long as the check, to separate its cost from that of its bytes */
 	BARE,
 };
@@ -38,6 +39,7 @@ struct code {
 	const struct program *program;
 	enum prologue prologue;
 	int count;	      /* calls are counted */
+	const uint8_t *yield; /* where YIELDING methods go to */
 	uint8_t *memory;
 	size_t size;
 	struct compiled *methods;     /* [program->method_count] */

@@ -9,6 +9,7 @@
  */
 #include "code.h"
 #include "memory.h"
+#include "yield.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,6 +186,26 @@ static uint8_t *compile_instruction(struct writer *w, const struct instruction *
 	die("instruction %d", in->op);
 }
 
+/*
+ * What YIELDING methods call, with their id above the return address and, above that, the address that they return to. It
+ * keeps the accumulator and, as C does, r12 to r14.
+ */
+static void compile_yield(struct writer *w)
+{
+	void (*yield)(uint32_t, const void *) = yieldpoint;
+
+	w->code->yield = w->at;
+	EMIT(w, 0x55, 0x48, 0x89, 0xe5); /* push rbp; mov rbp, rsp */
+	EMIT(w, 0x50);			 /* push rax */
+	EMIT(w, 0x8b, 0x7d, 16);	 /* mov edi, id */
+	EMIT(w, 0x48, 0x8b, 0x75, 24);	 /* mov rsi, the method's return address */
+	EMIT(w, 0x48, 0x83, 0xe4, 0xf0); /* and rsp, -16 */
+	EMIT(w, 0xff, 0x15, 8, 0, 0, 0); /* call [rip + 8] */
+	EMIT(w, 0x48, 0x8b, 0x45, 0xf8); /* mov rax, [rbp - 8] */
+	EMIT(w, 0xc9, 0xc2, 8, 0);	 /* leave; ret 8: without the id */
+	bytes(w, sizeof(yield), (const uint8_t *)&yield);
+}
+
 /* The check whether this thread is sampled. Returns the place of the distance to compile_cold's code. */
 static uint8_t *compile_check(struct writer *w)
 {
@@ -197,6 +218,7 @@ static uint8_t *compile_check(struct writer *w)
 static void compile_cold(struct writer *w, uint32_t id, uint8_t *check)
 {
 	void (*stub)(void) = vmprof_stub;
+	const void *yield = w->code->yield;
 
 	fill(check, w->at);
 	EMIT(w, 0x68); /* push id */
@@ -204,7 +226,10 @@ static void compile_cold(struct writer *w, uint32_t id, uint8_t *check)
 	EMIT(w, 0xff, 0x15, 5, 0, 0, 0); /* call [rip + 5]: the stub may be too far for a direct call */
 	EMIT(w, 0xe9);			 /* jmp to behind the check */
 	fill(distance(w), check + 4);
-	bytes(w, sizeof(stub), (const uint8_t *)&stub);
+	if (w->code->prologue == YIELDING)
+		bytes(w, sizeof(yield), (const uint8_t *)&yield);
+	else
+		bytes(w, sizeof(stub), (const uint8_t *)&stub);
 }
 
 static void compile_method(struct writer *w, uint32_t m)
@@ -218,7 +243,7 @@ static void compile_method(struct writer *w, uint32_t m)
 		EMIT(w, 0xcc); /* int3 */
 	c->begin = w->at;
 	c->sites = zeroed(method->length, sizeof(*c->sites));
-	if (w->code->prologue == CHECKED)
+	if (w->code->prologue == CHECKED || w->code->prologue == YIELDING)
 		check = compile_check(w);
 	else if (w->code->prologue == PADDED) /* nop word [rax + rax + 0x0]: as long as the check */
 		EMIT(w, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0);
@@ -285,6 +310,7 @@ struct code *compile(const struct program *p, enum prologue prologue, int count)
 	w.end = c->memory + c->size;
 
 	compile_enter(&w);
+	compile_yield(&w);
 	for (uint32_t m = ENTER + 1; m < p->method_count; m++)
 		compile_method(&w, m);
 	link_calls(c);

@@ -2,6 +2,7 @@
 #include "crew.h"
 
 #include "memory.h"
+#include "yield.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -59,13 +60,13 @@ static void *labour(void *worker)
 {
 	struct worker *w = worker;
 	struct context context = {
-		.slot = vmprof_thread_begin(), .fields = w->fields, .counters = w->counted ? w->counted->counters : NULL};
+		.slot = yield_begin(), .fields = w->fields, .counters = w->counted ? w->counted->counters : NULL};
 	uint64_t last = w->done + w->want;
 
 	while (w->want ? w->done < last : now(CLOCK_MONOTONIC) < w->deadline)
 		iterate(w, &context);
 	if (w->index > 0)
-		vmprof_thread_end(); /* the first worker's thread lives on */
+		yield_end(); /* the first worker's thread lives on */
 	return NULL;
 }
 
@@ -116,7 +117,7 @@ void recompile(struct crew *crew)
 	crew->code = compile(old->program, old->prologue, old->count);
 	if (crew->counting == old)
 		crew->counting = crew->code;
-	if (old->prologue == CHECKED)
+	if (old->prologue == CHECKED || old->prologue == YIELDING)
 		announce(crew->code);
 	discard(old);
 }

@@ -4,32 +4,35 @@
 #include "memory.h"
 #include "orders.h"
 #include "program.h"
+#include "yield.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
-	"usage: vm PROGRAM [-iterations N | -seconds N] [-threads N] [-nocheck | -nop] [-exact] [-graph FILE] [-wait]\n"
-	"       vm PROGRAM [-threads N] [-nocheck | -nop] [-exact] -    (obeys orders on standard input)\n"
+	"usage: vm PROGRAM [-iterations N | -seconds N] [-threads N] [CHECK] [-exact] [-graph FILE] [-wait]\n"
+	"       vm PROGRAM [-threads N] [CHECK] [-exact] -    (obeys orders on standard input)\n"
 	"       vm -list [PROGRAM]\n"
 	"\n"
 	"  -iterations N  by each thread; 100 if nothing is said\n"
 	"  -seconds N     as many iterations as fit\n"
 	"  -threads N     1 if nothing is said; of `threaded` 4\n"
-	"  -nocheck       leaves the check out of the methods' prologues\n"
-	"  -nop           puts a NOP as long as the check there instead\n"
+	"  CHECK          how methods begin, if not with a check of their own for the agent:\n"
+	"    -nocheck     without one\n"
+	"    -nop         with a NOP that is as long\n"
+	"    -yield N     with a yieldpoint, which serves the agent too; a timer wants each thread to yield N times a second\n"
 	"  -exact         counts every call while running, instead of multiplying the calls of one iteration\n"
 	"  -graph FILE    writes the exact call graph there, - for standard output\n"
 	"  -wait          waits for an agent first, 10 s at most\n"
 	"\n"
-	"orders: run N, seconds N, graph, wait, recompile, fork, pid. Answers end with a line that begins with the order.\n"
+	"orders: run N, seconds N, graph, yields, wait, recompile, fork, pid. Answers end with a line that begins with the order.\n"
 	"run and seconds answer: order, iterations of all threads, CPU ns, wall ns, checksum of all so far.\n";
 
 struct options {
 	const char *program, *graph;
 	uint64_t iterations;
 	double seconds;
-	uint32_t threads;
+	uint32_t threads, yields;
 	enum prologue prologue;
 	int exact, wait, orders;
 };
@@ -64,6 +67,8 @@ static struct options parse(char **arg)
 			o.prologue = BARE;
 		else if (strcmp(*arg, "-nop") == 0)
 			o.prologue = PADDED;
+		else if (strcmp(*arg, "-yield") == 0)
+			o.prologue = YIELDING, o.yields = (uint32_t)strtoul(value(&arg), NULL, 10);
 		else if (strcmp(*arg, "-exact") == 0)
 			o.exact = 1;
 		else if (strcmp(*arg, "-wait") == 0)
@@ -109,9 +114,11 @@ int main(int argc, char **argv)
 	if (vmprof_start("vm") != 0)
 		die("cannot look for an agent");
 	code = compile(p, o.prologue, o.exact);
-	if (o.prologue == CHECKED)
+	if (o.prologue == CHECKED || o.prologue == YIELDING)
 		announce(code);
 	hire(&crew, code, o.exact ? code : compile(p, BARE, 1), o.threads ? o.threads : p->spread ? p->phase_count : 1);
+	if (o.yields > 0)
+		yield_often(o.yields);
 	if (o.wait && !wait_for_agent())
 		die("no agent came");
 

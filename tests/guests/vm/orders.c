@@ -2,6 +2,7 @@
 #include "orders.h"
 
 #include "memory.h"
+#include "yield.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -70,6 +71,8 @@ void obey(struct crew *crew)
 			report(order, run(crew, 0, strtod(number, NULL)));
 		else if (strcmp(order, "graph") == 0)
 			write_graph(crew, stdout), puts(order);
+		else if (strcmp(order, "yields") == 0)
+			printf("%s\t%" PRIu64 "\t%" PRIu64 "\n", order, yields_wanted(), yields_done());
 		else if (strcmp(order, "wait") == 0)
 			printf("%s\t%d\n", order, wait_for_agent());
 		else if (strcmp(order, "recompile") == 0)
