@@ -45,6 +45,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/profile", "cct symbolize"},
 	{"agent/cause", "symbolize"},
 	{"agent/stored", "agent/cause agent/profile symbolize"},
+	{"agent/price", "agent/stored"},
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},

@@ -171,8 +171,15 @@ func typeList(p *pprof.Profile) string {
 	return strings.Join(names, " or ")
 }
 
-// unit is what the values count.
-func (s *stacks) unit() string { return stored.Printable(s.profile.SampleType[s.index].Type) }
+// unit is what the values count: for costs the name of the model.
+func (s *stacks) unit() string { return unitOf(s.profile.SampleType[s.index]) }
+
+func unitOf(t *pprof.ValueType) string {
+	if cost, ok := stored.CostOf(t); ok {
+		return cost.Name
+	}
+	return stored.Printable(t.Type)
+}
 
 // amount writes a sum of values for people.
 func (s *stacks) amount(value float64) string { return amount(s.profile.SampleType[s.index], value) }

@@ -50,6 +50,7 @@ VIEW is one of:
   vmprof-agent report alloc.pb.gz                      # the allocs view
   vmprof-agent report --view=timeline -p 4711 wall.pb.gz   # threads over time
   vmprof-agent report --per=calls:Api.handle wall.pb.gz   # mean time of a call
+  vmprof-agent report --cost=cloud.yaml cpu.pb.gz alloc.pb.gz   # what it costs
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
@@ -95,6 +96,7 @@ type reportOptions struct {
 	// output is the page or the speedscope file to write instead, of files.
 	output string
 	files  []string
+	costFlag
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -106,6 +108,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	per := fs.String("per", "", "show the time per call: `calls:METHOD` (record --count)")
+	o.costFlag.add(fs)
 	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
 	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
@@ -123,9 +126,12 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if fs.Changed("pid") && (*view != "timeline" || o.opts.PID < 1) {
 		return nil, usageError("-p PID is for --view=timeline")
 	}
+	if err := o.costFlag.read(*view, *per); err != nil {
+		return nil, err
+	}
 	if o.output != "" {
-		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
-			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() && !(format == sink.FormatPprof && o.model != nil) {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope), and with --cost .pb.gz", o.output))
 		}
 		if (fs.NArg() > 0 || o.past.from != "") && *view == "" && *per == "" {
 			o.files = fs.Args()
@@ -143,6 +149,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
+	case o.model != nil && fs.NArg() > 0:
+		o.files = fs.Args()
 	case fs.NArg() == 2 && *view == "versions":
 		o.view = report.VersionsOf(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
@@ -197,6 +205,9 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if o.past.from != "" {
 		return o.showPast(ctx, stdout)
 	}
+	if o.model != nil {
+		return o.showCosts(stdout)
+	}
 	if o.output != "" {
 		list, err := o.recordings()
 		if err != nil {
@@ -243,6 +254,12 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	p, err := o.past.read(ctx, o.view == nil)
 	if err != nil {
 		return err
+	}
+	if o.model != nil {
+		if p, err = o.price([]report.Named{{Name: "the history", Profile: p}}); err != nil {
+			return err
+		}
+		return o.putCosts(stdout, p, "the history", o.past.arguments())
 	}
 	if o.output != "" {
 		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
