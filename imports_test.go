@@ -52,7 +52,8 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
-	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile cct"},
+	{"agent/rule", "agent/profile agent/report agent/sink agent/stored"},
+	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/rule cct"},
 	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 

@@ -136,8 +136,12 @@ func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
 	if countedBesides(p) {
 		s.keep = sampled
 	}
-	s.wakers = slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
+	s.wakers = hasWakers(p)
 	return s, nil
+}
+
+func hasWakers(p *pprof.Profile) bool {
+	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
 }
 
 // countedBesides says that a profile has events of which each one was counted next to those that were sampled: the same ones

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -79,8 +80,8 @@ func accounts(list []report.Named) (sentences []string) {
 }
 
 // showCosts shows or writes the costs of files.
-func (o *reportOptions) showCosts(stdout io.Writer) error {
-	list, err := o.recordings()
+func (o *reportOptions) showCosts(ctx context.Context, stdout io.Writer) error {
+	list, err := o.recordings(ctx)
 	if err != nil {
 		return err
 	}

@@ -103,3 +103,34 @@ func TestReportCostErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestReportWhere(t *testing.T) {
+	time, allocations := storedProfile(t), storedEvents(t, profile.Allocations)
+	for _, tt := range []struct {
+		args         []string
+		want, absent string
+	}{
+		{[]string{`--where=method.endsWith("cold")`, time}, "100.0%       1  100.0%       1  com.acme.Main.cold", "Main.hot"},
+		{[]string{`--where=stack.anyMatches("Main.hot$")`, time}, "100.0%       9", "Main.cold"},
+		{[]string{`--where=class == "byte[]"`, allocations}, "byte[]", ""},
+		{[]string{`--where=class == "char[]"`, allocations}, "Allocations", "byte[]  com"},
+		{[]string{`--where=method.endsWith("cold")`, "--cost=" + costModel(t), time}, "100.0% 2 EUR", "Main.hot"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if err := showReport(t.Context(), tt.args, &stdout, &stderr); err != nil {
+			t.Errorf("report %q: %v", tt.args, err)
+			continue
+		}
+		text := strings.Join(strings.Fields(stdout.String()), " ")
+		if want := strings.Join(strings.Fields(tt.want), " "); !strings.Contains(text, want) || tt.absent != "" && strings.Contains(text, tt.absent) ||
+			!strings.Contains(text, "samples where") {
+			t.Errorf("report %q has no %q, or has %q:\n%s", tt.args, tt.want, tt.absent, &stdout)
+		}
+	}
+	for _, tt := range []struct{ where, want string }{{"method", "of type bool"}, {"team == 1", "fields are"}, {"", "where"}, {`labels["x"] == "y"`, "no such key"}} {
+		var stdout, stderr bytes.Buffer
+		if err := showReport(t.Context(), []string{"--where=" + tt.where, time}, &stdout, &stderr); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("--where=%s: %v, want an error with %q", tt.where, err, tt.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -50,6 +51,7 @@ VIEW is one of:
   vmprof-agent report alloc.pb.gz                      # the allocs view
   vmprof-agent report --view=timeline -p 4711 wall.pb.gz   # threads over time
   vmprof-agent report --per=calls:Api.handle wall.pb.gz   # mean time of a call
+  vmprof-agent report --where='stack.anyMatches("Json")' vmprof.pb.gz   # a part
   vmprof-agent report --cost=cloud.yaml cpu.pb.gz alloc.pb.gz   # what it costs
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
@@ -97,6 +99,7 @@ type reportOptions struct {
 	output string
 	files  []string
 	costFlag
+	where *rule.Expression // of the samples to show; nil for all
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -109,6 +112,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	per := fs.String("per", "", "show the time per call: `calls:METHOD` (record --count)")
 	o.costFlag.add(fs)
+	where := fs.String("where", "", "show only samples for which `CONDITION` (CEL) is true")
 	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
 	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
@@ -128,6 +132,12 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	if err := o.costFlag.read(*view, *per); err != nil {
 		return nil, err
+	}
+	if fs.Changed("where") {
+		var err error
+		if o.where, err = rule.NewCondition(*where); err != nil {
+			return nil, usageError("--where: " + err.Error())
+		}
 	}
 	if o.output != "" {
 		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() && !(format == sink.FormatPprof && o.model != nil) {
@@ -206,10 +216,10 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return o.showPast(ctx, stdout)
 	}
 	if o.model != nil {
-		return o.showCosts(stdout)
+		return o.showCosts(ctx, stdout)
 	}
 	if o.output != "" {
-		list, err := o.recordings()
+		list, err := o.recordings(ctx)
 		if err != nil {
 			return err
 		}
@@ -217,6 +227,9 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	list, err := readRecordings(o.file)
 	if err != nil {
+		return err
+	}
+	if err := o.filter(ctx, list); err != nil {
 		return err
 	}
 	if n := int64(len(list)); n > 1 && o.window > n {
@@ -255,8 +268,13 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	of := []report.Named{{Name: "the history", Profile: p}}
+	if err := o.filter(ctx, of); err != nil {
+		return err
+	}
+	p = of[0].Profile
 	if o.model != nil {
-		if p, err = o.price([]report.Named{{Name: "the history", Profile: p}}); err != nil {
+		if p, err = o.price(of); err != nil {
 			return err
 		}
 		return o.putCosts(stdout, p, "the history", o.past.arguments())
@@ -273,7 +291,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 }
 
 // recordings are all that the files hold, or the window that was chosen of them.
-func (o *reportOptions) recordings() (list []report.Named, err error) {
+func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, err error) {
 	for _, name := range o.files {
 		of, err := readRecordings(name)
 		if err != nil {
@@ -288,7 +306,20 @@ func (o *reportOptions) recordings() (list []report.Named, err error) {
 			list = append(list, r)
 		}
 	}
-	return list, nil
+	return list, o.filter(ctx, list)
+}
+
+// filter leaves out samples that --where is not true for.
+func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err error) {
+	if o.where == nil {
+		return nil
+	}
+	for i := range list {
+		if list[i].Profile, err = rule.Filter(ctx, list[i].Profile, o.where); err != nil {
+			return fmt.Errorf("%s: %w", list[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.
