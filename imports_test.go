@@ -52,8 +52,9 @@ var layers = []struct{ packages, imports string }{
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
+	{"agent/program", "agent/privilege agent/profile agent/sink agent/stored"},
 	{"agent/rule", "agent/profile agent/report agent/sink agent/stored"},
-	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/rule cct"},
+	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/program agent/rule cct"},
 	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
 	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/sink agent/stored cct symbolize web"},
 

@@ -21,6 +21,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v2"
 
@@ -55,6 +57,7 @@ const (
 	maxFile   = 64 << 10 // bytes
 	maxPrices = 64
 	maxTable  = 1024
+	maxName   = 32
 	maxUnit   = 16
 )
 
@@ -94,7 +97,8 @@ var keys = map[string][]string{
 	"Price": {"of", "price", "per", "by", "table", "other"},
 }
 
-var unknownKey = regexp.MustCompile(`^(line \d+): field (\S+) not found in type price\.(\w+)$`)
+// unknownKey is what the decoder says of one.
+const unknownKey = `^(line \d+): field (\S+) not found in type price\.(\w+)$`
 
 // explain says which keys there are where one is unknown.
 func explain(err error) error {
@@ -102,9 +106,10 @@ func explain(err error) error {
 	if !errors.As(err, &typed) {
 		return err
 	}
+	unknown := regexp.MustCompile(unknownKey)
 	var list []string
 	for _, text := range typed.Errors {
-		if match := unknownKey.FindStringSubmatch(text); match != nil {
+		if match := unknown.FindStringSubmatch(text); match != nil {
 			known := keys[match[3]]
 			text = fmt.Sprintf("%s: unknown key %q: use %s", match[1], stored.Printable(match[2]), strings.Join(known, ", "))
 			if near := stored.Near(known, match[2], 1); len(near) > 0 {
@@ -116,17 +121,27 @@ func explain(err error) error {
 	return errors.New(strings.Join(list, "; "))
 }
 
-var (
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,32}$`)
-	unitForm = regexp.MustCompile(`^[\pL\pN/%€$£¥₂]+$`)
-)
+// isName says that text is a name of letters, digits and _.
+func isName(text string) bool {
+	for _, r := range text {
+		if r != '_' && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r)) {
+			return false
+		}
+	}
+	return text != "" && len(text) <= maxName
+}
+
+// isUnit says that text has no spaces, and nothing that does not print.
+func isUnit(text string) bool {
+	return text != "" && len(text) <= maxUnit && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == utf8.RuneError })
+}
 
 func (m *Model) check() error {
 	_, known := resolutions[m.Resolution]
 	switch {
-	case !nameForm.MatchString(m.Name):
+	case !isName(m.Name):
 		return errors.New("name: give the model a name of 1 to 32 letters, digits and _, such as cloud")
-	case !unitForm.MatchString(m.Unit) || len(m.Unit) > maxUnit:
+	case !isUnit(m.Unit):
 		return fmt.Errorf("unit: give the unit of the costs in at most %d bytes without spaces, such as EUR", maxUnit)
 	case !known:
 		return fmt.Errorf("resolution: %s is none: use one, milli, micro, nano (the default) or pico", stored.Printable(m.Resolution))
@@ -173,9 +188,9 @@ func (p *Price) check() error {
 		return fmt.Errorf("table has more than %d entries", maxTable)
 	}
 	for _, value := range slices.Sorted(maps.Keys(p.Table)) {
-		if p.By == LabelOpcode && !opcodes[value] {
+		if p.By == LabelOpcode && !opcodes()[value] {
 			text := fmt.Sprintf("table: %s is no bytecode", stored.Printable(value))
-			if near := stored.Near(slices.Sorted(maps.Keys(opcodes)), value, 1); len(near) > 0 {
+			if near := stored.Near(slices.Sorted(maps.Keys(opcodes())), value, 1); len(near) > 0 {
 				text += ": did you mean " + near[0] + "?"
 			}
 			return errors.New(text)

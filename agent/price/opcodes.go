@@ -1,12 +1,15 @@
 package price
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // LabelOpcode is the label that names a bytecode, as the JVM specification does in small letters: iadd.
 const LabelOpcode = "opcode"
 
 // opcodes are the names of all bytecodes (JVM specification, chapter 6), without the reserved ones.
-var opcodes = func() map[string]bool {
+var opcodes = sync.OnceValue(func() map[string]bool {
 	names := make(map[string]bool)
 	for _, name := range strings.Fields(`nop aconst_null iconst_m1 iconst_0 iconst_1 iconst_2 iconst_3 iconst_4 iconst_5 lconst_0 lconst_1
 		fconst_0 fconst_1 fconst_2 dconst_0 dconst_1 bipush sipush ldc ldc_w ldc2_w iload lload fload dload aload iload_0 iload_1
@@ -24,4 +27,4 @@ var opcodes = func() map[string]bool {
 		names[name] = true
 	}
 	return names
-}()
+})

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"slices"
+
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -52,8 +54,11 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 // Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
 // what the samples are.
 func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)) (*pprof.Profile, error) {
-	some := *p
-	some.Sample = nil
+	some := &pprof.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		Comments: slices.Clone(p.Comments), DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, DocURL: p.DocURL,
+		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
+	}
 	for _, sample := range p.Sample {
 		yes, err := keep(sample)
 		if err != nil {
@@ -63,6 +68,6 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 			some.Sample = append(some.Sample, sample)
 		}
 	}
-	some.Comments = append(some.Comments[:len(some.Comments):len(some.Comments)], "samples where "+stored.Printable(what)+"; losses and notes are those of all samples")
-	return &some, nil
+	some.Comments = append(some.Comments, "samples where "+stored.Printable(what)+"; losses and notes are those of all samples")
+	return some, nil
 }

@@ -23,8 +23,9 @@ type Rule struct {
 	where *Expression
 }
 
-var (
-	head     = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*:\s*(sum|share)\s*\(\s*([A-Za-z_]+)\s*\)(.*)$`)
+// ruleHead is what a rule begins with; the rest are its clauses.
+const (
+	ruleHead = `^\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*:\s*(sum|share)\s*\(\s*([A-Za-z_]+)\s*\)(.*)$`
 	ruleForm = "write a rule as NAME: sum(TYPE) [by TEXT] [where CONDITION], or with share(TYPE)"
 )
 
@@ -35,7 +36,7 @@ var (
 //
 // TEXT and CONDITION are expressions over one sample.
 func Parse(text string) (*Rule, error) {
-	parts := head.FindStringSubmatch(text)
+	parts := regexp.MustCompile(ruleHead).FindStringSubmatch(text)
 	if parts == nil {
 		return nil, fmt.Errorf("%s: %s", stored.Printable(text), ruleForm)
 	}

@@ -1,7 +1,6 @@
 package stored
 
 import (
-	"regexp"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
@@ -23,8 +22,6 @@ var costScales = []struct {
 
 const costMark = "cost:"
 
-var costType = regexp.MustCompile(`^cost:([A-Za-z0-9_]{1,32}):([0-9a-f]{8})$`)
-
 // ValueType is how a profile has it: {cost:cloud:1a2b3c4d, "n EUR"}.
 func (c Cost) ValueType() *pprof.ValueType {
 	unit := c.Unit
@@ -38,11 +35,12 @@ func (c Cost) ValueType() *pprof.ValueType {
 
 // CostOf reads a sample type back; ok is false if it is no cost.
 func CostOf(t *pprof.ValueType) (c Cost, ok bool) {
-	match := costType.FindStringSubmatch(t.Type)
-	if match == nil {
+	text, is := strings.CutPrefix(t.Type, costMark)
+	name, hash, cut := strings.Cut(text, ":")
+	if !is || !cut || name == "" || hash == "" {
 		return Cost{}, false
 	}
-	c = Cost{Name: match[1], Hash: match[2], Unit: Printable(t.Unit), Scale: 1}
+	c = Cost{Name: Printable(name), Hash: Printable(hash), Unit: Printable(t.Unit), Scale: 1}
 	if prefix, unit, prefixed := strings.Cut(c.Unit, " "); prefixed {
 		for _, s := range costScales {
 			if s.prefix == prefix {

@@ -18,7 +18,7 @@ type ruleFlags struct {
 }
 
 func (r *ruleFlags) add(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&r.texts, "rule", nil, "add a metric: `NAME: sum(TYPE) [by TEXT] [where CONDITION]`")
+	fs.StringArrayVar(&r.texts, "rule", nil, "add a metric by `RULE`: docs/costs.md")
 }
 
 // read parses the rules, for an agent that records some contents.

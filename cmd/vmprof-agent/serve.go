@@ -21,6 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/prom"
 	"github.com/vmprof-agent/vmprof-agent/version"
@@ -54,7 +55,8 @@ Profiles until it is stopped, and serves over HTTP:
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
   vmprof-agent serve --history-dir=/var/lib/vmprof-agent/history
-  vmprof-agent serve --rule='json: share(cpu) by service where stack.anyMatches("Json")'
+  vmprof-agent serve --rule='json: share(cpu) where stack.anyMatches("Json")'
+  vmprof-agent serve --window-exec=/usr/local/libexec/new-hot-path
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
 
@@ -82,6 +84,8 @@ type serveOptions struct {
 	history       historyFlags
 	past          *history.Store // nil without a history
 	own           ruleFlags
+	exec          execFlags
+	program       *program.Program // nil without one
 	eventFlags
 }
 
@@ -95,6 +99,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	o.contexts.add(fs)
 	o.history.add(fs)
 	o.own.add(fs)
+	o.exec.add(fs)
 	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
@@ -116,7 +121,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()))
+	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs))
 }
 
 // serve is the verb.
@@ -145,6 +150,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if o.past != nil {
 		defer o.past.Close()
+	}
+	if o.program, err = o.exec.start(o.contents(), log); err != nil {
+		return err
 	}
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
@@ -226,8 +234,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		}
 		ruleStates = rules.States
 	}
+	var programState func() program.State
+	if o.program != nil {
+		programState = o.program.State
+	}
 	metrics, err := prom.New(p, &prom.Options{
-		History: past, Rules: ruleStates,
+		History: past, Rules: ruleStates, Program: programState,
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
@@ -255,6 +267,9 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 				if rules != nil {
 					rules.Observe(w)
 				}
+				if o.program != nil {
+					o.program.Observe(w)
+				}
 				if o.past != nil {
 					o.past.Observe(w)
 				}
@@ -267,6 +282,9 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	}
 	if rules != nil {
 		tasks = append(tasks, func() error { return rules.Run(followed) })
+	}
+	if o.program != nil {
+		tasks = append(tasks, func() error { return o.program.Run(ctx) })
 	}
 	ended := make(chan error, len(tasks))
 	for _, task := range tasks {

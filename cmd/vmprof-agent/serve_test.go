@@ -185,6 +185,10 @@ func TestServeErrors(t *testing.T) {
 	}{
 		{[]string{"x"}, "unexpected argument x", true},
 		{[]string{"--rule", "json: sum(cpu) where stack"}, "expression of type bool", true},
+		{[]string{"--window-exec-user", "nobody"}, "need --window-exec=PROGRAM", true},
+		{[]string{"--window-exec=/bin/true", "--window-exec-timeout=11s"}, "up to 10s", true},
+		{[]string{"--window-exec=/bin/true", "--window-exec-memory=1MB"}, "at least 64MB", true},
+		{[]string{"--listen=127.0.0.1:0", "--window-exec=rule"}, "no absolute path", false},
 		{[]string{"--rule", "json: sum(alloc_space)"}, "not recorded: use one of samples, cpu", true},
 		{[]string{"-F", "0"}, "at least 1 Hz", true},
 		{[]string{"--metrics-max-methods=-1"}, "cannot be negative", true},

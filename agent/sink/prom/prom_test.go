@@ -19,6 +19,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -79,6 +80,14 @@ func pastStats() history.Stats {
 	}
 }
 
+func programState() program.State {
+	return program.State{Runs: 12, Failed: map[string]uint64{program.FailedTimeout: 5, program.FailedFormat: 6}, Series: []program.Series{
+		{Name: "cost_eur_total", Counter: true, Labels: map[string]string{"team": "shop"}, Value: 0.5},
+		{Name: "cost_eur_total", Counter: true, Labels: map[string]string{"team": "infra"}, Value: 0.75},
+		{Name: "new_paths", Value: 3},
+	}}
+}
+
 func ruleStates() []rule.State {
 	return []rule.State{
 		{Name: "team", Unit: "seconds", Sums: map[string]float64{"shop": 1.5, "in\nfra": 0.25}},
@@ -90,7 +99,7 @@ func ruleStates() []rule.State {
 
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
