@@ -68,6 +68,11 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 			unit = stored.Printable(p.SampleType[at].Unit)
 		}
 		f := newFlame(stored.Printable(main), stored.Printable(main), unit)
+		if at := typeIndex(p, main); at >= 0 {
+			if cost, ok := stored.CostOf(p.SampleType[at]); ok {
+				f.Title = "Cost (" + cost.Name + ")"
+			}
+		}
 		r := flameReader{Flame: f}
 		if err := r.read(p, main, ""); err != nil {
 			return nil, err

@@ -136,8 +136,12 @@ func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
 	if countedBesides(p) {
 		s.keep = sampled
 	}
-	s.wakers = slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
+	s.wakers = hasWakers(p)
 	return s, nil
+}
+
+func hasWakers(p *pprof.Profile) bool {
+	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
 }
 
 // countedBesides says that a profile has events of which each one was counted next to those that were sampled: the same ones
@@ -171,8 +175,15 @@ func typeList(p *pprof.Profile) string {
 	return strings.Join(names, " or ")
 }
 
-// unit is what the values count.
-func (s *stacks) unit() string { return stored.Printable(s.profile.SampleType[s.index].Type) }
+// unit is what the values count: for costs the name of the model.
+func (s *stacks) unit() string { return unitOf(s.profile.SampleType[s.index]) }
+
+func unitOf(t *pprof.ValueType) string {
+	if cost, ok := stored.CostOf(t); ok {
+		return cost.Name
+	}
+	return stored.Printable(t.Type)
+}
 
 // amount writes a sum of values for people.
 func (s *stacks) amount(value float64) string { return amount(s.profile.SampleType[s.index], value) }

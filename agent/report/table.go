@@ -56,9 +56,12 @@ func manyOf(number, things string) string {
 	return number + " " + things
 }
 
-// amount writes a value of a sample type for people: bytes, times, and what a CPU does in large numbers with a suffix, and
+// amount writes a value of a sample type for people: bytes, times, costs, and what a CPU does in large numbers with a suffix, and
 // any other number whole.
 func amount(t *pprof.ValueType, value float64) string {
+	if cost, ok := stored.CostOf(t); ok {
+		return cost.String(value)
+	}
 	switch {
 	case t.Unit == stored.UnitBytes:
 		return bytesScale.of(value)

@@ -82,6 +82,12 @@ func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	return types, first
 }
 
+// Types are the sample types of a profile with the content.
+func (c Content) Types() []*pprof.ValueType {
+	types, _ := c.sampleTypes()
+	return types
+}
+
 // values are those of one sample that is no event: of the sampling event, with the entries of its context, or of calls.
 func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	values := make([]int64, 0, 4)

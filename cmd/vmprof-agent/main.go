@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -69,6 +70,7 @@ func verbs() []verb {
 		{gateVerb, "", become},
 		{keepVerb, "", keep},
 		{guardVerb, "", guardTerminal},
+		{program.Verb, "", runWindows},
 		{manVerb, "", manPage},
 	}
 }

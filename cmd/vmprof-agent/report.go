@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -50,6 +51,8 @@ VIEW is one of:
   vmprof-agent report alloc.pb.gz                      # the allocs view
   vmprof-agent report --view=timeline -p 4711 wall.pb.gz   # threads over time
   vmprof-agent report --per=calls:Api.handle wall.pb.gz   # mean time of a call
+  vmprof-agent report --where='stack.anyMatches("Json")' vmprof.pb.gz   # a part
+  vmprof-agent report --cost=cloud.yaml cpu.pb.gz alloc.pb.gz   # what it costs
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
@@ -95,6 +98,8 @@ type reportOptions struct {
 	// output is the page or the speedscope file to write instead, of files.
 	output string
 	files  []string
+	costFlag
+	where *rule.Expression // of the samples to show; nil for all
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
@@ -106,6 +111,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	vmThreads := fs.Bool("vm-threads", false, "methods: show GC, JIT and VM threads by method")
 	per := fs.String("per", "", "show the time per call: `calls:METHOD` (record --count)")
+	o.costFlag.add(fs)
+	where := fs.String("where", "", "show only samples for which `CONDITION` (CEL) is true")
 	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
 	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
@@ -123,9 +130,18 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if fs.Changed("pid") && (*view != "timeline" || o.opts.PID < 1) {
 		return nil, usageError("-p PID is for --view=timeline")
 	}
+	if err := o.costFlag.read(*view, *per); err != nil {
+		return nil, err
+	}
+	if fs.Changed("where") {
+		var err error
+		if o.where, err = rule.NewCondition(*where); err != nil {
+			return nil, usageError("--where: " + err.Error())
+		}
+	}
 	if o.output != "" {
-		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() {
-			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope)", o.output))
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() && !(format == sink.FormatPprof && o.model != nil) {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope), and with --cost .pb.gz", o.output))
 		}
 		if (fs.NArg() > 0 || o.past.from != "") && *view == "" && *per == "" {
 			o.files = fs.Args()
@@ -143,6 +159,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
+	case o.model != nil && fs.NArg() > 0:
+		o.files = fs.Args()
 	case fs.NArg() == 2 && *view == "versions":
 		o.view = report.VersionsOf(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
@@ -197,8 +215,11 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if o.past.from != "" {
 		return o.showPast(ctx, stdout)
 	}
+	if o.model != nil {
+		return o.showCosts(ctx, stdout)
+	}
 	if o.output != "" {
-		list, err := o.recordings()
+		list, err := o.recordings(ctx)
 		if err != nil {
 			return err
 		}
@@ -206,6 +227,9 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	}
 	list, err := readRecordings(o.file)
 	if err != nil {
+		return err
+	}
+	if err := o.filter(ctx, list); err != nil {
 		return err
 	}
 	if n := int64(len(list)); n > 1 && o.window > n {
@@ -244,6 +268,17 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	of := []report.Named{{Name: "the history", Profile: p}}
+	if err := o.filter(ctx, of); err != nil {
+		return err
+	}
+	p = of[0].Profile
+	if o.model != nil {
+		if p, err = o.price(of); err != nil {
+			return err
+		}
+		return o.putCosts(stdout, p, "the history", o.past.arguments())
+	}
 	if o.output != "" {
 		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
 	}
@@ -256,7 +291,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 }
 
 // recordings are all that the files hold, or the window that was chosen of them.
-func (o *reportOptions) recordings() (list []report.Named, err error) {
+func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, err error) {
 	for _, name := range o.files {
 		of, err := readRecordings(name)
 		if err != nil {
@@ -271,7 +306,20 @@ func (o *reportOptions) recordings() (list []report.Named, err error) {
 			list = append(list, r)
 		}
 	}
-	return list, nil
+	return list, o.filter(ctx, list)
+}
+
+// filter leaves out samples that --where is not true for.
+func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err error) {
+	if o.where == nil {
+		return nil
+	}
+	for i := range list {
+		if list[i].Profile, err = rule.Filter(ctx, list[i].Profile, o.where); err != nil {
+			return fmt.Errorf("%s: %w", list[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.

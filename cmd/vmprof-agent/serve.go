@@ -21,6 +21,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/prom"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
@@ -53,6 +55,8 @@ Profiles until it is stopped, and serves over HTTP:
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
   vmprof-agent serve --history-dir=/var/lib/vmprof-agent/history
+  vmprof-agent serve --rule='json: share(cpu) where stack.anyMatches("Json")'
+  vmprof-agent serve --window-exec=/usr/local/libexec/new-hot-path
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
 
@@ -79,6 +83,9 @@ type serveOptions struct {
 	contexts      contextFlags
 	history       historyFlags
 	past          *history.Store // nil without a history
+	own           ruleFlags
+	exec          execFlags
+	program       *program.Program // nil without one
 	eventFlags
 }
 
@@ -91,6 +98,8 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	o.add(fs)
 	o.contexts.add(fs)
 	o.history.add(fs)
+	o.own.add(fs)
+	o.exec.add(fs)
 	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
@@ -112,7 +121,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false))
+	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs))
 }
 
 // serve is the verb.
@@ -141,6 +150,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if o.past != nil {
 		defer o.past.Close()
+	}
+	if o.program, err = o.exec.start(o.contents(), log); err != nil {
+		return err
 	}
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
@@ -213,8 +225,21 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	if o.past != nil {
 		past = o.past.Stats
 	}
+	var rules *rule.Runner
+	var ruleStates func() []rule.State
+	if len(o.own.rules) > 0 {
+		var err error
+		if rules, err = rule.NewRunner(o.own.rules, o.contents(), log); err != nil {
+			return err
+		}
+		ruleStates = rules.States
+	}
+	var programState func() program.State
+	if o.program != nil {
+		programState = o.program.State
+	}
 	metrics, err := prom.New(p, &prom.Options{
-		History:    past,
+		History: past, Rules: ruleStates, Program: programState,
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
@@ -239,6 +264,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 			return p.Follow(ctx, length, func(w *profile.Profile) {
 				metrics.Observe(w)
 				server.Observe(w)
+				if rules != nil {
+					rules.Observe(w)
+				}
+				if o.program != nil {
+					o.program.Observe(w)
+				}
 				if o.past != nil {
 					o.past.Observe(w)
 				}
@@ -248,6 +279,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	}
 	if o.past != nil {
 		tasks = append(tasks, func() error { return o.past.Run(followed) })
+	}
+	if rules != nil {
+		tasks = append(tasks, func() error { return rules.Run(followed) })
+	}
+	if o.program != nil {
+		tasks = append(tasks, func() error { return o.program.Run(ctx) })
 	}
 	ended := make(chan error, len(tasks))
 	for _, task := range tasks {

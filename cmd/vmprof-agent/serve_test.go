@@ -88,6 +88,9 @@ func TestServe(t *testing.T) {
 		{[]string{"--metrics-max-services=0"}, ofTime, map[string]string{
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="(other)"} 0.5`,
 		}, nil},
+		{[]string{"--rule", `hot: sum(cpu) by service where stack.anyMatches("hot$")`, "--rule", "cold: share(samples) where command == 'x'"}, ofTime, map[string]string{
+			"/metrics": `vmprof_rule_failures_total{cause="busy",rule="hot"} 0`,
+		}, nil},
 		{[]string{"-e", "alloc"}, ofAllocations, map[string]string{
 			"/plain":                    "profiles/alloc",
 			"/metrics":                  `vmprof_allocated_bytes_total{service="shop"} 640`,
@@ -181,6 +184,12 @@ func TestServeErrors(t *testing.T) {
 		usage bool
 	}{
 		{[]string{"x"}, "unexpected argument x", true},
+		{[]string{"--rule", "json: sum(cpu) where stack"}, "expression of type bool", true},
+		{[]string{"--window-exec-user", "nobody"}, "need --window-exec=PROGRAM", true},
+		{[]string{"--window-exec=/bin/true", "--window-exec-timeout=11s"}, "up to 10s", true},
+		{[]string{"--window-exec=/bin/true", "--window-exec-memory=1MB"}, "at least 64MB", true},
+		{[]string{"--listen=127.0.0.1:0", "--window-exec=rule"}, "no absolute path", false},
+		{[]string{"--rule", "json: sum(alloc_space)"}, "not recorded: use one of samples, cpu", true},
 		{[]string{"-F", "0"}, "at least 1 Hz", true},
 		{[]string{"--metrics-max-methods=-1"}, "cannot be negative", true},
 		{[]string{"-e", "allocs"}, "choose one or several of cpu, calls, alloc", true},

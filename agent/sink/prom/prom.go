@@ -13,6 +13,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -34,6 +36,8 @@ type Options struct {
 	Engines []string                 // call engines that have series of calls; none if calls are not sampled
 	Events  [profile.EventKinds]bool // recorded kinds of events: those with a total for each service get series
 	History func() history.Stats     // of serve --history-dir; nil without a history
+	Rules   func() []rule.State      // of serve --rule; nil without rules
+	Program func() program.State     // of serve --window-exec; nil without a program
 	Build   Build
 }
 
@@ -81,6 +85,12 @@ func New(source Source, o *Options) (*Exporter, error) {
 	if !o.NoTime {
 		e.hot = newRankedUsage(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
 		all = append(all, e.hot)
+	}
+	if o.Rules != nil {
+		all = append(all, ruleCollector{o.Rules})
+	}
+	if o.Program != nil {
+		all = append(all, programCollector{o.Program}, customCollector{o.Program})
 	}
 	services := orDefault(o.MaxServices, DefaultMaxServices)
 	all = append(all, &serviceInfo{source: source, ranked: e.hot, most: infosPerService * services})

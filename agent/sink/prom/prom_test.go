@@ -19,6 +19,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/program"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -78,9 +80,26 @@ func pastStats() history.Stats {
 	}
 }
 
+func programState() program.State {
+	return program.State{Runs: 12, Failed: map[string]uint64{program.FailedTimeout: 5, program.FailedFormat: 6}, Series: []program.Series{
+		{Name: "cost_eur_total", Counter: true, Labels: map[string]string{"team": "shop"}, Value: 0.5},
+		{Name: "cost_eur_total", Counter: true, Labels: map[string]string{"team": "infra"}, Value: 0.75},
+		{Name: "new_paths", Value: 3},
+	}}
+}
+
+func ruleStates() []rule.State {
+	return []rule.State{
+		{Name: "team", Unit: "seconds", Sums: map[string]float64{"shop": 1.5, "in\nfra": 0.25}},
+		{Name: "rubbish", Unit: "bytes", Sums: map[string]float64{"": 4096}},
+		{Name: "objects", Unit: "count", Sums: map[string]float64{"": 17}, Failures: map[string]uint64{rule.FailedCost: 4}},
+		{Name: "json", Shares: map[string]float64{"": 0.125}, Failures: map[string]uint64{rule.FailedBusy: 1, rule.FailedTimeout: 2, rule.FailedError: 3}},
+	}
+}
+
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}

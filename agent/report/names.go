@@ -1,0 +1,73 @@
+package report
+
+import (
+	"slices"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+)
+
+// Names are the methods on the stacks of a profile, with the names that views have for them. They are not safe for concurrent use.
+type Names struct {
+	stacks stacks
+	known  map[*pprof.Location][]string
+}
+
+// NewNames returns the names of a profile.
+func NewNames(p *pprof.Profile) *Names {
+	return &Names{
+		stacks: stacks{profile: p, frames: make(map[*pprof.Location][]storedFrame), wakers: hasWakers(p)},
+		known:  make(map[*pprof.Location][]string),
+	}
+}
+
+// Append appends the methods on the stack of a sample, innermost first, without those of a waker.
+func (n *Names) Append(names []string, sample *pprof.Sample) []string {
+	for _, loc := range n.stacks.own(sample) {
+		of, known := n.known[loc]
+		if !known {
+			for _, f := range n.stacks.at(loc) {
+				of = append(of, f.Name)
+			}
+			n.known[loc] = of
+		}
+		names = append(names, of...)
+	}
+	return names
+}
+
+// Apart returns what says of samples that their values are not part of the sums of the profile: exact counts of what other samples
+// estimate, and waits for work at locks.
+func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
+	kind, ok := EventKindOf(p)
+	switch {
+	case ok && kind == profile.Locks:
+		return func(s *pprof.Sample) bool { return !contended(s) }
+	case countedBesides(p):
+		return counted
+	}
+	return func(*pprof.Sample) bool { return false }
+}
+
+// Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
+// what the samples are.
+func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)) (*pprof.Profile, error) {
+	some := &pprof.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		Comments: slices.Clone(p.Comments), DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, DocURL: p.DocURL,
+		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
+	}
+	for _, sample := range p.Sample {
+		yes, err := keep(sample)
+		if err != nil {
+			return nil, err
+		}
+		if yes {
+			some.Sample = append(some.Sample, sample)
+		}
+	}
+	some.Comments = append(some.Comments, "samples where "+stored.Printable(what)+"; losses and notes are those of all samples")
+	return some, nil
+}

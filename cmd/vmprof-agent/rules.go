@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/rule"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+)
+
+// ruleFlags are the flags of serve for numbers of the user's own.
+type ruleFlags struct {
+	texts []string
+	rules []*rule.Rule
+}
+
+func (r *ruleFlags) add(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&r.texts, "rule", nil, "add a metric by `RULE`: docs/costs.md")
+}
+
+// read parses the rules, for an agent that records some contents.
+func (r *ruleFlags) read(contents []sink.Content) error {
+	var errs []error
+	for _, text := range r.texts {
+		one, err := rule.Parse(text)
+		if err != nil {
+			errs = append(errs, usageError("--rule: "+err.Error()))
+			continue
+		}
+		r.rules = append(r.rules, one)
+	}
+	if len(errs) > 0 || len(r.rules) == 0 {
+		return errors.Join(errs...)
+	}
+	if _, err := rule.NewRunner(r.rules, contents, slog.New(slog.DiscardHandler)); err != nil {
+		return usageError("--rule: " + err.Error())
+	}
+	return nil
+}
+
+// contents are the parts of each window.
+func (o *serveOptions) contents() (parts []sink.Content) {
+	if o.time {
+		parts = append(parts, sink.Time)
+	}
+	if o.calls {
+		parts = append(parts, sink.CallCounts)
+	}
+	for kind, on := range o.events.Kinds {
+		if on {
+			parts = append(parts, sink.OfEvents(profile.EventKind(kind)))
+		}
+	}
+	return parts
+}
