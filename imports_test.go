@@ -18,7 +18,8 @@ const module = "github.com/vmprof-agent/vmprof-agent"
 var layers = []struct{ packages, imports string }{
 	// Algorithms and file formats.
 	{"cct version elffile web", ""},
-	{"elffile/elftest symbolize", "elffile"},
+	{"elffile/elftest elffile/pclntab", "elffile"},
+	{"symbolize", "elffile elffile/pclntab"},
 
 	// What a VM keeps where.
 	{"vmruntime", "elffile"},
