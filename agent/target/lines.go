@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
@@ -71,4 +72,38 @@ func (rs *Resolver) closeSources(p *Process) {
 			delete(p.work.sources, start)
 		}
 	}
+}
+
+// nameMaybeCaller names the caller of a function of Go that was sampled and has no frame, which the chain of frame pointers leaves out. It
+// is no frame at all if the function has one.
+func (rs *Resolver) nameMaybeCaller(p *Process, r Wanted, low uint32, distance int32) Name {
+	rs.readMaps(p)
+	for i := range p.work.maps {
+		m := &p.work.maps[i]
+		pc := bpf.Sampled(low, m.Start)
+		if pc >= m.Limit || !m.IsFile() {
+			continue
+		}
+		o := rs.object(p, m)
+		if !o.HasLines() {
+			continue
+		}
+		source := rs.source(p, m)
+		if source == nil {
+			continue
+		}
+		at := symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}
+		has, err := Call(rs, p, func() (bool, error) {
+			has, ok, err := o.HasFrame(source, at, pc)
+			return has || !ok, err
+		})
+		rs.reads.count(err)
+		if p.work.heldUp = p.work.heldUp || proc.HeldUp(err); err != nil || has {
+			return Name{}
+		}
+		r.Frame = bpf.NativeFrame(pc + uint64(int64(distance)))
+		r.Kind = RawReturn
+		return rs.nameNative(p, r)
+	}
+	return Name{}
 }

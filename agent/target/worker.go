@@ -345,6 +345,9 @@ func (rs *Resolver) nameFrame(p *Process, r Wanted) Name {
 	case r.Kind == RawAddress && p.work.vm.covers(r.Frame.PC()):
 		return rs.nameAddress(p, r)
 	case r.Frame.Kind() == bpf.FrameNative:
+		if low, distance, ok := r.Frame.MaybeCaller(); ok {
+			return rs.nameMaybeCaller(p, r, low, distance)
+		}
 		return rs.nameNative(p, r)
 	}
 	return rs.nameVMFrame(p, r)
