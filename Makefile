@@ -104,6 +104,7 @@ accuracy: ## profiles of programs with known truth
 	go run ./tests/crosscheck
 	go run ./tests/audit
 	go run ./tests/llvm
+	go run ./tests/gopgo
 
 jdks: ## every JDK in Debian unstable, in every setup (docs/reference/jdks.md): about 40 minutes, 500 MB to fetch
 	@scripts/deps test

@@ -18,7 +18,8 @@ const module = "github.com/vmprof-agent/vmprof-agent"
 var layers = []struct{ packages, imports string }{
 	// Algorithms and file formats.
 	{"cct version elffile web", ""},
-	{"elffile/elftest symbolize", "elffile"},
+	{"elffile/elftest elffile/pclntab", "elffile"},
+	{"symbolize", "elffile elffile/pclntab"},
 
 	// What a VM keeps where.
 	{"vmruntime", "elffile"},
@@ -49,6 +50,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/audit agent/timing agent/timing/place", ""},
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},
+	{"agent/advise/gopgo", "agent/stored"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},

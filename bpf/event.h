@@ -85,9 +85,11 @@ enum walk_end {
  *   JIT     compile id      pc - hotspot_process.code_low     both low bits
  *   STUB    0               pc - hotspot_process.code_low
  *   INTERP  59 .. 16: Method* >> 3;  15 .. 0: bytecode index, FRAME_NO_BCI if unknown
- *   NATIVE  59 .. 0: pc
+ *   NATIVE  58 .. 0: pc
+ *           or bit 59, 58 .. 31: a return address - pc, 30 .. 0: pc
  *
- * Frame 0 holds the sampled pc, the others hold return addresses.
+ * Frame 0 holds the sampled pc, the others hold return addresses. Frame 1 may be one with bit 59, of code of Go: what was on top of the
+ * stack follows a call, and is the return address of frame 0 if that has no frame of its own. If it has one, nothing is there.
  */
 enum frame_kind {
 	FRAME_JIT = 1,
@@ -96,6 +98,9 @@ enum frame_kind {
 	FRAME_NATIVE,
 };
 #define FRAME_KIND_SHIFT 60
+#define FRAME_MAYBE_SHIFT 59 /* FRAME_NATIVE */
+#define FRAME_MAYBE_PC_BITS 31
+#define FRAME_MAYBE_DISTANCE_BITS 28 /* a signed number */
 #define FRAME_NO_BCI 0xffff
 
 enum sample_flags {

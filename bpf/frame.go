@@ -28,8 +28,37 @@ func (f Frame) CompileID() uint32 { return uint32(f>>32) & 0xfffffff }
 // CodeOffset is the distance of the pc of a FrameJIT or FrameStub from HotspotProcess.CodeLow.
 func (f Frame) CodeOffset() uint32 { return uint32(f) }
 
+// NativeFrame is the frame of an address.
+func NativeFrame(pc uint64) Frame { return Frame(FrameNative)<<60 | Frame(pc&(1<<59-1)) }
+
 // PC of a FrameNative.
 func (f Frame) PC() uint64 { return uint64(f) & (1<<60 - 1) }
+
+// Layout of a FrameNative that may be none.
+const (
+	maybeShift   = 59
+	maybePCBits  = 31
+	distanceBits = 28
+)
+
+// MaybeCallerFrame is the frame that stands for a return address, if the function that was sampled has no frame.
+func MaybeCallerFrame(sampled, back uint64) Frame {
+	return Frame(FrameNative)<<60 | 1<<maybeShift | Frame((back-sampled)&(1<<distanceBits-1))<<maybePCBits | Frame(sampled&(1<<maybePCBits-1))
+}
+
+// MaybeCaller reports whether f stands for the caller of the sampled function, if that has no frame of its own, and for nothing otherwise.
+// Sampled are the low bits of the sampled pc: see Sampled. The return address is distance bytes behind the sampled pc.
+func (f Frame) MaybeCaller() (sampled uint32, distance int32, ok bool) {
+	if f.Kind() != FrameNative || f>>maybeShift&1 == 0 {
+		return 0, 0, false
+	}
+	return uint32(f) & (1<<maybePCBits - 1), int32(f>>maybePCBits<<(32-distanceBits)) >> (32 - distanceBits), true
+}
+
+// Sampled returns the first address from start on that has the low bits of a sampled pc.
+func Sampled(low uint32, start uint64) uint64 {
+	return start + (uint64(low)-start)&(1<<maybePCBits-1)
+}
 
 // Method is the address of the Method structure of a FrameInterpreted.
 func (f Frame) Method() uint64 { return uint64(f) >> 16 & (1<<44 - 1) << 3 }
@@ -52,6 +81,9 @@ func (f Frame) String() string {
 	case FrameInterpreted:
 		return fmt.Sprintf("interpreted{%#x, bci %d}", f.Method(), f.BCI())
 	case FrameNative:
+		if sampled, distance, ok := f.MaybeCaller(); ok {
+			return fmt.Sprintf("maybe native{%#x%+d}", sampled, distance)
+		}
 		return fmt.Sprintf("native{%#x}", f.PC())
 	}
 	return fmt.Sprintf("frame{%#x}", uint64(f))

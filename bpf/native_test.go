@@ -237,3 +237,64 @@ func TestKernelNativeReachesJava(t *testing.T) {
 		s.check(t, w, s.request(), EndRoot)
 	})
 }
+
+// What is on top of the stack of a goroutine may be the return address of a function without a frame.
+func TestKernelMaybeCaller(t *testing.T) {
+	w := newWalker(t)
+	s := nativeStack(t, 3)
+	code := newRegion(t, 4096)
+	sampled, back := code.base+0x100, code.base+0x806
+	goroutine := s.mem.base
+	request := func(instruction ...byte) WalkTestRequest {
+		s.mem.put64(goroutine, s.mem.base)
+		s.mem.put64(goroutine+8, s.mem.end())
+		code.put(back-6, make([]byte, 6))
+		code.put(back-uint64(len(instruction)), instruction)
+		r := s.request()
+		r.Pc, r.Goroutine = sampled, goroutine
+		return r
+	}
+	s.sp -= 8
+	s.mem.put64(s.sp, back)
+	walked := func(r WalkTestRequest) []Frame { return w.walk(t, r).User }
+	direct := []byte{0xe8, 0, 0, 0, 0}
+	for name, instruction := range map[string][]byte{"direct": direct, "by register": {0xff, 0xd1}, "by memory": {0xff, 0x51, 0x18}, "by far memory": {0xff, 0x91, 0, 1, 0, 0}} {
+		got := walked(request(instruction...))
+		low, distance, ok := Frame(0), int32(0), false
+		if len(got) > 1 {
+			var l uint32
+			l, distance, ok = got[1].MaybeCaller()
+			low = Frame(Sampled(l, code.base))
+		}
+		if len(got) != 4 || !ok || uint64(low) != sampled || distance != int32(back-sampled) {
+			t.Errorf("%s call: %v", name, got)
+		}
+	}
+	for name, change := range map[string]func(*WalkTestRequest){
+		"no call":           func(*WalkTestRequest) { code.put(back-6, make([]byte, 6)) },
+		"no goroutine":      func(r *WalkTestRequest) { r.Goroutine = 0 },
+		"nothing there":     func(r *WalkTestRequest) { r.Goroutine = 8 },
+		"another stack":     func(*WalkTestRequest) { s.mem.put64(goroutine+8, s.sp) },
+		"far from the code": func(r *WalkTestRequest) { r.Pc += 1 << 28 },
+	} {
+		r := request(direct...)
+		change(&r)
+		if got := walked(r); len(got) != 3 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestMaybeCaller(t *testing.T) {
+	for _, distance := range []int32{0, 1, -1, 1<<27 - 1, -1 << 27} {
+		const pc = 0x55d0_8765_4321
+		f := MaybeCallerFrame(pc, pc+uint64(int64(distance)))
+		low, got, ok := f.MaybeCaller()
+		if !ok || got != distance || Sampled(low, pc-0x1000) != pc || Sampled(low, pc) != pc {
+			t.Errorf("%d: %#x, %d, %v", distance, low, got, ok)
+		}
+	}
+	if _, _, ok := native(libc).MaybeCaller(); ok {
+		t.Error("an address")
+	}
+}

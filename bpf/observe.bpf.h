@@ -207,6 +207,7 @@ static __always_inline void take_registers(struct scratch *s, const struct regis
 	s->regs.r13 = regs->r13;
 	s->regs.rbx = regs->bx;
 	s->regs.thread = regs->r15;
+	s->regs.goroutine = regs->r14;
 #elif defined(__TARGET_ARCH_arm64)
 	s->regs.pc = regs->pc;
 	s->regs.sp = regs->sp;

@@ -396,13 +396,14 @@ type ProfileScratch struct {
 	Header     [32]uint64
 	FoundError uint64
 	Regs       struct {
-		_      structs.HostLayout
-		Pc     uint64
-		Sp     uint64
-		Bp     uint64
-		R13    uint64
-		Rbx    uint64
-		Thread uint64
+		_         structs.HostLayout
+		Pc        uint64
+		Sp        uint64
+		Bp        uint64
+		R13       uint64
+		Rbx       uint64
+		Thread    uint64
+		Goroutine uint64
 	}
 	Start struct {
 		_            structs.HostLayout
@@ -437,11 +438,14 @@ type ProfileScratch struct {
 		Met          uint32
 		Own          uint32
 		Shared       uint32
+		_            [4]byte
+		MaybeCaller  uint64
 		Placed       uint32
 		ScanLeft     uint32
 		ScanBefore   uint32
 		LookupLeft   uint32
 		Kernel       uint32
+		_            [4]byte
 		MethodPool   uint64
 		MethodConst  uint64
 		MethodShape  uint64
@@ -507,6 +511,7 @@ type ProfileScratch struct {
 	}
 	Code   [40]uint8
 	Any    uint64
+	_      [40]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32

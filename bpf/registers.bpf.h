@@ -21,6 +21,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->r13 = ctx->regs.r13;
 		out->rbx = ctx->regs.bx;
 		out->thread = ctx->regs.r15;
+		out->goroutine = ctx->regs.r14;
 		asm volatile("%0 = %0" : "+r"(cs)); /* or the compiler makes one of both, and the verifier refuses that */
 	} else {
 		const struct registers *r = &s->saved;
@@ -34,6 +35,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->r13 = r->r13;
 		out->rbx = r->bx;
 		out->thread = r->r15;
+		out->goroutine = r->r14;
 	}
 	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
 #elif defined(__TARGET_ARCH_arm64)

@@ -4,6 +4,14 @@
 
 #include "segment.bpf.h"
 
+/* Whether six bytes end in a call. */
+static __always_inline bool is_call(const __u8 *b)
+{
+	return b[1] == 0xe8 || /* call rel32 */
+	       (b[0] == 0xff && (b[1] & 0x38) == 0x10) || (b[3] == 0xff && (b[4] & 0x38) == 0x10) ||
+	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
+}
+
 /* Whether v, which is in the code cache, follows a call, or points into the interpreter, which pushes its own addresses. */
 __noinline int follows_call(const struct hotspot_process *vm, __u64 v)
 {
@@ -15,9 +23,7 @@ __noinline int follows_call(const struct hotspot_process *vm, __u64 v)
 		return 1;
 	if (bpf_probe_read_user(b, 6, (void *)(v - 6)))
 		return 0;
-	return b[1] == 0xe8 || /* call rel32 */
-	       (b[0] == 0xff && (b[1] & 0x38) == 0x10) || (b[3] == 0xff && (b[4] & 0x38) == 0x10) ||
-	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
+	return is_call(b);
 }
 
 /* Whether v is a return address into the code cache. Searches ask in loops, of which the verifier follows each round: so they are short. */

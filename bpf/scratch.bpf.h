@@ -90,6 +90,7 @@ struct user_registers {
 	__u64 pc, sp, bp;
 	__u64 r13, rbx; /* bytecode pointer; Method* in an interpreter entry */
 	__u64 thread;	/* r15, x28 on arm64: the JavaThread, in Java code */
+	__u64 goroutine; /* r14: the goroutine, in code of Go; 0 on arm64 */
 };
 
 struct scratch {
@@ -130,6 +131,7 @@ struct scratch {
 		__u32 kept_left; /* partial: of its levels, outermost first, those that the walk has not passed */
 		__u32 met; /* partial: frames in a row that are the kept ones */
 		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
+		__u64 maybe_caller; /* result of find_maybe_caller */
 		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
 		__u32 scan_before; /* at the begin of the walk */

@@ -249,6 +249,8 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 			go_to_anchor(&w);
 		else
 			push_native(&w, w.pc);
+		if (!vm && contexts == CONTEXT_WALK && find_maybe_caller())
+			push_frame(&w, s->start.maybe_caller);
 	}
 	begin_anyhow(&w);
 	bpf_loop(3 * (contexts == CONTEXT_WALK ? MAX_WALKED_FRAMES : MAX_USER_FRAMES), walk_step, &w, 0); /* entry frames take a turn and push nothing */

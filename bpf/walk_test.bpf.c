@@ -12,7 +12,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct request {
 	__u64 pc, sp, bp, r13, rbx; /* struct user_registers */
-	__u64 thread;		    /* likewise */
+	__u64 thread, goroutine;    /* likewise */
 	__u64 fsbase, born;	    /* of the task */
 	__u32 pid, tid;
 	__u64 begin;			 /* leaf: of the code; intern: name of the thread */
@@ -86,6 +86,7 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 	s->sample.header.exec = r->exec;
 	s->regs = (struct user_registers){
 		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,
+		.goroutine = r->goroutine,
 	};
 }
 

@@ -34,6 +34,7 @@ type WalkTestRequest struct {
 	R13          uint64
 	Rbx          uint64
 	Thread       uint64
+	Goroutine    uint64
 	Fsbase       uint64
 	Born         uint64
 	Pid          uint32

@@ -40,8 +40,10 @@ type Frame struct {
 	SystemName string // as the linker or the VM has it: mangled, or with its signature
 	File       string
 	Line       int
-	Kind       Kind
-	Inlined    bool // inlined into the next outer frame, with which it shares Address and Mapping
+	// StartLine is the line on which the function begins, which compilers want to know; 0 if it is not known. Only Go's is.
+	StartLine int
+	Kind      Kind
+	Inlined   bool // inlined into the next outer frame, with which it shares Address and Mapping
 	// Approximate marks a frame [inlined in M]: M itself, or a method inlined into it (see vmruntime.Frame).
 	Approximate bool
 	Mapping     unique.Handle[Mapping]
@@ -64,13 +66,16 @@ type place struct {
 	inlined, approximate bool
 }
 
-// A function is the names in a Frame.
-type function struct{ name, systemName, file string }
+// A function is what all lines of a function share.
+type function struct {
+	name, systemName, file string
+	startLine              int
+}
 
 // Intern returns the symbol of f.
 func Intern(f Frame) Symbol {
 	return Symbol{unique.Make(place{
-		function: unique.Make(function{f.Function, f.SystemName, f.File}), mapping: f.Mapping,
+		function: unique.Make(function{f.Function, f.SystemName, f.File, f.StartLine}), mapping: f.Mapping,
 		line: f.Line, kind: f.Kind, inlined: f.Inlined, approximate: f.Approximate,
 	}), f.Address}
 }
@@ -80,7 +85,7 @@ func (s Symbol) Value() Frame {
 	p := s.place.Value()
 	f := p.function.Value()
 	return Frame{
-		Function: f.name, SystemName: f.systemName, File: f.file, Line: p.line, Kind: p.kind,
+		Function: f.name, SystemName: f.systemName, File: f.file, Line: p.line, StartLine: f.startLine, Kind: p.kind,
 		Inlined: p.inlined, Approximate: p.approximate, Mapping: p.mapping, Address: s.address,
 	}
 }

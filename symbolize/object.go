@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/elffile/pclntab"
 )
 
 // An Object is the data read from one ELF file. It holds no file open. Take it from a Files for each use: a caller that keeps it keeps its
@@ -15,6 +16,7 @@ type Object struct {
 	table    *elffile.Table  // nil if the file has no names
 	starts   *elffile.Starts // of functions, for a stripped file; nil if unknown
 	bottoms  []uint64        // of starts: the functions at which stacks of threads end, without a symbol
+	lines    *pclntab.Table  // of a Go program, nil for others
 	names    *nameCache
 }
 
@@ -30,6 +32,7 @@ func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	}
 	o := &Object{buildID: file.BuildID(), segments: file.Segments()}
 	o.table, _ = file.Symbols()
+	o.lines, _ = pclntab.Find(file)
 	if !file.Stripped() {
 		return o, nil
 	}

@@ -67,7 +67,10 @@ type pprofBuilder struct {
 	locations map[locationKey]*pprof.Location
 }
 
-type functionKey struct{ name, systemName, file string }
+type functionKey struct {
+	name, systemName, file string
+	startLine              int64
+}
 
 // locationKey identifies a location by its outermost line and, recursively, by what is inlined there. What pprof cannot distinguish is
 // one location.
@@ -144,7 +147,7 @@ func (b *pprofBuilder) complete(loc *pprof.Location) *pprof.Location {
 }
 
 func (b *pprofBuilder) function(frame symbolize.Frame) *pprof.Function {
-	key := functionKey{stored.Printable(frame.Function), stored.Printable(frame.SystemName), stored.Printable(frame.File)}
+	key := functionKey{stored.Printable(frame.Function), stored.Printable(frame.SystemName), stored.Printable(frame.File), int64(max(frame.StartLine, 0))}
 	if key.name == "" {
 		key.name = stored.Unnamed
 	}
@@ -153,7 +156,7 @@ func (b *pprofBuilder) function(frame symbolize.Frame) *pprof.Function {
 	}
 	f := b.functions[key]
 	if f == nil {
-		f = &pprof.Function{Name: key.name, SystemName: key.systemName, Filename: key.file}
+		f = &pprof.Function{Name: key.name, SystemName: key.systemName, Filename: key.file, StartLine: key.startLine}
 		b.functions[key] = f
 		b.profile.Function = append(b.profile.Function, f)
 		f.ID = uint64(len(b.profile.Function))

@@ -60,6 +60,7 @@ type Resolver struct {
 
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
+	sources    atomic.Int64  // files that processes keep open for lines
 	firstNamed atomic.Int64  // ns after began at which the first frame of a VM had a name; 0 if none has
 
 	mu       sync.Mutex // guards the rest

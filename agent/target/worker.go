@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ type workerState struct {
 	mapsRest time.Duration                // for how long they are not read again then
 	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
+	sources  map[uint64]*os.File          // by start of the mapping: files that lines are read from, nil if there is none
 	vm       *VM
 	look     attachPace // of looking for a VM
 	attach   attachPace // to the VM that was found
@@ -112,6 +114,7 @@ func (rs *Resolver) workOn(p *Process) {
 	rs.followMap(p)
 	rs.nameAll(p, frames)
 	p.work.objects, p.work.frames = nil, nil
+	rs.closeSources(p)
 	rs.nameLater(p)
 	if g := p.work.vm; g != nil {
 		if !p.Exited.Load() {
@@ -342,6 +345,9 @@ func (rs *Resolver) nameFrame(p *Process, r Wanted) Name {
 	case r.Kind == RawAddress && p.work.vm.covers(r.Frame.PC()):
 		return rs.nameAddress(p, r)
 	case r.Frame.Kind() == bpf.FrameNative:
+		if low, distance, ok := r.Frame.MaybeCaller(); ok {
+			return rs.nameMaybeCaller(p, r, low, distance)
+		}
 		return rs.nameNative(p, r)
 	}
 	return rs.nameVMFrame(p, r)

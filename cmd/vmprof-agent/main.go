@@ -61,6 +61,7 @@ func verbs() []verb {
 		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
 		{"compare", "show the overlap and the differences of two profiles", compare},
 		{"audit", "time versions of a method; say which one is faster", auditVerb},
+		{"advise", "make hints for an optimizer from a file, with evidence", advise},
 		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
 		{"probes", "list the USDT probes of a process", probes},
 		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
+)
+
+const adviseUsage = `Usage: vmprof-agent advise --for=OPTIMIZER [flags] FILE
+
+Turns a recorded profile into hints for an optimizer, each with its evidence and
+what it may save at most. Nothing is applied: try the hints in one process, and
+compare it with one without. FILE is what record wrote. OPTIMIZER is one of:
+
+  go-pgo          the Go compiler: a profile for go build -pgo
+
+  vmprof-agent record -p 4712 -d 60 -o cpu.pb.gz
+  vmprof-agent advise --for=go-pgo -o default.pgo cpu.pb.gz
+
+Flags:
+`
+
+// adviseOptions are the flags of advise.
+type adviseOptions struct {
+	pid    int64
+	output string
+}
+
+// An adviser makes hints for one optimizer.
+type adviser struct {
+	name   string
+	advise func(o *adviseOptions, p *pprof.Profile, stdout io.Writer) error
+}
+
+// advisers are all of them, by the value of --for.
+var advisers = []adviser{
+	{"go-pgo", adviseGo},
+}
+
+func adviserNames() (names []string) {
+	for _, a := range advisers {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// advise is the verb.
+func advise(_ context.Context, args []string, stdout, stderr io.Writer) error {
+	var o adviseOptions
+	fs := newFlags("advise", adviseUsage, stderr)
+	name := fs.String("for", "", "make hints for `OPTIMIZER`")
+	fs.StringVarP(&o.output, "output", "o", "", "also write the hints to `FILE`, as the optimizer reads them")
+	fs.Int64VarP(&o.pid, "pid", "p", 0, "advise about process `PID` (default: the busiest)")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	at := slices.Index(adviserNames(), *name)
+	switch {
+	case at < 0:
+		return usageError("--for needs one of " + strings.Join(adviserNames(), ", "))
+	case fs.NArg() != 1:
+		return usageError("name one file, such as calls.pb.gz")
+	}
+	p, err := report.ReadFile(fs.Arg(0))
+	if err != nil {
+		return err
+	}
+	if err := advisers[at].advise(&o, p, stdout); err != nil {
+		return fmt.Errorf("%s: %w", fs.Arg(0), err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package symbolize
+
+import (
+	"io"
+	"unique"
+)
+
+// HasLines reports whether Lines may find anything in the file: whether it is a Go program.
+func (o *Object) HasLines() bool { return o != nil && o.lines != nil }
+
+// HasFrame reports whether the function of Go at addr has a frame of its own there: otherwise the return address is on top of the stack. ok
+// is false if that is not known. r is as for Lines.
+func (o *Object) HasFrame(r io.ReaderAt, m Mapping, addr uint64) (has, ok bool, err error) {
+	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
+		return false, false, nil
+	}
+	bias, err := o.segments.Bias(m.Start, m.Offset)
+	if err != nil {
+		return false, false, nil
+	}
+	n, ok, err := o.lines.StackBytes(r, addr-bias)
+	return n != 0, ok, err
+}
+
+// Lines is Frame for a Go program, with the lines and the inlined functions at addr, innermost first. It reads them from the file, which r
+// must be: the tables of a program are large, and little of them is needed. There are none where no function of Go is.
+func (o *Object) Lines(r io.ReaderAt, m Mapping, addr uint64) ([]Frame, error) {
+	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
+		return nil, nil
+	}
+	bias, err := o.segments.Bias(m.Start, m.Offset)
+	if err != nil {
+		return nil, nil // the file was replaced by another one since it was mapped
+	}
+	found, err := o.lines.Frames(r, addr-bias)
+	if err != nil {
+		return nil, err
+	}
+	m.File = CleanName(m.File)
+	if m.BuildID == "" {
+		m.BuildID = o.buildID
+	}
+	mapping := unique.Make(m)
+	var frames []Frame
+	for i, f := range found {
+		name := CleanName(f.Function)
+		frames = append(frames, Frame{
+			Function: name, SystemName: name, File: CleanName(f.File), Line: f.Line, StartLine: f.StartLine,
+			Kind: KindNative, Inlined: i < len(found)-1, Mapping: mapping, Address: addr,
+		})
+	}
+	return frames, nil
+}
