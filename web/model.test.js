@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, callTargets, change, decode, during, interval, laneRows, laneRuns, laneShares, leaves, methods, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, during, interval, laneRows, laneRuns, laneShares, leaves, methods, perSecond, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -123,6 +123,13 @@ test("amounts", () => {
 	}
 });
 
+test("times of threads are so many threads on average", () => {
+	for (const [value, kind, want] of [[5.01e10, "wall", "5.01 threads"], [1e10, "offcpu", "1 thread"], [4.321e8, "lock", "0.043 threads"], [2e10, "cpu", "2 CPUs"], [2e8, "safepoint", "20 ms/s"]]) {
+		assert.equal(perSecond(value, {unit: "nanoseconds", kind, seconds: 10}), want);
+	}
+	assert.equal(perSecond(2e7, {unit: "bytes", kind: "alloc", seconds: 10}), "2 MB/s");
+});
+
 test("search takes expressions and plain text", () => {
 	assert.ok(searcher("cart.*total")("com.Cart.total"));
 	assert.ok(!searcher("Cart")("com.cart"));
@@ -137,7 +144,8 @@ test("lanes are rows of all windows, in order", () => {
 		group: ["exec-*", "main", "exec-*"], from: [0, 2, 0], runs});
 	const lanes = [window(0, ["10c", "8a", "10b"]), window(1000, ["5a5c", "2a", "10b"])];
 	const all = laneRows(lanes);
-	assert.deepEqual([all.start, all.end, all.hidden, all.leftOut, all.rows.map((r) => r.thread)], [0, 2000, 1, 0, ["exec-1", "main"]]);
+	assert.deepEqual([all.start, all.end, all.hidden, all.leftOut, all.noRoom, all.rows.map((r) => r.thread)], [0, 2000, 1, 0, null, ["exec-1", "main"]]);
+	assert.equal(laneRows([lanes[0], {...lanes[1], noRoom: 3}]).noRoom, 1000);
 	assert.deepEqual(laneRows(lanes, {idle: true}).rows.map((r) => r.thread), ["exec-1", "exec-2", "main"], "a group stays together");
 	assert.deepEqual(laneRows(lanes, {only: "main"}).rows.map((r) => r.thread), ["main"]);
 	const [exec, main] = all.rows;

@@ -24,6 +24,8 @@ const (
 	maxThreads = 1 << 16
 	// maxCells bounds the cells of a window, each 16 bytes.
 	maxCells = 1 << 19
+	// maxCounted bounds the threads without a lane that are counted, so that each counts once.
+	maxCounted = 1 << 16
 	// MaxLanes bounds the lanes of a process. The busiest threads have one.
 	MaxLanes = 4096
 )
@@ -35,8 +37,10 @@ type Recorder[P, R comparable] struct {
 	of      map[P]map[uint32]*thread[R]
 	threads int
 	cells   int
-	leftOut map[P]int // threads that have no lane
-	bound   int       // of cells, 0 for maxCells: tests have less
+	leftOut map[P]int  // threads that have no lane
+	counted int        // of these, those that there was no room for
+	none    *thread[R] // stands for each of them
+	bound   int        // of cells, 0 for maxCells: tests have less
 }
 
 // A thread is what is known of one.
@@ -69,13 +73,17 @@ func (r *Recorder[P, R]) thread(p P, tid uint32) *thread[R] {
 	}
 	if threads == nil {
 		if r.of == nil {
-			r.of, r.leftOut = make(map[P]map[uint32]*thread[R]), make(map[P]int)
+			r.of, r.leftOut, r.none = make(map[P]map[uint32]*thread[R]), make(map[P]int), &thread[R]{leftOut: true}
 		}
 		threads = make(map[uint32]*thread[R])
 		r.of[p] = threads
 	}
 	if r.threads >= maxThreads {
-		r.leftOut[p]++ // those that wait several times count as several
+		if r.counted < maxCounted { // beyond that there are more than is said
+			threads[tid] = r.none
+			r.counted++
+			r.leftOut[p]++
+		}
 		return nil
 	}
 	t := &thread[R]{}

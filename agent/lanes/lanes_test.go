@@ -170,6 +170,20 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// Threads that there is no room for count once, however often they wait.
+func TestTooManyThreads(t *testing.T) {
+	var r Recorder[int, string]
+	const more = 10
+	for round := range time.Duration(3) {
+		for tid := range uint32(maxThreads + more) {
+			r.Wait(1, tid, round*100*ms, round*100*ms+ms, 1, "s")
+		}
+	}
+	if got, want := r.Of(1, 300*ms, named, same).LeftOut, maxThreads-MaxLanes+more; got != want {
+		t.Errorf("%d threads are left out, want %d", got, want)
+	}
+}
+
 // Waits of 200 threads in windows of 10 s.
 func BenchmarkWait(b *testing.B) {
 	const threads, waits = 200, 200_000

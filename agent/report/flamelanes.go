@@ -58,6 +58,7 @@ type flameLanes struct {
 	Steps   int      `json:"steps"`
 	Causes  []string `json:"causes"`
 	LeftOut int      `json:"leftOut,omitempty"` // threads
+	NoRoom  int      `json:"noRoom,omitempty"`  // threads
 	TID     []int64  `json:"tid"`
 	Thread  []string `json:"thread"`
 	Group   []string `json:"group"`
@@ -77,7 +78,7 @@ func (f *Flame) shownLanes() (list []flameLanes) {
 		last = l.Start
 		room -= laneOverhead
 		out := flameLanes{PID: l.PID, Process: fmt.Sprintf("%s (pid %d)", strings.TrimSuffix(laneService(&l), ".service"), l.PID),
-			Start: float64(l.Start.UnixMicro()) / 1000, Step: float64(l.Step) / float64(time.Millisecond), Steps: l.Steps, Causes: l.Causes, LeftOut: l.LeftOut,
+			Start: float64(l.Start.UnixMicro()) / 1000, Step: float64(l.Step) / float64(time.Millisecond), Steps: l.Steps, Causes: l.Causes, LeftOut: l.LeftOut, NoRoom: l.NoRoom,
 			TID: []int64{}, Thread: []string{}, Group: []string{}, From: []int{}, Runs: []string{}}
 		for _, t := range l.Threads {
 			room -= len(t.Runs) + laneOverhead

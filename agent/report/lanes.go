@@ -34,6 +34,7 @@ type storedLanes struct {
 	list     []stored.Lanes
 	from, to time.Time
 	leftOut  int
+	noRoom   time.Time // when the first window begins that lacks threads, for the file had no room for them; zero if none does
 }
 
 // lanesOf reads the lanes of a profile. It fails if there are none.
@@ -52,6 +53,9 @@ func lanesOf(p *pprof.Profile, pid int64) (*storedLanes, error) {
 		if pid == 0 || of.PID == pid {
 			l.list = append(l.list, of)
 			leftOut[of.PID] = max(leftOut[of.PID], of.LeftOut) // several windows may lack the same thread
+			if of.NoRoom > 0 && (l.noRoom.IsZero() || of.Start.Before(l.noRoom)) {
+				l.noRoom = of.Start
+			}
 		}
 	}
 	for _, n := range leftOut {

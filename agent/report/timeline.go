@@ -141,10 +141,14 @@ func (t *timeline) write() {
 	writeFolded(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond), stored.Plural(t.threads, "thread"),
 		time.Duration(t.column).Round(100*time.Microsecond)), t.opts.Width)
 	if t.hidden > 0 {
-		writeFolded(t.out, fmt.Sprintf("hidden: %s, idle or at one place for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
+		writeFolded(t.out, fmt.Sprintf("hidden: %s, idle or unknown for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
 	}
 	if t.leftOut > 0 {
 		writeFolded(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many", stored.Plural(t.leftOut, "thread")), t.opts.Width)
+	}
+	if !t.noRoom.IsZero() {
+		writeFolded(t.out, fmt.Sprintf("from %v on lanes are missing: the file had no room for more than %d of them, or %d MB. Record for a shorter time, fewer processes, or with a longer --window",
+			t.noRoom.Sub(t.from).Round(time.Second), stored.MaxLaneCount, stored.MaxLaneText>>20), t.opts.Width)
 	}
 	t.out.WriteByte('\n')
 	if len(t.groups) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 // laned is a window of 10 s with lanes, in which two threads of a pool, one on its own and an idle one are.
@@ -69,8 +70,8 @@ func TestTimeline(t *testing.T) {
 	got := timelineOf(t, lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42})
 	want := `Threads over time, 10s: 4 threads; a
   column is 333.3ms
-hidden: 1 thread, idle or at one place for
-  98 % of the time; --idle shows them
+hidden: 1 thread, idle or unknown for 98 %
+  of the time; --idle shows them
 not recorded over time: 1 thread, as there
   were too many
 
@@ -97,6 +98,7 @@ marks, of most of a column: # running, +
 		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), report.ViewOptions{Width: 42},
 			[]string{"time, 20s: 4 threads", "1 thread, as there", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
 		{"a window", windowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2), report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
+		{"no room", lackingRoom(t), report.ViewOptions{Width: 79}, []string{"from 10s on lanes are missing: the file had no room"}, nil},
 		{"few lines", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 79, N: 1}, []string{"1 more of pool-*", "1 more thread; -n 0"}, []string{"main"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -113,6 +115,22 @@ marks, of most of a column: # running, +
 			}
 		})
 	}
+}
+
+// lackingRoom is two windows of which the second lacks a thread.
+func lackingRoom(t *testing.T) *pprof.Profile {
+	t.Helper()
+	p := lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second)))
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Lanes[1].Threads, m.Lanes[1].NoRoom = m.Lanes[1].Threads[:3], 1
+	p.Comments = nil
+	if err := m.Store(p); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func windowOf(t *testing.T, p *pprof.Profile, n int64) *pprof.Profile {

@@ -10,7 +10,7 @@ import (
 // threadLanes collect what threads did over time, of all windows.
 type threadLanes struct {
 	list []stored.Lanes
-	size int // of their text
+	room *stored.LaneRoom // nil until there is one
 }
 
 // add adds the lanes of a process in a window.
@@ -18,6 +18,12 @@ func (t *threadLanes) add(proc *profile.Process, e *profile.Events, start time.T
 	if e.Lanes == nil {
 		return
 	}
-	lanes, size := stored.NewLanes(proc, e.Lanes, start, window, stored.MaxLaneText-t.size)
-	t.list, t.size = append(t.list, lanes), t.size+size
+	if t.room == nil {
+		t.room = &stored.LaneRoom{Lanes: stored.MaxLaneCount, Text: stored.MaxLaneText}
+	}
+	if len(t.list) >= stored.MaxLaneList {
+		t.list[len(t.list)-1].NoRoom += len(e.Lanes.Threads)
+		return
+	}
+	t.list = append(t.list, stored.NewLanes(proc, e.Lanes, start, window, t.room))
 }

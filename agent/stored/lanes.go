@@ -23,7 +23,8 @@ type Lanes struct {
 	Steps   int           `json:"steps"`
 	Causes  []string      `json:"causes"`
 	Threads []Lane        `json:"threads"`
-	LeftOut int           `json:"left_out,omitempty"` // threads
+	LeftOut int           `json:"left_out,omitempty"` // threads, for they were too many in the process
+	NoRoom  int           `json:"no_room,omitempty"`  // threads, for the profile has no room for more
 }
 
 // A Lane is what one thread did. Runs are consecutive equal steps, as text:
@@ -50,26 +51,32 @@ const (
 	MaxLaneCauses = len(laneLetters)
 	// MaxLaneText bounds Lane.Runs of all lanes of a profile together, bytes.
 	MaxLaneText = 8 << 20
-	maxLanes    = 1 << 16 // of a profile
-	maxLaneList = 1 << 14 // processes and windows
+	// MaxLaneCount bounds the lanes of a profile.
+	MaxLaneCount = 1 << 16
+	// MaxLaneList bounds Metadata.Lanes: processes and windows.
+	MaxLaneList = 1 << 14
 )
 
-// NewLanes makes the stored form of the lanes of a process, without the threads that do not fit into so many bytes. Of causes that are too many
-// nothing is stored; package cause has half as many.
-func NewLanes(proc *profile.Process, l *profile.Lanes, start time.Time, window int64, most int) (out Lanes, size int) {
-	out = Lanes{Comm: proc.Comm, PID: int64(proc.PID), Service: proc.Service, Window: window, Start: start, Step: l.Step, Steps: l.Steps,
+// LaneRoom is what lanes a profile still has room for.
+type LaneRoom struct{ Lanes, Text int }
+
+// NewLanes makes the stored form of the lanes of a process, and takes the room for it. Threads that there is no room for are left out, from the
+// first one on. Of causes that are too many nothing is stored; package cause has half as many.
+func NewLanes(proc *profile.Process, l *profile.Lanes, start time.Time, window int64, room *LaneRoom) Lanes {
+	out := Lanes{Comm: proc.Comm, PID: int64(proc.PID), Service: proc.Service, Window: window, Start: start, Step: l.Step, Steps: l.Steps,
 		Causes: l.Causes[:min(len(l.Causes), MaxLaneCauses)], LeftOut: l.LeftOut}
 	for i := range l.Threads {
 		t := &l.Threads[i]
 		text := formatRuns(t.Runs)
-		if size+len(text) > most {
-			out.LeftOut += len(l.Threads) - i
+		if room.Lanes == 0 || room.Text < len(text) {
+			out.NoRoom = len(l.Threads) - i
+			room.Lanes = 0 // the next windows would have holes
 			break
 		}
-		size += len(text)
+		room.Lanes, room.Text = room.Lanes-1, room.Text-len(text)
 		out.Threads = append(out.Threads, Lane{TID: int64(t.TID), Thread: t.Thread, From: t.From, Runs: text})
 	}
-	return out, size
+	return out
 }
 
 func formatRuns(runs []profile.LaneRun) string {
@@ -241,12 +248,13 @@ const maxLaneStep = math.MaxInt64 / profile.MaxLaneSteps / 1024
 
 // tidyLanes brings lanes into their ranges. Those that are malformed are left out.
 func (m *Metadata) tidyLanes() {
-	m.Lanes = shorten(m, m.Lanes, maxLaneList)
-	lanes, text := maxLanes, MaxLaneText
+	m.Lanes = shorten(m, m.Lanes, MaxLaneList)
+	lanes, text := MaxLaneCount, MaxLaneText
 	m.Lanes = slices.DeleteFunc(m.Lanes, func(l Lanes) bool { return l.Step <= 0 || l.Step > maxLaneStep || !inRange(l.Start) })
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
 		l.Comm, l.Service, l.Window, l.LeftOut = Printable(l.Comm), Printable(l.Service), max(l.Window, 0), max(l.LeftOut, 0)
+		l.NoRoom = max(l.NoRoom, 0)
 		l.Start, l.Steps = l.Start.UTC(), min(max(l.Steps, 0), profile.MaxLaneSteps)
 		l.Causes = slices.Clone(l.Causes[:min(len(l.Causes), MaxLaneCauses)])
 		for j := range l.Causes {
@@ -256,7 +264,7 @@ func (m *Metadata) tidyLanes() {
 		for _, t := range l.Threads {
 			lanes, text = lanes-1, text-len(t.Runs)
 			if lanes < 0 || text < 0 {
-				l.LeftOut++
+				l.NoRoom++
 				continue
 			}
 			if _, err := t.Steps(len(l.Causes), l.Steps); err != nil {

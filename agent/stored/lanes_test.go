@@ -39,9 +39,14 @@ func TestLaneSteps(t *testing.T) {
 func TestNewLanes(t *testing.T) {
 	runs := []profile.LaneRun{{Steps: 12, Parts: []profile.LanePart{{Cause: 0, Percent: 100}}}}
 	l := &profile.Lanes{Step: time.Second, Steps: 12, Causes: []string{"running"}, Threads: []profile.Lane{{TID: 1, Runs: runs}, {TID: 2, Runs: runs}, {TID: 3, Runs: runs}}, LeftOut: 4}
-	got, size := NewLanes(&profile.Process{PID: 7}, l, time.Unix(1, 0), 0, 7)
-	if len(got.Threads) != 2 || got.LeftOut != 5 || size != 6 || got.Threads[1].Runs != "12a" {
-		t.Errorf("%+v, %d bytes", got, size)
+	for _, room := range []LaneRoom{{Lanes: 9, Text: 7}, {Lanes: 2, Text: 99}} {
+		got := NewLanes(&profile.Process{PID: 7}, l, time.Unix(1, 0), 0, &room)
+		if len(got.Threads) != 2 || got.LeftOut != 4 || got.NoRoom != 1 || got.Threads[1].Runs != "12a" {
+			t.Errorf("%+v", got)
+		}
+		if next := NewLanes(&profile.Process{PID: 7}, l, time.Unix(13, 0), 0, &room); len(next.Threads) != 0 || next.NoRoom != 3 {
+			t.Errorf("after the first that does not fit: %+v", next)
+		}
 	}
 }
 
@@ -54,7 +59,7 @@ func TestTidyLanes(t *testing.T) {
 	m.Lanes[2].Start = time.Time{}
 	m.Lanes[3].Steps = 1 << 40
 	m.tidy()
-	if len(m.Lanes) != 2 || len(m.Lanes[0].Threads) != 1 || m.Lanes[0].LeftOut != 4 || m.Lanes[1].Steps != profile.MaxLaneSteps {
+	if len(m.Lanes) != 2 || len(m.Lanes[0].Threads) != 1 || m.Lanes[0].LeftOut != 3 || m.Lanes[0].NoRoom != 1 || m.Lanes[1].Steps != profile.MaxLaneSteps {
 		t.Errorf("%+v", m.Lanes)
 	}
 }

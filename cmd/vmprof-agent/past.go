@@ -144,6 +144,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 		return usageError("the history does not keep code versions: --view=versions needs a file")
 	case view == "timeline":
 		return usageError("the history does not keep what threads did over time: --view=timeline needs a file")
+	case view == "slow":
+		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow")
 	case fs.Changed("window"):
 		return usageError("--window is for files: give a shorter time with --from and --to")
 	}

@@ -127,8 +127,13 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
 	}
-	if fs.Changed("pid") && (*view != "timeline" || o.opts.PID < 1) {
+	switch {
+	case fs.Changed("pid") && *view != "timeline":
 		return nil, usageError("-p PID is for --view=timeline")
+	case fs.Changed("pid") && o.opts.PID < 1:
+		return nil, usageError("-p needs the number of a process, such as -p 4711; without it --view=timeline shows all")
+	case fs.Changed("per") && *per == "":
+		return nil, usageError(needsUnit)
 	}
 	if err := o.costFlag.read(*view, *per); err != nil {
 		return nil, err
@@ -175,7 +180,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if *per != "" {
 		unit, err := report.ParsePer(*per)
 		if err != nil || unit.Method() == "" {
-			return nil, usageError("--per needs the method of record --count: --per=calls:METHOD")
+			return nil, usageError(needsUnit)
 		}
 		o.view = report.PerCall(unit)
 	}
@@ -190,6 +195,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	return &o, nil
 }
+
+const needsUnit = "--per needs the method of record --count: --per=calls:METHOD"
 
 // beginnings returns an expression for names that begin with what any of the expressions matches. Plain prefixes are
 // expressions: their dots match dots.

@@ -99,7 +99,9 @@ export class Lanes {
 				return el("span", {}, swatch, cause);
 			})),
 			s.more ? el("p", {class: "dim"}, `and ${s.more} more threads`) : null,
-			s.leftOut ? el("p", {class: "dim"}, `${s.leftOut} threads have no lane, as there were too many.`) : null);
+			s.leftOut ? el("p", {class: "dim"}, `${s.leftOut} threads have no lane, as there were too many.`) : null,
+			s.noRoom === null ? null : el("p", {class: "dim"}, `From ${clock(s.noRoom)} on lanes are missing: the file had no room for more. Record for a shorter time, fewer processes, or with a longer --window.`),
+			s.start - s.doc.start > 1000 ? el("p", {class: "dim"}, `The lanes begin at ${clock(s.start)}: there is no room for those of earlier windows.`) : null);
 		names.style.height = `${y}px`;
 		const width = Math.max(box.clientWidth - names.offsetWidth, 120);
 		canvas.width = Math.round(width * devicePixelRatio);

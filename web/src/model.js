@@ -288,15 +288,16 @@ export function laneRuns(text, causes) {
 }
 
 // laneRows makes one row of each thread, of all windows, and sorts them: by process, then by group of threads, then by time that is neither idle nor unknown. Of a
-// row, segments are {from, to, parts}, in ms since 1970 and in order. only is the one group to show.
+// row, segments are {from, to, parts}, in ms since 1970 and in order. only is the one group to show. From noRoom on, lanes are missing.
 export function laneRows(lanes, {only, idle} = {}) {
 	const rows = new Map();
 	const without = new Map(); // threads without a lane, by process: several windows may lack the same
-	let start = Infinity, end = -Infinity, hidden = 0;
+	let start = Infinity, end = -Infinity, hidden = 0, noRoom = Infinity;
 	for (const l of lanes) {
 		start = Math.min(start, l.start);
 		end = Math.max(end, l.start + l.steps * l.step);
 		without.set(l.pid, Math.max(without.get(l.pid) ?? 0, l.leftOut ?? 0));
+		if (l.noRoom) noRoom = Math.min(noRoom, l.start);
 		l.runs.forEach((text, i) => {
 			const key = `${l.pid} ${l.tid[i]}`;
 			if (!rows.has(key)) rows.set(key, {process: l.process, tid: l.tid[i], segments: [], all: 0, busy: 0, running: 0});
@@ -332,7 +333,7 @@ export function laneRows(lanes, {only, idle} = {}) {
 	const text = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 	shown.sort((a, b) => processes.get(b.process) - processes.get(a.process) || text(a.process, b.process)
 		|| groups.get(b.process + "\n" + b.group) - groups.get(a.process + "\n" + a.group) || text(a.group, b.group) || b.busy - a.busy || text(a.thread, b.thread) || a.tid - b.tid);
-	return {start, end, rows: shown, hidden, leftOut: [...without.values()].reduce((a, b) => a + b, 0)};
+	return {start, end, rows: shown, hidden, leftOut: [...without.values()].reduce((a, b) => a + b, 0), noRoom: noRoom < Infinity ? noRoom : null};
 }
 
 // laneShares is what a row did between two times: {cause, share} of that time, the largest first.
@@ -375,10 +376,17 @@ export function amount(value, unit) {
 	return scaled(value, 1000, prefixes);
 }
 
+// Kinds whose values are times of threads: in a second they are so many threads on average.
+const ofThreads = ["wall", "offcpu", "lock"];
+
 // perSecond writes a value of a kind as a rate.
 export function perSecond(value, {unit, kind, seconds}) {
 	if (!(seconds > 0)) return "";
 	if (kind === "cpu" && unit === "nanoseconds") return `${+(value / 1e9 / seconds).toPrecision(value > 1e8 * seconds ? 3 : 2)} CPUs`;
+	if (ofThreads.includes(kind) && unit === "nanoseconds") {
+		const threads = +(value / 1e9 / seconds).toPrecision(value > 1e8 * seconds ? 3 : 2);
+		return `${threads} ${threads === 1 ? "thread" : "threads"}`;
+	}
 	return amount(value / seconds, unit) + "/s";
 }
 
