@@ -120,6 +120,10 @@ var objects = []object{
 		types: "branch_request branch_cost branch_rate",
 	},
 	{
+		name: "InvocationTest", source: "bpf/invocation_test.bpf.c", cpu: atomics, test: true,
+		types: "invocation_request followed inside invocation_counts",
+	},
+	{
 		name: "Replay", source: "tests/exactcalls/replay.bpf.c", cpu: atomics, include: "bpf",
 		types: "replay_call",
 	},

@@ -19,6 +19,14 @@ struct invocation_counts *export_invocation_counts __attribute__((unused));
 struct inside *export_inside __attribute__((unused));
 enum invocation_end *export_invocation_end __attribute__((unused));
 
+/* For how long the thread has been on a CPU since its breakpoints were set: their clock stands still while it is not. */
+static __always_inline __u64 on_cpu(void *ctx)
+{
+	struct bpf_perf_event_value v = {};
+
+	return bpf_perf_prog_read_value(ctx, &v, sizeof(v)) ? 0 : v.running;
+}
+
 /* Returns 1 always: the kernel counts only such hits against the breakpoint's limit. */
 SEC("perf_event")
 int invocation_breakpoint(struct tick_context *ctx)
@@ -26,9 +34,9 @@ int invocation_breakpoint(struct tick_context *ctx)
 	__u64 now = bpf_ktime_get_ns();
 
 #if defined(__TARGET_ARCH_x86)
-	invocation_hit(ctx, ctx->regs.ip, ctx->regs.sp, now);
+	invocation_hit(ctx->regs.ip, ctx->regs.sp, on_cpu(ctx), now);
 #elif defined(__TARGET_ARCH_arm64)
-	invocation_hit(ctx, ctx->regs.pc, ctx->regs.sp, now);
+	invocation_hit(ctx->regs.pc, ctx->regs.sp, on_cpu(ctx), now);
 #endif
 	return 1;
 }

@@ -35,6 +35,7 @@ struct inside {
 	__u64 born; /* of the thread, ns, CLOCK_BOOTTIME: thread ids are reused */
 	__u64 time; /* when it was entered; 0: it has ended */
 	__u64 sp;   /* at the entry */
+	__u64 back; /* the return address, which lies there; 0 if that is not known */
 	__u64 ran;  /* ns for which the thread had been on a CPU by then, by the clock of its breakpoints; 0 if that is not known */
 	__u64 waited; /* ns for which it had waited for a CPU by then */
 	__u32 pid;
@@ -83,19 +84,11 @@ static __always_inline __u64 queued(struct task_struct *task)
 	return bpf_core_field_exists(t->sched_info.run_delay) ? t->sched_info.run_delay : 0;
 }
 
-/* For how long the thread has been on a CPU since its breakpoints were set: their clock stands still while it is not. */
-static __always_inline __u64 on_cpu(void *ctx)
-{
-	struct bpf_perf_event_value v = {};
-
-	return bpf_perf_prog_read_value(ctx, &v, sizeof(v)) ? 0 : v.running;
-}
-
 /* The outermost invocation of a thread is over. */
-static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f, struct inside *in, void *ctx,
+static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f, struct inside *in, __u64 ran,
 					    struct task_struct *task, __u64 now, __u8 end)
 {
-	__u64 begun = in->time, ran = on_cpu(ctx);
+	__u64 begun = in->time;
 	struct invocation r = {};
 
 	in->time = 0;
@@ -139,7 +132,31 @@ static __always_inline struct inside *inside_of(struct task_struct *task, __u32 
 	return in;
 }
 
-static __always_inline void invocation_arrive(struct invocation_counts *c, const struct followed *f, void *ctx, struct task_struct *task,
+/* The return address of code that is being entered; 0 where it is in a register, and perhaps nowhere else later on. */
+static __always_inline __u64 return_address(__u64 sp)
+{
+	__u64 back = 0;
+
+#if defined(__TARGET_ARCH_x86)
+	if (bpf_probe_read_user(&back, sizeof(back), (void *)sp))
+		return 0;
+#endif
+	return back;
+}
+
+/*
+ * Whether a remembered invocation is over when the code is entered. It is if this entry is as far out, or further. If it is further in, it may
+ * be a nested one; but where the return address lay, another one has come since if the invocation ended without a return that was seen and its
+ * caller, or another method in the same place, made a call. Where the VM deoptimises the caller, it replaces that address as well: then a
+ * nested entry ends an invocation too early.
+ */
+static __always_inline bool is_over(const struct inside *in, __u64 sp)
+{
+	return sp >= in->sp || (in->back && return_address(in->sp) != in->back);
+}
+
+/* ran is for how long the thread was on a CPU, by the clock of its breakpoints; 0 if that is not known. */
+static __always_inline void invocation_arrive(struct invocation_counts *c, const struct followed *f, __u64 ran, struct task_struct *task,
 					      __u32 pid, bool entry, __u64 sp, __u64 now)
 {
 	struct inside *in = inside_of(task, pid);
@@ -152,25 +169,26 @@ static __always_inline void invocation_arrive(struct invocation_counts *c, const
 		if (!in->time)
 			__sync_fetch_and_add(&c->stray, 1);
 		else if (sp >= in->sp) /* below it is a nested one */
-			invocation_over(c, f, in, ctx, task, now, sp == in->sp ? INVOCATION_RETURNED : INVOCATION_UNWOUND);
+			invocation_over(c, f, in, ran, task, now, sp == in->sp ? INVOCATION_RETURNED : INVOCATION_UNWOUND);
 		return;
 	}
-	if (in->time && in->sp > sp) {
+	if (in->time && !is_over(in, sp)) {
 		__sync_fetch_and_add(&c->nested, 1);
 		return;
 	}
 	if (in->time)
-		invocation_over(c, f, in, ctx, task, now, INVOCATION_UNWOUND);
+		invocation_over(c, f, in, ran, task, now, INVOCATION_UNWOUND);
 	__sync_fetch_and_add(&c->entered, 1);
 	in->sp = sp;
-	in->ran = on_cpu(ctx);
+	in->back = return_address(sp);
+	in->ran = ran;
 	in->waited = queued(task);
 	in->generation = f->generation;
 	in->time = now;
 }
 
 /* A thread is about to execute the instruction at a breakpoint. */
-static __always_inline void invocation_hit(void *ctx, __u64 pc, __u64 sp, __u64 now)
+static __always_inline void invocation_hit(__u64 pc, __u64 sp, __u64 ran, __u64 now)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
@@ -187,7 +205,7 @@ static __always_inline void invocation_hit(void *ctx, __u64 pc, __u64 sp, __u64 
 		}
 	}
 	if (at < FOLLOWED_ADDRESSES)
-		invocation_arrive(c, f, ctx, task, pid, at < f->entries, sp, now);
+		invocation_arrive(c, f, ran, task, pid, at < f->entries, sp, now);
 	__sync_fetch_and_add(&c->hits, 1);
 	__sync_fetch_and_add(&c->ns, bpf_ktime_get_ns() - now);
 }
