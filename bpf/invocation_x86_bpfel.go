@@ -26,6 +26,7 @@ type InvocationInside struct {
 	Born       uint64
 	Time       uint64
 	Sp         uint64
+	Back       uint64
 	Ran        uint64
 	Waited     uint64
 	Pid        uint32
