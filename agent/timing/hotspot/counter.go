@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
@@ -43,12 +42,9 @@ const (
 // watches as many at random, and stands for the others. What is called so often that breakpoints would slow it down is not counted.
 // Inlined, interpreted and OSR entries are not counted, nor those of threads that began within a slice: Notes says which there are.
 type Counter struct {
-	opt    Options
-	pool   *proc.Pool
-	timer  *timer
-	cancel context.CancelFunc
-	runs   sync.WaitGroup
-	guests []*counted
+	opt   Options
+	timer *timer
+	jvms  *members[*counted]
 }
 
 // A Count is how often a method was entered in one process.
@@ -78,6 +74,7 @@ func (n Count) Profile(method Method) *profile.Calls {
 
 // counted is a process whose method is counted.
 type counted struct {
+	ending
 	counter *Counter
 	process *process
 	bucket  budget.Bucket
@@ -87,70 +84,46 @@ type counted struct {
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
 	threads threadList
 
-	mu        sync.Mutex
+	// By ending.mu.
 	tally     tally
 	pace      pace
 	slicing   context.CancelFunc // ends the open slice
 	ran       time.Duration      // CPU time of threads with breakpoints while these stood
 	elsewhere time.Duration      // CPU time of the other threads in the same time
 	notes     []string
-	failed    error
 }
 
 // threadList lists the threads of a process that may be watched.
 type threadList func() ([]int, error)
 
 // OpenCounter attaches to the JVMs and begins to count. Options and errors are those of Open. Close ends it.
-func OpenCounter(ctx context.Context, opt Options) (_ *Counter, err error) {
-	if opt, err = opt.checked(); err != nil {
+func OpenCounter(ctx context.Context, opt Options) (*Counter, error) {
+	opt, err := opt.checked()
+	if err != nil {
 		return nil, err
 	}
-	c := &Counter{opt: opt, pool: proc.NewPool(proc.PoolOptions{})}
-	defer func() {
-		if err != nil {
-			c.closeGuests()
-		}
-	}()
-	for _, pid := range opt.PIDs {
-		p, err := attachProcess(ctx, opt.Root, c.pool, pid, opt.Method)
-		if err != nil {
-			return nil, err
-		}
+	c := &Counter{opt: opt}
+	c.jvms, err = attachMembers(ctx, &opt, func(p *process) *counted {
 		now := proc.Monotonic()
-		g := &counted{counter: c, process: p, tally: tally{from: now, taken: now}, begun: now}
+		g := &counted{process: p, counter: c, tally: tally{from: now, taken: now}, begun: now}
 		g.bucket.Fill(firstSlice, firstSlice) // a method that is called too often shows at once
 		g.threads = func() ([]int, error) { return opt.Root.Threads(p.PID) }
-		c.guests = append(c.guests, g)
-	}
-	if c.timer, err = newTimer(ctx, opt.Root, opt.Watcher); err != nil {
+		return g
+	})
+	if err != nil {
 		return nil, err
 	}
-	run, cancel := context.WithCancel(context.Background())
-	c.cancel = cancel
-	for _, g := range c.guests {
-		c.runs.Go(func() {
-			err := proc.Catch(func() error { return g.run(run) })
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.failed = err
-		})
+	if c.timer, err = newTimer(ctx, opt.Root, opt.Watcher); err != nil {
+		return nil, errors.Join(err, c.jvms.close())
 	}
+	c.jvms.start()
 	return c, nil
 }
 
 // Close removes the breakpoints.
 func (c *Counter) Close() error {
-	c.cancel()
-	c.runs.Wait()
-	return errors.Join(c.timer.Close(), c.closeGuests())
-}
-
-func (c *Counter) closeGuests() error {
-	var errs []error
-	for _, g := range c.guests {
-		errs = append(errs, g.process.Close())
-	}
-	return errors.Join(errs...)
+	err := c.jvms.close()
+	return errors.Join(err, c.timer.Close())
 }
 
 // Take returns what was counted since the last Take, or since the beginning, by pid. Slices that are open end now. Where nobody looked
@@ -164,7 +137,7 @@ func (c *Counter) Finish() (map[int]Count, error) {
 	if err := c.Err(); err != nil {
 		return counts, err
 	}
-	for _, g := range c.guests {
+	for _, g := range c.jvms.list {
 		g.mu.Lock()
 		looks, notes := g.tally.looks, g.notes
 		g.mu.Unlock()
@@ -177,7 +150,7 @@ func (c *Counter) Finish() (map[int]Count, error) {
 
 func (c *Counter) take(last bool) map[int]Count {
 	now := proc.Monotonic()
-	for _, g := range c.guests {
+	for _, g := range c.jvms.list {
 		g.mu.Lock()
 		if g.slicing != nil {
 			g.slicing()
@@ -185,7 +158,7 @@ func (c *Counter) take(last bool) map[int]Count {
 		g.mu.Unlock()
 	}
 	counts := map[int]Count{}
-	for _, g := range c.guests {
+	for _, g := range c.jvms.list {
 		counts[g.process.PID] = g.take(now, last)
 	}
 	return counts
@@ -205,7 +178,7 @@ func (g *counted) take(then time.Duration, last bool) Count {
 
 // Notes are sentences about what is not counted.
 func (c *Counter) Notes() (notes []string) {
-	for _, g := range c.guests {
+	for _, g := range c.jvms.list {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
 		if all := g.ran + g.elsewhere; all > 0 && float64(g.elsewhere) > mostElsewhere*float64(all) {
@@ -218,17 +191,10 @@ func (c *Counter) Notes() (notes []string) {
 }
 
 // Err is why the calls of a process are not counted any more, so that its counts are of no use; nil if all are, or it has ended.
-func (c *Counter) Err() error {
-	for _, g := range c.guests {
-		g.mu.Lock()
-		err := g.failed
-		g.mu.Unlock()
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, proc.ErrGone) {
-			return fmt.Errorf("count calls in process %d: %w", g.process.PID, err)
-		}
-	}
-	return nil
-}
+func (c *Counter) Err() error { return c.jvms.err("count calls") }
+
+func (g *counted) pid() int     { return g.process.PID }
+func (g *counted) close() error { return g.process.Close() }
 
 // run counts until ctx is done or the process has ended.
 func (g *counted) run(ctx context.Context) error {

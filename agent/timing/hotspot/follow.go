@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,15 +36,13 @@ const (
 type Follower struct {
 	opt    Options
 	kernel *bpf.Invocations
-	pool   *proc.Pool
 	trap   time.Duration // of a hit, without the program
-	cancel context.CancelFunc
-	runs   sync.WaitGroup
-	guests []*followed
+	jvms   *members[*followed]
 }
 
 // followed is a process whose method is followed.
 type followed struct {
+	ending
 	follower *Follower
 	process  *process
 	points   *attach.Standing // nil while there is no code
@@ -61,11 +58,10 @@ type followed struct {
 
 	known atomic.Pointer[FollowedCode]
 
-	mu     sync.Mutex
-	sums   bpf.InvocationCounts
-	notes  []string
-	left   string // sentence on threads that are left out
-	failed error
+	// By ending.mu.
+	sums  bpf.InvocationCounts
+	notes []string
+	left  string // sentence on threads that are left out
 }
 
 // FollowedCode is what of a process is the method. It does not change.
@@ -76,7 +72,7 @@ type FollowedCode struct {
 
 // Code is the code of the method in a process; nil if there is none yet.
 func (f *Follower) Code(pid int) *FollowedCode {
-	for _, g := range f.guests {
+	for _, g := range f.jvms.list {
 		if g.process.PID == pid {
 			return g.known.Load()
 		}
@@ -102,36 +98,22 @@ type returning struct {
 }
 
 // OpenFollower attaches to the JVMs and begins to follow. Options and errors are those of Open. Close ends it.
-func OpenFollower(ctx context.Context, opt Options, kernel *bpf.Invocations) (_ *Follower, err error) {
-	if opt, err = opt.checked(); err != nil {
+func OpenFollower(ctx context.Context, opt Options, kernel *bpf.Invocations) (*Follower, error) {
+	opt, err := opt.checked()
+	if err != nil {
 		return nil, err
 	}
-	f := &Follower{opt: opt, kernel: kernel, pool: proc.NewPool(proc.PoolOptions{})}
-	defer func() {
-		if err != nil {
-			f.closeGuests()
-		}
-	}()
-	for _, pid := range opt.PIDs {
-		p, err := attachProcess(ctx, opt.Root, f.pool, pid, opt.Method)
-		if err != nil {
-			return nil, err
-		}
-		f.guests = append(f.guests, &followed{follower: f, process: p, begun: proc.Monotonic(), credit: followCredit})
+	f := &Follower{opt: opt, kernel: kernel}
+	f.jvms, err = attachMembers(ctx, &opt, func(p *process) *followed {
+		return &followed{process: p, follower: f, begun: proc.Monotonic(), credit: followCredit}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if f.trap, err = trapTime(opt.Watcher); err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.jvms.close())
 	}
-	run, cancel := context.WithCancel(context.Background())
-	f.cancel = cancel
-	for _, g := range f.guests {
-		f.runs.Go(func() {
-			err := proc.Catch(func() error { return g.run(run) })
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.failed = err
-		})
-	}
+	f.jvms.start()
 	return f, nil
 }
 
@@ -149,37 +131,15 @@ func trapTime(w *watch.Watcher) (time.Duration, error) {
 }
 
 // Close removes the breakpoints.
-func (f *Follower) Close() error {
-	f.cancel()
-	f.runs.Wait()
-	return f.closeGuests()
-}
-
-func (f *Follower) closeGuests() error {
-	var errs []error
-	for _, g := range f.guests {
-		errs = append(errs, g.close())
-	}
-	return errors.Join(errs...)
-}
+func (f *Follower) Close() error { return f.jvms.close() }
 
 // Err is why invocations in a process are not followed any more; nil if all are, or it has ended.
-func (f *Follower) Err() error {
-	for _, g := range f.guests {
-		g.mu.Lock()
-		err := g.failed
-		g.mu.Unlock()
-		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, proc.ErrGone) {
-			return fmt.Errorf("follow calls in process %d: %w", g.process.PID, err)
-		}
-	}
-	return nil
-}
+func (f *Follower) Err() error { return f.jvms.err("follow calls") }
 
 // Counts is what was seen so far, by pid.
 func (f *Follower) Counts() map[int]bpf.InvocationCounts {
 	counts := map[int]bpf.InvocationCounts{}
-	for _, g := range f.guests {
+	for _, g := range f.jvms.list {
 		g.read()
 		g.mu.Lock()
 		counts[g.process.PID] = g.sums
@@ -213,7 +173,7 @@ func (f *Follower) Inside(each func(tid uint32, in *bpf.Inside)) error {
 
 // Notes are sentences about what is not followed.
 func (f *Follower) Notes() (notes []string) {
-	for _, g := range f.guests {
+	for _, g := range f.jvms.list {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
 		if g.left != "" {
@@ -462,6 +422,8 @@ func (g *followed) clear() error {
 	g.points, g.code = nil, nil
 	return err
 }
+
+func (g *followed) pid() int { return g.process.PID }
 
 func (g *followed) close() error {
 	return errors.Join(g.clear(), g.process.Close())
