@@ -100,6 +100,7 @@ func (a *Agent) close(w *Window, next *Window) (closed *source.Closed, end time.
 	for one := range implementing[source.Finisher](&a.sources) {
 		finish = append(finish, one.Finishing())
 	}
+	w.open.Continued = next != nil
 	err = a.owner.Do(func(s *fold.State) {
 		s.Flush()
 		now := monotonic()

@@ -3,6 +3,7 @@ package fold
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -21,18 +22,21 @@ const (
 	maxSlowContexts = 1 << 16 // of a process
 )
 
-// SlowCalls keeps the slowest invocations of a method, with what their threads did in them. They belong to a State. Methods of a nil one do
-// nothing.
+// SlowCalls keeps what threads did until their invocations of a method end, and gives the slowest of these to the windows in which they end. They
+// belong to a State. Methods of a nil one do nothing.
 type SlowCalls struct {
-	// Full is called when as many are kept as there may be: shorter ones than that need not be added; 0 when they were taken. It may be nil.
+	// Full is called when windows open and close, and when one of them gets an invocation: shorter ones than that need not be added, as all open
+	// windows have as many as they keep. It may be nil.
 	Full func(least time.Duration)
 
 	// Code is the code of the method in a process, whose frames show that a thread is in an invocation; nil is none.
 	Code func(p *Process) *SlowCode
 
+	// Since is when recording began, CLOCK_MONOTONIC. Invocations that began before are left out: what their threads did first is not known.
+	Since time.Duration
+
 	threads map[slowThreadKey]*slowThread
 	trees   map[*Process]*Tree
-	calls   []*SlowCall // the longest first
 }
 
 type slowThreadKey struct {
@@ -44,7 +48,9 @@ type slowThreadKey struct {
 type slowThread struct {
 	name  string
 	parts []slowPart    // in their order
+	away  slowPart      // the wait that it was in when a window ended; it has no context if the thread has been seen since, or was in none
 	cut   time.Duration // CLOCK_MONOTONIC: what was before then is forgotten; 0: nothing
+	over  time.Duration // CLOCK_MONOTONIC: invocations that began then or before have ended, and were added
 }
 
 // A slowPart is a wait, or a sample on the CPU, which takes no time.
@@ -55,6 +61,7 @@ type slowPart struct {
 	weight              float64
 	sp                  uint64
 	outside             bool // the whole stack is known, and the method is not in it
+	away                bool // a wait that goes on
 }
 
 // A SlowCode is how frames of a method are recognised.
@@ -107,7 +114,7 @@ type SlowCall struct {
 	Cut      bool // what its thread did first is forgotten
 
 	thread string
-	tree   *Tree
+	tree   *Tree // of parts; nil until a window has it
 	parts  []slowPart
 }
 
@@ -128,7 +135,7 @@ func (c *SlowCalls) Wait(s *State, p *Process, epoch uint32, e *Event, wait *Wai
 		ready = wait.Until
 	}
 	c.note(s, p, epoch, e.TID, e.Thread, e.Stack, slowPart{
-		since: wait.Since, ready: ready, until: wait.Until, state: wait.State, sp: wait.SP,
+		since: wait.Since, ready: ready, until: wait.Until, state: wait.State, sp: wait.SP, away: wait.Away,
 		weight: cmp.Or(wait.DelayWeight, wait.Weight), // of the whole wait
 	})
 }
@@ -147,9 +154,6 @@ func (c *SlowCalls) note(s *State, p *Process, epoch, tid uint32, name string, s
 	key := slowThreadKey{p, tid}
 	t := c.threads[key]
 	if t == nil {
-		if len(c.threads) >= maxSlowThreads {
-			maps.DeleteFunc(c.threads, func(key slowThreadKey, _ *slowThread) bool { return key.process.Exited.Load() })
-		}
 		if len(c.threads) >= maxSlowThreads {
 			return // what it did is not sampled
 		}
@@ -172,6 +176,11 @@ func (c *SlowCalls) note(s *State, p *Process, epoch, tid uint32, name string, s
 	if tree.Len() != n {
 		s.Want(p, stack, epoch)
 	}
+	if part.away { // it is noted again when it has ended
+		t.away = part
+		return
+	}
+	t.away = slowPart{}
 	if len(t.parts) >= maxSlowParts {
 		half := len(t.parts) / 2
 		t.cut = t.parts[half-1].until
@@ -180,40 +189,181 @@ func (c *SlowCalls) note(s *State, p *Process, epoch, tid uint32, name string, s
 	t.parts = append(t.parts, part)
 }
 
-// Add adds an invocation that has ended, or had not when the recording did. Its thread's earlier waits are forgotten. It counts if it began
-// in an open window.
+// Add adds an invocation that has ended to all open windows. Its thread's earlier waits are forgotten.
 func (c *SlowCalls) Add(s *State, call *SlowCall) {
 	if c == nil || call.To <= call.From {
 		return
 	}
-	wanted := false
-	for w := range s.windows {
-		wanted = wanted || w.Wants(call.Process.PID) && w.Began <= call.From
-	}
-	call.tree = c.trees[call.Process]
 	t := c.threads[slowThreadKey{call.Process, call.TID}]
-	if t != nil {
-		call.thread, call.Cut = t.name, t.cut > call.From
-		call.leave(t.parts)
-		defer func() {
-			t.parts = slices.DeleteFunc(t.parts, func(p slowPart) bool { return p.until <= call.To })
-		}()
+	if t == nil || t.over < call.From {
+		call.complete(t)
+		for w := range s.windows {
+			c.keep(w, call, t)
+		}
+		c.limit(s)
 	}
-	if !wanted || len(c.calls) == profile.MaxSlowCalls && call.length() <= c.calls[len(c.calls)-1].length() {
+	if t != nil {
+		t.forget(call.To)
+	}
+}
+
+// Unfinished adds an invocation that, as far as is known, had not ended when a window did: if its thread has left it all the same, to all open
+// windows; otherwise to this one, unless another window follows.
+func (c *SlowCalls) Unfinished(s *State, w *Window, call *SlowCall) {
+	if c == nil || call.To <= call.From {
 		return
 	}
-	if t != nil {
-		for _, p := range t.parts {
-			if p.until > call.From && p.since < call.To || p.state == cause.Running && p.since >= call.From && p.since <= call.To {
-				call.parts = append(call.parts, p)
-			}
+	call.End = profile.CallRunning
+	t := c.threads[slowThreadKey{call.Process, call.TID}]
+	if t != nil && t.over >= call.From {
+		return
+	}
+	call.complete(t)
+	switch {
+	case call.End == profile.CallUnwound:
+		t.over = call.From
+		for w := range s.windows {
+			c.keep(w, call, t)
+		}
+		c.limit(s)
+	case !w.Continued:
+		c.keep(w, call, t)
+	}
+}
+
+// keep adds an invocation to a window if it is one of the slowest there.
+func (c *SlowCalls) keep(w *Window, call *SlowCall, t *slowThread) {
+	if call.From < c.Since || !w.Wants(call.Process.PID) || len(w.Slow) == profile.MaxSlowCalls && call.length() <= w.Slow[len(w.Slow)-1].length() {
+		return
+	}
+	if call.tree == nil {
+		call.collect(t, c.trees[call.Process])
+	}
+	w.hold(call.Process)
+	at, _ := slices.BinarySearchFunc(w.Slow, call, func(a, b *SlowCall) int { return cmp.Compare(b.length(), a.length()) })
+	w.Slow = slices.Insert(w.Slow, at, call)
+	w.Slow = w.Slow[:min(len(w.Slow), profile.MaxSlowCalls)]
+}
+
+// limit says how long the invocations are that open windows still have room for.
+func (c *SlowCalls) limit(s *State) {
+	if c == nil || c.Full == nil {
+		return
+	}
+	least := time.Duration(math.MaxInt64)
+	for w := range s.windows {
+		if len(w.Slow) < profile.MaxSlowCalls {
+			least = 0
+			break
+		}
+		least = min(least, w.Slow[len(w.Slow)-1].length())
+	}
+	if len(s.windows) == 0 {
+		least = 0
+	}
+	c.Full(least)
+}
+
+// complete takes over what is known of the thread. An invocation whose return was not seen ends where its thread was seen outside.
+func (call *SlowCall) complete(t *slowThread) {
+	if t == nil {
+		return
+	}
+	call.thread, call.Cut = t.name, t.cut > call.From
+	call.leave(t.parts)
+	if t.away.away {
+		call.leave([]slowPart{t.away})
+	}
+}
+
+// collect takes what the thread did in the invocation, with a copy of the stacks: those of the thread are forgotten when it has ended.
+func (call *SlowCall) collect(t *slowThread, tree *Tree) {
+	call.tree = &Tree{}
+	if t == nil {
+		return
+	}
+	parts := t.parts
+	if t.away.away {
+		parts = append(slices.Clone(parts), t.away)
+	}
+	for _, p := range parts {
+		if p.until > call.From && p.since < call.To || p.state == cause.Running && p.since >= call.From && p.since <= call.To {
+			p.context = call.tree.Add(tree.Stack(p.context), 1)
+			call.parts = append(call.parts, p)
 		}
 	}
-	at, _ := slices.BinarySearchFunc(c.calls, call, func(a, b *SlowCall) int { return cmp.Compare(b.length(), a.length()) })
-	c.calls = slices.Insert(c.calls, at, call)
-	if c.calls = c.calls[:min(len(c.calls), profile.MaxSlowCalls)]; len(c.calls) == profile.MaxSlowCalls && c.Full != nil {
-		c.Full(c.calls[len(c.calls)-1].length())
+}
+
+// forget forgets what the thread did before then.
+func (t *slowThread) forget(then time.Duration) {
+	t.parts = slices.DeleteFunc(t.parts, func(p slowPart) bool { return p.until <= then })
+}
+
+// Forget forgets what no invocation can contain any more that is yet to be added: all that ended before a time have been added, and inside
+// has when the others began that had begun by then, by thread.
+func (c *SlowCalls) Forget(then time.Duration, inside map[uint32]time.Duration) {
+	if c == nil {
+		return
 	}
+	for key, t := range c.threads {
+		from, in := inside[key.tid]
+		if t.forget(min(then, cmp.Or(from, then))); len(t.parts) == 0 && !in {
+			delete(c.threads, key)
+		}
+	}
+	used := map[*Process][]bool{} // contexts
+	for key, t := range c.threads {
+		mark := used[key.process]
+		if mark == nil {
+			mark = make([]bool, c.trees[key.process].Len()+1)
+			used[key.process] = mark
+		}
+		for _, p := range t.parts {
+			mark[p.context] = true
+		}
+		if t.away.away {
+			mark[t.away.context] = true
+		}
+	}
+	places := map[*Process][]cct.NodeID{}
+	for p := range c.trees {
+		if used[p] == nil {
+			delete(c.trees, p)
+			continue
+		}
+		c.trees[p], places[p] = prune(c.trees[p], used[p])
+	}
+	for key, t := range c.threads {
+		for i := range t.parts {
+			t.parts[i].context = places[key.process][t.parts[i].context]
+		}
+		t.away.context = places[key.process][t.away.context]
+	}
+}
+
+// prune returns a tree of the marked contexts, and where each is in it.
+func prune(tree *Tree, marked []bool) (*Tree, []cct.NodeID) {
+	for id := tree.Len(); id > 0; id-- { // children before parents
+		if marked[id] {
+			marked[tree.Node(cct.NodeID(id)).Parent] = true
+		}
+	}
+	out, places := &Tree{Limit: maxSlowContexts}, make([]cct.NodeID, len(marked))
+	for id, n := range tree.Nodes() {
+		if id != cct.Root && marked[id] {
+			places[id] = out.AddBelow(places[n.Parent], n.Key, 1, 0)
+		}
+	}
+	return out, places
+}
+
+// ended forgets a process.
+func (c *SlowCalls) ended(p *Process) {
+	if c == nil {
+		return
+	}
+	delete(c.trees, p)
+	maps.DeleteFunc(c.threads, func(key slowThreadKey, _ *slowThread) bool { return key.process == p })
 }
 
 // leave ends an invocation whose return was not seen where its thread was seen outside: with less on its stack, or with a stack without the
@@ -230,17 +380,7 @@ func (c *SlowCall) leave(parts []slowPart) {
 	}
 }
 
-// Take returns the slowest invocations, the slowest first, and forgets them.
-func (c *SlowCalls) Take() []*SlowCall {
-	calls := c.calls
-	c.calls = nil
-	if c.Full != nil {
-		c.Full(0)
-	}
-	return calls
-}
-
-// frames calls need for the frames of p that may be shown.
+// frames calls need for the frames of p that invocations which have not ended may have.
 func (c *SlowCalls) frames(p *Process, need func(target.RawFrame)) {
 	if c == nil || c.trees[p] == nil {
 		return
@@ -257,6 +397,15 @@ var (
 	shortWaits = target.Marker("[short waits]") // that were not recorded
 	notSampled = target.Marker("[not sampled]") // on the CPU
 )
+
+// frames calls need for its frames.
+func (c *SlowCall) frames(need func(target.RawFrame)) {
+	for id, n := range c.tree.Nodes() {
+		if id != cct.Root {
+			need(n.Key)
+		}
+	}
+}
 
 // Profile names the frames, given when CLOCK_MONOTONIC was 0.
 func (c *SlowCall) Profile(names target.Names, zero time.Time) profile.SlowCall {

@@ -3,6 +3,7 @@ package fold
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // A followed method, with one window.
@@ -20,7 +22,7 @@ type slowState struct {
 }
 
 func newSlowState() slowState {
-	state, p := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true)
+	state, p := NewState(StateOptions{Submit: func(*target.Process) {}}), NewProcess(proc.Identity{PID: 7}, true)
 	state.Slow = NewSlowCalls()
 	w := NewWindow(nil)
 	w.Began = time.Second
@@ -105,7 +107,7 @@ func TestSlowParts(t *testing.T) {
 			call := test.call
 			call.Process = state.p
 			state.Slow.Add(state.State, &call)
-			calls := state.Slow.Take()
+			calls := state.window.Slow
 			if len(calls) != 1 {
 				t.Fatalf("%d calls", len(calls))
 			}
@@ -116,11 +118,11 @@ func TestSlowParts(t *testing.T) {
 	}
 }
 
-// Of many invocations the slowest are kept, and no more; those that began before the window are of none.
+// Of many invocations the slowest are kept, and no more; those that began before the recording are left out.
 func TestSlowest(t *testing.T) {
 	state := newSlowState()
 	var least time.Duration
-	state.Slow.Full = func(l time.Duration) { least = l }
+	state.Slow.Full, state.Slow.Since = func(l time.Duration) { least = l }, time.Second
 	const calls = 500
 	for i := range calls {
 		from := 2*time.Second + time.Duration(i)*time.Second
@@ -131,9 +133,9 @@ func TestSlowest(t *testing.T) {
 	if want := (calls - profile.MaxSlowCalls + 1) * time.Millisecond; least != want {
 		t.Errorf("at least %v, want %v", least, want)
 	}
-	list := state.Slow.Take()
-	if len(list) != profile.MaxSlowCalls || least != 0 {
-		t.Fatalf("%d calls, then at least %v", len(list), least)
+	list := state.window.Slow
+	if len(list) != profile.MaxSlowCalls {
+		t.Fatalf("%d calls", len(list))
 	}
 	for i, c := range list {
 		if want := time.Duration(calls-i) * time.Millisecond; c.length() != want {
@@ -158,9 +160,135 @@ func TestSlowCut(t *testing.T) {
 	to := from + 10*maxSlowParts*time.Millisecond
 	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: from, To: to, Ran: time.Second, RanKnown: true})
 	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: to, To: to + time.Second})
-	calls := state.Slow.Take()
+	calls := state.window.Slow
 	if len(calls) != 2 || !calls[0].Cut || calls[1].Cut {
 		t.Errorf("%+v", calls)
 	}
 	state.named(t, calls[0])
+}
+
+func (s slowState) open(began time.Duration) *Window {
+	w := NewWindow(nil)
+	w.Began = began
+	s.Open(w)
+	return w
+}
+
+// An invocation is in the windows that are open when it ends, with all that its thread did in it. The kernel side leaves out what no window has
+// room for.
+func TestSlowOfWindows(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	state := newSlowState()
+	var least time.Duration
+	state.Slow.Full = func(l time.Duration) { least = l }
+	state.wait(8, Wait{Since: 2 * s, Until: 3 * s, State: cause.Blocked, Weight: 1})
+	call := SlowCall{Process: state.p, TID: 8, From: 2 * s, To: 11 * s, Ran: 6 * s, RanKnown: true}
+	state.wait(8, Wait{Since: 9 * s, Until: 10 * s, State: cause.Blocked, Weight: 1, Away: true})
+	first := state.window
+	first.Ended, first.Continued = 10*s, true
+	running := call
+	running.To = first.Ended
+	state.Slow.Unfinished(state.State, first, &running)
+	pulled := state.open(8 * s) // by somebody, while windows follow one another
+	state.Slow.Unfinished(state.State, pulled, &running)
+	state.Close(first)
+	state.Close(pulled)
+	if len(first.Slow) != 0 || len(pulled.Slow) != 1 || pulled.Slow[0].End != profile.CallRunning {
+		t.Fatalf("before it has ended: %d calls, and %d of the last window", len(first.Slow), len(pulled.Slow))
+	}
+	if got, want := fmt.Sprint(state.named(t, pulled.Slow[0])), "map[blocked:2000 running unknown:6000]"; got != want {
+		t.Errorf("before it has ended: %v, want %v", got, want)
+	}
+	second := state.open(10 * s)
+	state.wait(8, Wait{Since: 9 * s, Until: 10*s + 500*ms, State: cause.Blocked, Weight: 1})
+	state.Slow.Add(state.State, &call)
+	if len(second.Slow) != 1 {
+		t.Fatalf("%d calls", len(second.Slow))
+	}
+	if got, want := fmt.Sprint(state.named(t, second.Slow[0])), "map[blocked:2500 blocked unknown:500 running unknown:6000]"; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for i := range time.Duration(profile.MaxSlowCalls) {
+		state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: 12*s + i*s, To: 12*s + i*s + ms})
+	}
+	if least != ms {
+		t.Errorf("at least %v", least)
+	}
+	other := state.open(40 * s)
+	if least != 0 {
+		t.Errorf("with an empty window: at least %v", least)
+	}
+	state.release(other)
+	if least != ms {
+		t.Errorf("without it: at least %v", least)
+	}
+	if state.release(second); least != 0 || second.Slow != nil {
+		t.Errorf("without windows: at least %v, %d calls", least, len(second.Slow))
+	}
+}
+
+// An invocation whose return was not seen, and that its thread has left, is over at the end of the window. It counts once.
+func TestSlowLeft(t *testing.T) {
+	const s = time.Second
+	state := newSlowState()
+	inside := func(to time.Duration) *SlowCall {
+		return &SlowCall{Process: state.p, TID: 8, From: 2 * s, To: to, SP: 1000}
+	}
+	state.wait(8, Wait{Since: 3 * s, Until: 4 * s, State: cause.Blocked, Weight: 1, SP: 1200})
+	first := state.window
+	first.Continued = true
+	state.Slow.Unfinished(state.State, first, inside(5*s))
+	state.Close(first)
+	if len(first.Slow) != 1 || first.Slow[0].End != profile.CallUnwound || first.Slow[0].length() != s {
+		t.Fatalf("%+v", first.Slow)
+	}
+	second := state.open(5 * s)
+	state.Slow.Unfinished(state.State, second, inside(6*s))
+	unwound := inside(7 * s)
+	unwound.End = profile.CallUnwound
+	state.Slow.Add(state.State, unwound)
+	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: 7 * s, To: 8 * s})
+	if len(second.Slow) != 1 || second.Slow[0].From != 7*s {
+		t.Errorf("then %+v", second.Slow)
+	}
+}
+
+// What no invocation needs any more is forgotten, and what one needs is not.
+func TestSlowForget(t *testing.T) {
+	const s = time.Second
+	state := newSlowState()
+	frame := func(i int) []target.RawFrame { return []target.RawFrame{{Frame: 1 << 40}, {Frame: bpf.Frame(i)}} }
+	wait := func(tid uint32, i int, since time.Duration) {
+		state.AddWait(state.p, 7, 0, &Event{TID: tid, Thread: "worker", Stack: frame(i)}, &Wait{Since: since, Until: since + s, State: cause.Blocked, Weight: 1})
+	}
+	for i := range 100 {
+		wait(8, 1+i, s) // in no invocation
+		wait(9, 200+i, s)
+	}
+	wait(9, 400, 10*s) // in one, since 9 s
+	state.Slow.Forget(20*s, map[uint32]time.Duration{9: 9 * s})
+	if tree := state.Slow.trees[state.p]; len(state.Slow.threads) != 1 || tree.Len() != 2 {
+		t.Errorf("%d threads, %d contexts", len(state.Slow.threads), tree.Len())
+	}
+	wait(9, 500, 21*s)
+	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 9, From: 9 * s, To: 22 * s, Ran: 11 * s, RanKnown: true})
+	kept := state.window.Slow[0]
+	var innermost []bpf.Frame
+	for _, p := range kept.parts {
+		innermost = append(innermost, kept.tree.Stack(p.context)[1].Frame)
+	}
+	if !slices.Equal(innermost, []bpf.Frame{400, 500}) {
+		t.Errorf("frames %v", innermost)
+	}
+	needed := map[target.RawFrame]bool{}
+	state.window.frames(state.p, func(f target.RawFrame) { needed[f] = true })
+	if !needed[frame(400)[1]] || !needed[frame(500)[1]] {
+		t.Errorf("frames %v", needed)
+	}
+	wait(9, 600, 30*s)
+	state.Retire(state.p)
+	state.Submit()
+	if len(state.Slow.trees) != 0 || len(state.Slow.threads) != 0 {
+		t.Errorf("of a process that has ended: %d trees, %d threads", len(state.Slow.trees), len(state.Slow.threads))
+	}
 }

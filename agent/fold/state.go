@@ -334,6 +334,7 @@ func (s *State) submit(due func(*Process) bool) {
 			if s.Table[p.PID] == p {
 				delete(s.Table, p.PID)
 			}
+			s.Slow.ended(p)
 			if p.Holders == 0 {
 				s.Trim(p)
 			}

@@ -19,7 +19,7 @@ type Window struct {
 	Processes map[*Process]map[ThreadKey]*Thread
 	Calls     map[*Process]*CallSet
 	Events    map[*Process]*EventSet
-	Slow      []*SlowCall // the slowest first
+	Slow      []*SlowCall // invocations that ended in it, the slowest first; they do not change, and other windows may have them
 	Named     bool        // nothing is added any more
 	Filtered  uint64      // samples of processes that are not in PIDs
 	Received  uint64
@@ -28,6 +28,8 @@ type Window struct {
 	contexts  int // in all trees of processes
 	courses   courses
 	lanes     lanes.Recorder[*Process, *EventSums]
+	// Continued says that another window begins where this one ends. It is set before sources finish the window.
+	Continued bool
 	// Waits says that waits are recorded, so that threads have lanes.
 	Waits bool
 
@@ -98,10 +100,18 @@ func (w *Window) frames(p *Process, need func(target.RawFrame)) {
 	if s := w.Events[p]; s != nil {
 		s.Frames(need)
 	}
+	for _, call := range w.Slow {
+		if call.Process == p {
+			call.frames(need)
+		}
+	}
 }
 
 // Open adds a window, which gets all samples folded from now on.
-func (s *State) Open(w *Window) { s.windows[w] = struct{}{} }
+func (s *State) Open(w *Window) {
+	s.windows[w] = struct{}{}
+	s.Slow.limit(s)
+}
 
 // Windows returns the open windows, in no order.
 func (s *State) Windows() []*Window { return slices.Collect(maps.Keys(s.windows)) }
@@ -113,6 +123,7 @@ func (s *State) Contexts() int { return s.contexts }
 func (s *State) Close(w *Window) (processes []*Process) {
 	delete(s.windows, w)
 	s.closing[w] = struct{}{}
+	s.Slow.limit(s)
 	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
 }
 
@@ -138,13 +149,14 @@ func (o *Owner) Release(w *Window) {
 func (s *State) release(w *Window) (held []*Process) {
 	delete(s.windows, w)
 	delete(s.closing, w)
+	s.Slow.limit(s)
 	s.contexts -= w.contexts
 	w.contexts = 0
 	for p := range w.Processes {
 		p.Holders--
 		held = append(held, p)
 	}
-	w.Processes, w.Calls, w.Events, w.courses, w.lanes = nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
+	w.Processes, w.Calls, w.Events, w.Slow, w.courses, w.lanes = nil, nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
 	return held
 }
 

@@ -18,6 +18,7 @@ type Profile struct {
 	Counts      Counts        // of this window's samples
 	EventCounts EventCounts   // of this window's events, all kinds together
 	Comments    []string      // version, kernel, and what a reader must know
+	Followed    string        // the method of which Process.Slow has the slowest invocations; "" if none was followed
 	// Course is how many samples were taken in each CourseStep since Start, up to the last one, but no longer than a minute. Files and
 	// the history do not have it.
 	Course []uint16
@@ -51,7 +52,8 @@ type Process struct {
 	Versions []Version
 	// Events are the recorded events, one entry for each kind that was requested.
 	Events []*Events
-	// Slow are the slowest invocations of a method that was followed.
+	// Slow are the slowest invocations of the method that was followed, of those that ended in the window. An invocation is in one of several
+	// consecutive windows, with all that its thread did since it began.
 	Slow []SlowCall
 	// Course is Profile.Course of this process; nil if the window had many other processes before.
 	Course []uint16

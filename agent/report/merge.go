@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,5 +78,6 @@ func addMetadata(sum, m *stored.Metadata) {
 		}
 	}
 	sum.Lanes = append(sum.Lanes, m.Lanes...)
+	sum.Followed = cmp.Or(sum.Followed, m.Followed)
 	sum.LeftOut += m.LeftOut
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	pprof "github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -87,5 +89,48 @@ func TestSlow(t *testing.T) {
 	}
 	if err := report.Slow(new(strings.Builder), sinktest.MustPprofOf(t, p, sink.OfEvents(profile.Wall)), nil); err == nil || !strings.Contains(err.Error(), "--slow=METHOD") {
 		t.Errorf("without slow calls: %v", err)
+	}
+}
+
+// Of several windows, the slowest calls of all are shown, each with its window.
+func TestSlowOfWindows(t *testing.T) {
+	w := sink.NewWindows(sink.OfEvents(profile.Wall) | sink.CallCounts | sink.Slow)
+	for window := range 3 {
+		p := counted(300)
+		p.Start = p.Start.Add(time.Duration(window) * p.Duration)
+		for i := range profile.MaxSlowCalls {
+			length := time.Duration(900-100*window-i) * time.Millisecond
+			p.Processes[1].Slow = append(p.Processes[1].Slow, profile.SlowCall{TID: 8, Thread: "http-1", Start: p.Start, Length: length,
+				Parts: []profile.SlowPart{{Stack: []symbolize.Symbol{symbolize.Intern(sinktest.Checkout)}, State: "running", Cause: "running", Time: float64(length)}}})
+		}
+		if window == 1 {
+			p.Processes[1].Slow[0].Length, p.Processes[1].Slow[0].Parts[0].Time = 890*time.Millisecond, float64(890*time.Millisecond)
+		}
+		if err := w.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	several, err := w.Profile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := sinktest.Reparse(t, several)
+	for _, test := range []struct {
+		of     *pprof.Profile
+		wanted []string
+		absent string
+	}{
+		{f, []string{"the 20 slowest of 900 calls", "window  call      took", "     1     1  900.00ms", "     2     1  890.00ms", "     1    19  882.00ms"}, "881.00ms"},
+		{windowOf(t, f, 3), []string{"the 20 slowest of 300 calls", "     3     1  700.00ms"}, "890.00ms"},
+	} {
+		text := sinktest.Show(t, report.Slow, test.of, nil)
+		for _, want := range test.wanted {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is missing from\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, test.absent) {
+			t.Errorf("%q in\n%s", test.absent, text)
+		}
 	}
 }

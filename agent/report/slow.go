@@ -21,11 +21,13 @@ import (
 
 // A slowCall is a slow invocation as it is stored.
 type slowCall struct {
-	number       int64
+	window       int64 // 0 if the profile has none
+	number       int64 // in the window
 	start        string
 	thread, end  string
 	took         float64 // ns
 	byCause      map[string]float64
+	samples      []*pprof.Sample
 	heaviest     *pprof.Sample
 	heaviestTime float64
 }
@@ -47,8 +49,12 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	method, counted := followedMethod(p)
 	out := bufio.NewWriter(w)
 	head := fmt.Sprintf("Slow calls%s: the %d slowest", elapsed(p), len(calls))
-	if method != "" {
+	switch {
+	case method == "":
+	case counted > 0:
 		head += fmt.Sprintf(" of %s of %s", manyOf(quantity(counted), "calls"), method)
+	default: // all of them began before
+		head += " calls of " + method
 	}
 	writeFolded(out, head, opts.Width)
 	if len(calls) == 0 {
@@ -56,7 +62,13 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		return flush(out, "slow calls")
 	}
 	out.WriteByte('\n')
-	g := grid{head: []gridRow{{cells: []string{"call", "took", "start"}, name: heading("thread: causes / heaviest stack")}}}
+	place := func(c *slowCall) []string { return []string{fmt.Sprint(c.number)} }
+	columns := []string{"call"}
+	if slices.ContainsFunc(calls, func(c *slowCall) bool { return c.window > 0 }) {
+		place = func(c *slowCall) []string { return []string{fmt.Sprint(c.window), fmt.Sprint(c.number)} }
+		columns = []string{"window", "call"}
+	}
+	g := grid{head: []gridRow{{cells: append(columns, "took", "start"), name: heading("thread: causes / heaviest stack")}}}
 	unwound := false
 	shown, rest := first(opts.N, calls)
 	for _, c := range shown {
@@ -68,9 +80,9 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			took = ">" + took
 		}
 		about := cmp.Or(c.thread, stored.Unnamed) + ": " + c.causes()
-		g.rows = append(g.rows, gridRow{cells: []string{fmt.Sprint(c.number), took, c.when()}, name: func(width int) string { return shortenText(about, width) }})
+		g.rows = append(g.rows, gridRow{cells: append(place(c), took, c.when()), name: func(width int) string { return shortenText(about, width) }})
 		stack := s.path(c.heaviest, method)
-		g.rows = append(g.rows, gridRow{cells: []string{"", "", ""}, name: func(width int) string {
+		g.rows = append(g.rows, gridRow{cells: make([]string, len(g.head[0].cells)), name: func(width int) string {
 			text := "  " + timeScale.of(c.heaviestTime) + " "
 			return text + stack(max(width-len(text), 0))
 		}})
@@ -88,34 +100,37 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return flush(out, "slow calls")
 }
 
-// slowCalls puts the parts of each invocation together, the slowest first.
+// slowCalls puts the parts of each invocation together, and returns the slowest, the slowest first.
 func slowCalls(s *stacks) []*slowCall {
 	type key struct {
-		number, tid int64
-		start       string
+		window, number, tid int64
+		start               string
 	}
 	byNumber := map[key]*slowCall{} // several files may each have a first one
 	for sample, value := range s.all() {
 		n := number(sample, stored.LabelCall)
-		of := key{n, number(sample, stored.LabelTID), label(sample, stored.LabelStart)}
+		window := number(sample, stored.LabelWindow)
+		of := key{window, n, number(sample, stored.LabelTID), label(sample, stored.LabelStart)}
 		c := byNumber[of]
 		if c == nil {
 			c = &slowCall{
-				number: n, start: label(sample, stored.LabelStart), thread: label(sample, stored.LabelThread), end: label(sample, stored.LabelEnd),
+				window: window, number: n, start: label(sample, stored.LabelStart), thread: label(sample, stored.LabelThread), end: label(sample, stored.LabelEnd),
 				byCause: map[string]float64{},
 			}
 			byNumber[of] = c
 		}
 		time := float64(value)
 		c.took += time
+		c.samples = append(c.samples, sample)
 		c.byCause[cmp.Or(label(sample, stored.LabelCause), stored.Unnamed)] += time
 		if c.heaviest == nil || time > c.heaviestTime {
 			c.heaviest, c.heaviestTime = sample, time
 		}
 	}
-	return slices.SortedFunc(maps.Values(byNumber), func(a, b *slowCall) int {
-		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.number, b.number))
+	calls := slices.SortedFunc(maps.Values(byNumber), func(a, b *slowCall) int {
+		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(a.window, b.window), cmp.Compare(a.number, b.number))
 	})
+	return calls[:min(len(calls), profile.MaxSlowCalls)]
 }
 
 // when is the time of day at which it began, as the reader's clock has it.
@@ -130,11 +145,8 @@ func (c *slowCall) when() string {
 // causes are what took it so long, the largest first, without what is less than a hundredth.
 func (c *slowCall) causes() string {
 	const least = 0.01
-	names := slices.SortedFunc(maps.Keys(c.byCause), func(a, b string) int {
-		return cmp.Or(cmp.Compare(c.byCause[b], c.byCause[a]), strings.Compare(a, b))
-	})
 	var list []string
-	for _, name := range names {
+	for _, name := range c.largest() {
 		if time := c.byCause[name]; time >= least*c.took {
 			list = append(list, name+" "+timeScale.of(time))
 		}
@@ -142,32 +154,49 @@ func (c *slowCall) causes() string {
 	return strings.Join(list, ", ")
 }
 
+// largest are its causes, the largest first.
+func (c *slowCall) largest() []string {
+	return slices.SortedFunc(maps.Keys(c.byCause), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.byCause[b], c.byCause[a]), strings.Compare(a, b))
+	})
+}
+
 // followedMethod is the method whose invocations were followed, and how many there were; "" if the profile does not say.
 func followedMethod(p *pprof.Profile) (method string, calls float64) {
+	if m, err := stored.MetadataOf(p); err == nil {
+		method = m.Followed
+	}
 	if !HasCalls(p) {
-		return "", 0
+		return method, 0
 	}
 	s, err := newStacks(p, stored.TypeCalls)
 	if err != nil {
-		return "", 0
+		return method, 0
 	}
 	for sample, value := range s.all() {
 		if label(sample, stored.LabelEngine) == stored.EngineCount {
-			method = s.edge(sample).Callee.Name
+			method = cmp.Or(method, s.edge(sample).Callee.Name)
 			calls += float64(value)
 		}
 	}
 	return method, calls
 }
 
-// path writes the stack of a sample from a method on, outermost first, up to the program's innermost method; from its root if the method is not
-// in it, and whole if it has no method of the program.
+// path writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
 func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
-	var names []string
+	names := s.callNames(sample, from, true)
+	slices.Reverse(names)
+	id := tree.Add(names, 1)
+	return func(width int) string { return contextPath(&tree, id, width, func(name string) string { return name }) }
+}
+
+// callNames are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the
+// program's innermost method, unless it has none.
+func (s *stacks) callNames(sample *pprof.Sample, from string, own bool) (names []string) {
 	all := s.appendFrames(nil, sample)
 	for _, f := range all {
-		if len(names) > 0 || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {
+		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {
 			names = append(names, f.Name)
 		}
 	}
@@ -176,14 +205,6 @@ func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string 
 			names = append(names, f.Name)
 		}
 	}
-	if at := slices.Index(names, from); at >= 0 {
-		for i := at; i < len(names); i++ { // the outermost one
-			if names[i] == from {
-				at = i
-			}
-		}
-		names = names[:at+1]
-	}
-	id := tree.Add(names, 1)
-	return func(width int) string { return contextPath(&tree, id, width, func(name string) string { return name }) }
+	slices.Reverse(names)
+	return names[max(slices.Index(names, from), 0):] // the outermost one
 }

@@ -59,6 +59,9 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	if window > 0 {
 		m.Windows = append(m.Windows, stored.Window{Number: window, Start: p.Start, Duration: p.Duration, Account: account})
 	}
+	if content&Slow != 0 {
+		m.Followed = p.Followed
+	}
 	a.programs.add(p)
 	for _, proc := range p.Processes {
 		a.notes.add(proc, proc.Notes)

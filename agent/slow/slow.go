@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,9 +38,26 @@ type Source struct {
 
 	mu      sync.Mutex
 	stopped time.Duration // CLOCK_MONOTONIC: when recording ended; 0: it has not
+	started counts        // of what was seen before
 	least   time.Duration
-	counted map[int]bpf.InvocationCounts // when the last window ended
-	dropped int                          // records that cannot be decoded
+	dropped int   // records that cannot be decoded
+	last    *look // when the last window ended that another one follows; nil if none did
+	warned  sync.Once
+}
+
+// counts are what was seen in each process.
+type counts map[int]bpf.InvocationCounts
+
+// A look at which threads are in invocations.
+type look struct {
+	at   time.Duration // CLOCK_MONOTONIC: before it
+	list []open
+}
+
+// An open invocation is one that has not ended.
+type open struct {
+	tid uint32
+	bpf.Inside
 }
 
 // Open begins to follow the method. The error says which process cannot be followed, or why none can.
@@ -87,22 +106,35 @@ func (s *Source) Err() error { return s.follower.Err() }
 
 // Start begins to count calls: those until now are of no window.
 func (s *Source) Start(context.Context) error {
-	s.counts()
-	return nil
+	now := counts(s.follower.Counts())
+	s.mu.Lock()
+	s.started = now
+	s.mu.Unlock()
+	return s.services.Owner.Do(func(state *fold.State) { state.Slow.Since = proc.Monotonic() })
 }
 
-// counts returns what was seen of each process since the last time.
-func (s *Source) counts() map[int]bpf.InvocationCounts {
-	now := s.follower.Counts()
+// Count implements source.Counter.
+func (s *Source) Count() func(*fold.State) any {
+	now := counts(s.follower.Counts())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.counted
-	s.counted = now
-	since := map[int]bpf.InvocationCounts{}
-	for pid, c := range now {
-		c.Entered -= before[pid].Entered
-		c.Nested -= before[pid].Nested
-		since[pid] = c
+	if s.started == nil {
+		now = nil
+	}
+	since := now.since(s.started)
+	return func(*fold.State) any { return since }
+}
+
+// since is what was seen after others were counted.
+func (c counts) since(before counts) counts {
+	since := counts{}
+	for pid, n := range c {
+		n.Entered -= before[pid].Entered
+		n.Nested -= before[pid].Nested
+		n.Unwound -= before[pid].Unwound
+		n.Refused -= before[pid].Refused
+		n.Lost -= before[pid].Lost
+		since[pid] = n
 	}
 	return since
 }
@@ -140,14 +172,25 @@ func (s *Source) Handle(state *fold.State, raw []byte) {
 	state.Slow.Add(state, call)
 }
 
-// Finishing implements source.Finisher: calls that have not ended when a window does count up to its end.
-func (s *Source) Finishing() func(*fold.State, *fold.Window) {
-	type open struct {
-		tid uint32
-		bpf.Inside
+// notes are sentences without numbers, so that several windows have the same.
+func (c counts) notes(method string) (notes []string) {
+	for _, pid := range slices.Sorted(maps.Keys(c)) {
+		n := c[pid]
+		if n.Unwound > 0 {
+			notes = append(notes, fmt.Sprintf("process %d: of some calls of %s the return was not seen: an exception ended them, or their code was replaced; they ended no later than is shown", pid, method))
+		}
+		if n.Refused+n.Lost > 0 {
+			notes = append(notes, fmt.Sprintf("process %d: some calls of %s were not recorded for lack of room", pid, method))
+		}
 	}
-	var list []open
-	if err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { list = append(list, open{tid, *in}) }); err != nil {
+	return notes
+}
+
+// Finishing implements source.Finisher: invocations that have not ended when the last window does count up to its end.
+func (s *Source) Finishing() func(*fold.State, *fold.Window) {
+	now := &look{at: proc.Monotonic()}
+	err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { now.list = append(now.list, open{tid, *in}) })
+	if err != nil {
 		s.services.Log.Error("cannot read which calls have not ended", "err", err)
 	}
 	s.mu.Lock()
@@ -158,23 +201,45 @@ func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 		if stopped != 0 {
 			end = min(end, stopped)
 		}
-		for i := range list {
-			o := &list[i]
-			p := state.Table[int(o.Pid)]
-			if p == nil {
-				continue
+		for i := range now.list {
+			o := &now.list[i]
+			if p := state.Table[int(o.Pid)]; p != nil {
+				state.Slow.Unfinished(state, w, &fold.SlowCall{
+					Process: p, TID: o.tid, From: time.Duration(o.Time), To: max(end, time.Duration(o.Time)), SP: o.Sp,
+				})
 			}
-			state.Slow.Add(state, &fold.SlowCall{
-				Process: p, TID: o.tid, From: time.Duration(o.Time), To: max(end, time.Duration(o.Time)), SP: o.Sp, End: profile.CallRunning,
-			})
 		}
-		w.Slow = state.Slow.Take()
+		if !w.Continued {
+			return
+		}
+		// Windows that follow one another end one after the other, each when all records are handled that there were before: what had ended
+		// at the last look has been added.
+		if s.last != nil {
+			state.Slow.Forget(s.last.at, s.last.inside())
+		}
+		if s.last = now; err != nil {
+			s.last = nil
+		}
 	}
+}
+
+// inside is when invocations began, by thread.
+func (l *look) inside() map[uint32]time.Duration {
+	began := make(map[uint32]time.Duration, len(l.list))
+	for i := range l.list {
+		began[l.list[i].tid] = time.Duration(l.list[i].Time)
+	}
+	return began
 }
 
 // Fill implements source.Filler.
 func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
+	p.Followed = s.follower.Method()
 	p.Comments = append(p.Comments, s.follower.Notes()...)
+	if err := s.follower.Err(); err != nil {
+		p.Comments = append(p.Comments, fmt.Sprintf("the slowest calls are missing from some time on: %v", err))
+		s.warned.Do(func() { s.services.Log.Warn("calls are not followed any more", "err", err) })
+	}
 	cut := 0
 	for _, call := range w.Slow {
 		if call.Cut {
@@ -187,7 +252,10 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 	if s.dropped > 0 {
 		p.Comments = append(p.Comments, fmt.Sprintf("%d records of calls were malformed: please report this", s.dropped))
 	}
-	counts := s.counts()
+	before, _ := w.Before.Of[s].(counts)
+	after, _ := w.After.Of[s].(counts)
+	counts := after.since(before)
+	p.Comments = append(p.Comments, counts.notes(p.Followed)...)
 	zero := time.Now().Add(-proc.Monotonic())
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		if c := counts[of.PID]; c.Entered+c.Nested > 0 {

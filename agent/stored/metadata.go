@@ -33,6 +33,7 @@ type Metadata struct {
 	Versions []Version         `json:"versions,omitempty"` // of code, of all processes: see VersionOf
 	Methods  []string          `json:"methods,omitempty"`  // names that Versions refer to
 	Lanes    []Lanes           `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
+	Followed string            `json:"followed,omitempty"` // the method of TypeSlow
 	LeftOut  int               `json:"left_out,omitempty"` // remarks, notes and the like that were too many
 }
 
@@ -262,6 +263,7 @@ func (m *Metadata) tidy() {
 	}
 	m.tidyVersions()
 	m.tidyLanes()
+	m.Followed = Printable(m.Followed)
 	m.LeftOut = max(m.LeftOut, 0)
 }
 

@@ -51,7 +51,8 @@ func everything() *Metadata {
 		Methods: []string{"app.Main.get()V", "app.Main.put"},
 		Lanes: []Lanes{{"java", 1, "shop", 2, time.Unix(1_700_000_000, 123_000_000).UTC(), 20 * time.Millisecond, 500, []string{"running", "socket"},
 			[]Lane{{8, "exec-1", 3, "40a2(b70a30)()"}}, 5, 2}},
-		LeftOut: 19,
+		Followed: "app.Main.put",
+		LeftOut:  19,
 	}
 }
 

@@ -150,7 +150,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	if err := o.checkStdout(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.count.check(&o), o.slow.check(&o), o.against.check(fs, &o)); err != nil {
+	if err := errors.Join(o.count.check(&o), o.slow.checkRecording(&o), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
 	return &o, o.checkWindow()
@@ -208,7 +208,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
-	if err := o.slow.apply(ctx, o, &options); err != nil {
+	if err := o.slow.apply(ctx, o.pids, o.events.Budget, &options); err != nil {
 		return err
 	}
 	a, err := agent.New(ctx, options)

@@ -54,6 +54,7 @@ Profiles until it is stopped, and serves over HTTP:
 
   vmprof-agent serve                          # on 127.0.0.1:9464
   vmprof-agent serve -e cpu,alloc,lock        # also allocations and locks
+  vmprof-agent serve -e wall --slow=Api.handle -p shop  # the slowest calls
   vmprof-agent serve --history-dir=/var/lib/vmprof-agent/history
   vmprof-agent serve --rule='json: share(cpu) where stack.anyMatches("Json")'
   vmprof-agent serve --window-exec=/usr/local/libexec/new-hot-path
@@ -82,6 +83,7 @@ type serveOptions struct {
 	log           logFlags
 	contexts      contextFlags
 	history       historyFlags
+	slow          slowFlags
 	past          *history.Store // nil without a history
 	own           ruleFlags
 	exec          execFlags
@@ -100,6 +102,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	o.history.add(fs)
 	o.own.add(fs)
 	o.exec.add(fs)
+	o.slow.add(fs)
 	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
@@ -121,7 +124,10 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	return &o, errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs))
+	if err := errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
+		return nil, err
+	}
+	return &o, o.slow.check(&o.targets, &o.eventFlags)
 }
 
 // serve is the verb.
@@ -161,12 +167,18 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
+	if err := o.slow.apply(ctx, pids, o.events.Budget, &options); err != nil {
+		return err
+	}
 	fmt.Fprintln(stderr, "vmprof-agent: starting: loading BPF programs and looking at running processes")
 	a, err := agent.New(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer a.Close()
+	if err := o.slow.settle(ctx, a); err != nil {
+		return err
+	}
 	// google/pprof, which makes the pages, looks for settings of the user who runs it; see httpd.New.
 	if err := os.Setenv("XDG_CONFIG_HOME", os.DevNull); err != nil {
 		return fmt.Errorf("set XDG_CONFIG_HOME: %w", err)

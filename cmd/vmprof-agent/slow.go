@@ -27,27 +27,36 @@ func (f *slowFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.text, "slow", "", "keep the slowest calls of `METHOD`, for report --view=slow")
 }
 
-// check fails where calls cannot be followed.
-func (f *slowFlags) check(o *recordOptions) (err error) {
+// check fails where calls cannot be followed, given what else is recorded.
+func (f *slowFlags) check(targets *targets, e *eventFlags) (err error) {
 	switch {
 	case f.text == "":
 		return nil
-	case len(o.targets.words) == 0:
+	case len(targets.words) == 0:
 		return usageError("--slow needs the JVMs whose calls are to be followed: -p")
-	case o.calls || o.events.MonitorEnters || o.exact != "" || o.count.text != "":
-		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls, --exact, --monitor-enters and --count")
-	case !slices.ContainsFunc(o.parts(), part.wall):
+	case e.calls || e.events.MonitorEnters:
+		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls and --monitor-enters")
+	case !slices.ContainsFunc(e.parts(), part.wall):
 		return usageError("--slow needs -e wall")
-	case o.window > 0:
-		return usageError("--slow keeps the slowest calls of the whole recording: remove --window")
-	}
-	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
-		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for --slow", flat))
 	}
 	if f.method, err = hotspot.ParseMethod(f.text); err != nil {
 		return usageError(err.Error())
 	}
 	return nil
+}
+
+// checkRecording fails where a recording cannot have slow calls.
+func (f *slowFlags) checkRecording(o *recordOptions) error {
+	if f.text == "" {
+		return nil
+	}
+	if o.exact != "" || o.count.text != "" {
+		return usageError("--slow sets breakpoints of its own, and counts all calls: remove --exact and --count")
+	}
+	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
+		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for --slow", flat))
+	}
+	return f.check(&o.targets, &o.eventFlags)
 }
 
 // wall reports whether a part is wall time: slow calls go into its file.
@@ -65,15 +74,15 @@ func (f *slowFlags) content(p part) sink.Content {
 }
 
 // apply has the agent follow the method.
-func (f *slowFlags) apply(ctx context.Context, o *recordOptions, to *agent.Options) error {
+func (f *slowFlags) apply(ctx context.Context, pids []int, budget float64, to *agent.Options) error {
 	if f.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	jvms := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
 	if len(jvms) == 0 {
 		return errors.New("--slow: none of the processes is a JVM")
 	}
-	to.Slow = &slow.Options{PIDs: jvms, Method: f.method, Share: o.events.Budget}
+	to.Slow = &slow.Options{PIDs: jvms, Method: f.method, Share: budget}
 	return nil
 }
 

@@ -148,6 +148,9 @@ func (f *Follower) Counts() map[int]bpf.InvocationCounts {
 	return counts
 }
 
+// Method is what is followed, as stacks name it.
+func (f *Follower) Method() string { return f.opt.Method.Function }
+
 // Profile is a number of calls that were all seen, as Count.Profile has it.
 func (f *Follower) Profile(calls uint64) *profile.Calls {
 	return Count{Calls: float64(calls)}.Profile(f.opt.Method)
@@ -165,7 +168,7 @@ func (f *Follower) Inside(each func(tid uint32, in *bpf.Inside)) error {
 			each(tid, &in)
 		}
 	}
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+	if err := all.Err(); err != nil {
 		return fmt.Errorf("read which threads are in calls: %w", err)
 	}
 	return nil
@@ -178,17 +181,6 @@ func (f *Follower) Notes() (notes []string) {
 		notes = append(notes, g.notes...)
 		if g.left != "" {
 			notes = append(notes, g.left)
-		}
-		for _, of := range []struct {
-			n    uint64
-			what string
-		}{
-			{g.sums.Unwound, "of %d calls of %s the return was not seen: an exception ended them, or their code was replaced; they ended no later than is shown"},
-			{g.sums.Refused + g.sums.Lost, "%d calls of %s were not recorded for lack of room"},
-		} {
-			if of.n > 0 {
-				notes = append(notes, fmt.Sprintf("process %d: "+of.what, g.process.PID, of.n, g.process.method))
-			}
 		}
 		g.mu.Unlock()
 	}
@@ -221,6 +213,9 @@ func (g *followed) forget() error {
 	})
 	for _, tid := range inside {
 		_ = g.follower.kernel.Threads.Delete(tid) // it may have ended
+	}
+	if errors.Is(err, ebpf.ErrIterationAborted) {
+		return nil // others end with their threads
 	}
 	return err
 }
