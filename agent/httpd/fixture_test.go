@@ -22,7 +22,8 @@ import (
 
 // fake is a Source. Collect returns a shop window as soon as it is let.
 type fake struct {
-	hold chan struct{} // if not nil, Collect waits until it is closed or its context ends
+	hold   chan struct{}                   // if not nil, Collect waits until it is closed or its context ends
+	window func(n uint64) *profile.Profile // what Collect returns; nil for busyShop
 
 	mu     sync.Mutex
 	calls  []call
@@ -57,6 +58,9 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*profi
 	f.mu.Lock()
 	f.ended = append(f.ended, ctx.Err())
 	f.mu.Unlock()
+	if f.window != nil {
+		return f.window(0), nil
+	}
 	return busyShop(0), nil
 }
 

@@ -92,7 +92,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // encode returns a profile as it is sent: in memory, so that an error can still be reported as one. Tens of kilobytes are usual.
 func (p *profiles) encode(window *profile.Profile) ([]byte, error) {
-	prof, err := sink.Pprof(window, p.kind.content)
+	prof, err := sink.Pprof(window, withSlow(p.kind.content, window))
 	if err != nil {
 		return nil, err
 	}

@@ -111,9 +111,17 @@ func contentOf(of *kind, recorded []*kind) sink.Content {
 	return content
 }
 
+// withSlow is a content with the slowest calls, if the window has any and the content can have them.
+func withSlow(content sink.Content, p *profile.Profile) sink.Content {
+	if content == sink.OfEvents(profile.Wall) && p.Followed != "" {
+		content |= sink.Slow | sink.CallCounts
+	}
+	return content
+}
+
 // flameOf converts what a window has of one kind.
 func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
-	stored, err := sink.Pprof(p, contentOf(of, recorded))
+	stored, err := sink.Pprof(p, withSlow(contentOf(of, recorded), p))
 	if err != nil {
 		return nil, err
 	}

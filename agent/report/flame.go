@@ -35,6 +35,7 @@ type Flame struct {
 	bars      []flameBar
 	base      *flameBase
 	lanes     []stored.Lanes // what threads did over time, if waits were recorded
+	slow      *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
 }
 
 // A flameBase is what a baseline adds: its nodes' values are in the second column.
@@ -270,6 +271,7 @@ func (f *Flame) Merge(o *Flame) {
 	}
 	f.take(o, 0, func(int32) bool { return true })
 	f.lanes = append(f.lanes[:len(f.lanes):len(f.lanes)], o.lanes...)
+	f.slow = f.slow.merged(o.slow)
 }
 
 // Of returns what a Flame has of one service, and of one process of it if pid is not 0. An empty service is all.
@@ -285,6 +287,7 @@ func (f *Flame) Of(service string, pid int64) *Flame {
 			out.lanes = append(out.lanes, l)
 		}
 	}
+	out.slow = f.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) })
 	return out
 }
 

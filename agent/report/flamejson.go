@@ -35,6 +35,7 @@ type flameDocument struct {
 	Timeline *flameTimeline  `json:"timeline,omitempty"`
 	PIDs     []FlameProcess  `json:"processes,omitempty"`
 	Lanes    []flameLanes    `json:"lanes,omitempty"`
+	Slow     *slowDocument   `json:"slow,omitempty"`
 }
 
 type flameFrames struct {
@@ -133,6 +134,7 @@ func (f *Flame) MarshalJSON() ([]byte, error) {
 	d.Calls = f.shownCalls(place)
 	d.Timeline = f.timeline()
 	d.Lanes = f.shownLanes()
+	d.Slow = f.slow.document()
 	return json.Marshal(d)
 }
 

@@ -33,6 +33,11 @@ func laneService(l *stored.Lanes) string {
 	return cmp.Or(l.Service, l.Comm, stored.Unnamed)
 }
 
+// laneProcess names a process.
+func laneProcess(service string, pid int64) string {
+	return fmt.Sprintf("%s (pid %d)", strings.TrimSuffix(service, ".service"), pid)
+}
+
 // keptLanes are lanes of so much text: those of the first threads, which are the busiest.
 func keptLanes(list []stored.Lanes, most int) []stored.Lanes {
 	out := slices.Clone(list)
@@ -77,7 +82,7 @@ func (f *Flame) shownLanes() (list []flameLanes) {
 		}
 		last = l.Start
 		room -= laneOverhead
-		out := flameLanes{PID: l.PID, Process: fmt.Sprintf("%s (pid %d)", strings.TrimSuffix(laneService(&l), ".service"), l.PID),
+		out := flameLanes{PID: l.PID, Process: laneProcess(laneService(&l), l.PID),
 			Start: float64(l.Start.UnixMicro()) / 1000, Step: float64(l.Step) / float64(time.Millisecond), Steps: l.Steps, Causes: l.Causes, LeftOut: l.LeftOut, NoRoom: l.NoRoom,
 			TID: []int64{}, Thread: []string{}, Group: []string{}, From: []int{}, Runs: []string{}}
 		for _, t := range l.Threads {

@@ -43,6 +43,9 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 			return nil, err
 		}
 		f.readLanes(p)
+		if err := f.readSlow(p); err != nil {
+			return nil, err
+		}
 		all = append(all, f)
 	case HasTime(p):
 		valueType := stored.TypeSamples

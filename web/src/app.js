@@ -6,6 +6,7 @@ import {Flame, differences, legend} from "./flame.js";
 import {Timeline, clock} from "./timeline.js";
 import {heatMap} from "./heat.js";
 import {Lanes} from "./lanes.js";
+import {slowTable} from "./slow.js";
 import {methodTable, sidePanel} from "./tables.js";
 import {serviceCards} from "./services.js";
 import {State} from "./state.js";
@@ -158,6 +159,7 @@ class Page {
 		this.range = el("p", {class: "range", hidden: true});
 		this.heat = el("section", {class: "heat", "aria-label": "Samples by 20 ms", hidden: true});
 		this.laneBox = el("section", {class: "lanes", "aria-label": "Threads over time", hidden: true});
+		this.slowBox = el("section", {class: "slow", "aria-label": "Slow calls", hidden: true});
 		this.marks = el("details", {class: "marks", hidden: true});
 		this.why = el("section", {class: "why", "aria-label": "What changed", hidden: true});
 		this.message = el("p", {class: "message", role: "status", hidden: true});
@@ -175,7 +177,7 @@ class Page {
 			el("div", {class: "tools"}, this.search, this.searched, check(this.processes, "by process"), check(this.threads, "by thread"),
 				check(this.upward, "root at the bottom"), this.resetButton, this.downloads),
 			el("div", {class: "columns" + (this.source.live ? " live" : "")}, this.services,
-				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.laneBox, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
+				el("div", {class: "center"}, this.spans, this.timelineBox, this.marks, this.range, this.heat, this.laneBox, this.slowBox, this.why, this.message, this.verdict, this.graph, this.legend, this.table, this.notes), this.side));
 		this.flame = new Flame(this.graph, (node) => {
 			if (node.kind === PROCESS || node.kind === THREAD || node.kind === "root") this.state.set({sel: ""});
 			else this.state.set({sel: node.name});
@@ -215,7 +217,7 @@ class Page {
 
 	// tick loads the last windows, unless somebody reads.
 	tick() {
-		if (document.hidden || this.state.get("from") || [this.graph, this.laneBox].some((e) => e.matches(":hover") || e.contains(document.activeElement))) return;
+		if (document.hidden || this.state.get("from") || [this.graph, this.laneBox, this.slowBox].some((e) => e.matches(":hover") || e.contains(document.activeElement))) return;
 		this.loaded = "";
 		this.refresh();
 	}
@@ -275,6 +277,7 @@ class Page {
 		this.showHeat(marked);
 		const zoom = state.get("zoom").split("-").map(Number);
 		this.lanes.show(doc, {only, idle: state.get("idle") === "1", zoom: zoom.length === 2 && zoom[0] < zoom[1] ? zoom : null, selected: marked.from && marked.to ? [marked.from, marked.to] : null});
+		this.showSlow(only);
 		this.showWhy(marked);
 		this.showServices();
 		const test = searcher(state.get("q"));
@@ -392,6 +395,16 @@ class Page {
 		this.heatOf = key;
 		fill(this.heat);
 		if (key) this.source.course(state).then((answer) => this.heatOf === key && heatMap(this.heat, answer), (error) => this.heatOf === key && fill(this.heat, el("p", {}, error.message)));
+	}
+
+	// showSlow shows the slowest calls of a method, if one was followed.
+	showSlow(only) {
+		const {state, doc} = this;
+		slowTable(this.slowBox, doc.slow, {only, open: state.get("call"),
+			onOpen: (call) => state.set({call}),
+			onThread: (thread) => state.set({thread}, true),
+			onTime: doc.lanes?.length ? (from, to) => state.set({zoom: `${(from - (to - from) / 10).toFixed(2)}-${(to + (to - from) / 10).toFixed(2)}`}, true) : null,
+			onSelect: (sel) => state.set({sel}, true)});
 	}
 
 	// showWhy says what changed. It is asked for: the statistics take the agent about as long as a flame graph.

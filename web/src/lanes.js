@@ -11,6 +11,13 @@ const colours = new Map(Object.entries({
 	memory: "#a07a2f", worker: "#7f9a6a", stopped: "#4d5560", other: "#8a8f98", unknown: "#9aa3b5",
 }));
 const order = [...colours.keys()];
+
+// colourOfCause is the colour of a cause, of a dim one where a thread is idle.
+export function colourOfCause(cause) {
+	if (cause === "idle") return getComputedStyle(document.documentElement).getPropertyValue("--line").trim();
+	return colours.get(cause) ?? colours.get("other");
+}
+
 const rank = (cause) => (cause === "idle" ? order.length + 1 : order.indexOf(cause) < 0 ? order.length : order.indexOf(cause));
 
 const rowHeight = 16, gap = 5, axisHeight = 18, most = 300;
@@ -95,7 +102,7 @@ export class Lanes {
 			s.rows.length === 0 ? el("p", {class: "dim"}, s.only ? "No lane of these threads." : "All threads were idle.") : box, status,
 			el("p", {class: "legend"}, ...[...used].sort((a, b) => rank(a) - rank(b)).map((cause) => {
 				const swatch = el("span", {class: "swatch"});
-				swatch.style.background = this.#colour(cause);
+				swatch.style.background = colourOfCause(cause);
 				return el("span", {}, swatch, cause);
 			})),
 			s.more ? el("p", {class: "dim"}, `and ${s.more} more threads`) : null,
@@ -112,11 +119,6 @@ export class Lanes {
 		this.#paint();
 		this.#listen(canvas);
 		if (focused) [...host.querySelectorAll("[data-key]")].find((e) => e.dataset.key === focused)?.focus();
-	}
-
-	#colour(cause) {
-		if (cause === "idle") return getComputedStyle(document.documentElement).getPropertyValue("--line").trim();
-		return colours.get(cause) ?? colours.get("other");
 	}
 
 	// paint draws all lanes. Each column of pixels shows its time.
@@ -140,7 +142,7 @@ export class Lanes {
 				for (const {cause, share} of shares) {
 					if (cause === "idle") continue;
 					const h = (high * share) / Math.max(all, 1e-9);
-					ctx.fillStyle = this.#colour(cause);
+					ctx.fillStyle = colourOfCause(cause);
 					ctx.fillRect(x, bottom - h, 1.02, h);
 					bottom -= h;
 				}

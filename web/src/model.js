@@ -211,7 +211,8 @@ export function during(doc, {from, to, basefrom, baseto}) {
 		return {self, count, seconds, start};
 	};
 	const {self, count, seconds, start} = sum(from || baseto, to);
-	return {...doc, start: start ?? doc.start, seconds, nodes: {...doc.nodes, self, count}, calls: undefined, base: basefrom || baseto ? sum(basefrom, baseto) : undefined};
+	const slow = doc.slow && {...doc.slow, calls: 0, list: doc.slow.list.filter((c) => c.start + c.took / 1e6 >= (from || baseto || -Infinity) && c.start + c.took / 1e6 < (to || Infinity))};
+	return {...doc, slow, start: start ?? doc.start, seconds, nodes: {...doc.nodes, self, count}, calls: undefined, base: basefrom || baseto ? sum(basefrom, baseto) : undefined};
 }
 
 // callTargets are the places in a method that call several methods, with the calls per second of each: the most frequent place first. A place

@@ -1,7 +1,7 @@
 // The timeline: values by window, stacked by what ran. Dragging selects a time, or sets the baseline with Shift; the keyboard does both.
 import uPlot from "uplot";
 import {el, fill} from "./dom.js";
-import {amount} from "./model.js";
+import {perSecond} from "./model.js";
 
 const colours = ["#4caf6a", "#d2694a", "#9b72d9", "#5b8def", "#c94f7c", "#d9922e", "#8a8f98"]; // Java, native, kernel, JIT, GC, VM, unknown
 
@@ -82,8 +82,7 @@ export class Timeline {
 		const colour = (name) => style.getPropertyValue(name).trim();
 		const axis = {stroke: colour("--text"), grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), width: 1}, font: "12px system-ui, sans-serif"};
 		const bars = uPlot.paths.bars({size: [0.96, Infinity]});
-		const unit = isTime ? (doc.kind === "cpu" ? "CPUs" : "s/s") : "";
-		const write = (v) => (isTime ? `${+v.toPrecision(3)} ${unit}` : amount(v, doc.unit) + "/s");
+		const write = (v) => perSecond(isTime ? 1e9 * v : v, {unit: doc.unit, kind: doc.kind, seconds: 1});
 		const selectable = t.selectable ?? true;
 		const first = t.start[0] / 1000, last = t.start.at(-1) / 1000 + t.seconds.at(-1);
 		const options = {
@@ -92,7 +91,7 @@ export class Timeline {
 			cursor: {drag: {x: selectable, y: false, setScale: false}, points: {show: false}, y: false},
 			select: {show: selectable},
 			scales: {x: {time: true, range: () => [first, last]}, y: {range: (_, __, max) => [0, Math.max(max, 1e-9) * 1.05]}},
-			axes: [{...axis, space: 72, values: times}, {...axis, size: 78, values: (_, ticks) => ticks.map(write)}],
+			axes: [{...axis, space: 72, values: times}, {...axis, size: 92, values: (_, ticks) => ticks.map(write)}],
 			series: [{}, ...used.map(({i, name}) => ({label: name, fill: colours[i], stroke: colours[i], width: 0, paths: bars, points: {show: false}})).reverse()],
 			hooks: selectable ? {
 				ready: [(u) => u.over.addEventListener("mousedown", (event) => this.#drag(event))],
