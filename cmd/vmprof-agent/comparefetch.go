@@ -6,11 +6,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const (
@@ -38,6 +41,46 @@ func windowURL(name string) (string, error) {
 	q.Set("seconds", "1")
 	u.RawQuery = q.Encode()
 	return u.String(), nil
+}
+
+// pullSeconds is for how long serve records what report shows, unless the address says otherwise.
+const pullSeconds = 10
+
+// pullURL is where serve answers with a profile that a view of report can show, and how long that may take. An address without a path stands for
+// what the view needs.
+func pullURL(name, view string) (address string, patience time.Duration, err error) {
+	u, err := url.Parse(name)
+	if err != nil {
+		return "", 0, usageError(fmt.Sprintf("%s is no URL of serve: %v", name, err))
+	}
+	if u.Path == "" || u.Path == "/" {
+		u.Path = "/profiles/" + pulledKind(view)
+	}
+	q := u.Query()
+	seconds, err := strconv.Atoi(q.Get("seconds"))
+	if err != nil || seconds <= 0 {
+		seconds = pullSeconds
+	}
+	if !q.Has("seconds") && !q.Has("from") {
+		q.Set("seconds", strconv.Itoa(seconds))
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), time.Duration(min(seconds, 3600))*time.Second + fetchPatience, nil
+}
+
+// pulledKind is the kind of profile that a view needs.
+func pulledKind(view string) string {
+	content := viewContents[view]
+	if view == "slow" || view == "timeline" {
+		return profile.Wall.String()
+	}
+	if kind, ok := content.Events(); ok {
+		return kind.String()
+	}
+	if content == sink.CallCounts {
+		return "calls"
+	}
+	return "cpu"
 }
 
 // compareURLs records two addresses of serve, both at the same time, and compares them.

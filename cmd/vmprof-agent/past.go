@@ -145,7 +145,7 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	case view == "timeline":
 		return usageError("the history does not keep what threads did over time: --view=timeline needs a file")
 	case view == "slow":
-		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow")
+		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow, or an address of serve --slow, such as http://127.0.0.1:9464")
 	case fs.Changed("window"):
 		return usageError("--window is for files: give a shorter time with --from and --to")
 	}

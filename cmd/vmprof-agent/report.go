@@ -20,8 +20,9 @@ const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
        vmprof-agent report [flags] --from TIME [--to TIME]
 
 Shows a stored pprof profile. FILE is what record wrote, or a directory of such
-files of one kind, which are added up. With --from, shows what serve recorded
-then, if it runs with --history-dir. METHOD is a name as other views show it.
+files of one kind, which are added up, or an address of serve, which then
+records 10 s. With --from, shows what serve recorded then, if it runs with
+--history-dir. METHOD is a name as other views show it.
 VIEW is one of:
 
   methods   the hot methods
@@ -53,6 +54,7 @@ VIEW is one of:
   vmprof-agent report --per=calls:Api.handle wall.pb.gz   # mean time of a call
   vmprof-agent report --where='stack.anyMatches("Json")' vmprof.pb.gz   # a part
   vmprof-agent report --cost=cloud.yaml cpu.pb.gz alloc.pb.gz   # what it costs
+  vmprof-agent report --view=slow http://127.0.0.1:9464   # the next 10 s
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?
@@ -89,8 +91,9 @@ const viewNames = "methods, threads, tree, contexts, edges, layers, versions, ti
 // reportOptions are the flags of report.
 type reportOptions struct {
 	// view is what to show, nil for what suits the file.
-	view func(io.Writer, *pprof.Profile, *report.ViewOptions) error
-	opts report.ViewOptions
+	view     func(io.Writer, *pprof.Profile, *report.ViewOptions) error
+	opts     report.ViewOptions
+	viewName string
 	// window is the number of the only one to show, 0 for all.
 	window int64
 	file   string
@@ -123,7 +126,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, err
 	}
 	o.opts.SumVM = !*vmThreads
-	o.view = reportViews[*view]
+	o.view, o.viewName = reportViews[*view], *view
 	if err := o.past.parse(fs, *view, time.Now()); err != nil {
 		return nil, err
 	}
@@ -232,7 +235,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		}
 		return o.write(stdout, pageTitle(o.files), list, func(r report.Named) string { return r.Name })
 	}
-	list, err := readRecordings(o.file)
+	list, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -254,6 +257,21 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		}
 	}
 	return o.show(stdout, p, o.file)
+}
+
+// read reads what is to be shown, from files or from serve.
+func (o *reportOptions) read(ctx context.Context) ([]report.Named, error) {
+	if !isURL(o.file) {
+		return readRecordings(o.file)
+	}
+	address, patience, err := pullURL(o.file, o.viewName)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	named, err := fetchWindow(ctx, address)
+	return []report.Named{named}, err
 }
 
 // show writes the view.
