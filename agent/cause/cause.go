@@ -118,10 +118,11 @@ var userRules = compile([]rule{
 		"WatcherThread::sleep WatcherThread::run VMThread::loop VMThread::run GangWorker::loop WorkerThread::run CompileBroker::compiler_thread_loop CompileQueue::get", VM},
 })
 
-// parkRules are of the methods that call Unsafe.park. Latches and conditions use the same methods as locks, further in: they count.
+// parkRules are of the methods that call Unsafe.park: the innermost that parks or sleeps counts, or else a lock. Latches and conditions use the same methods as locks, further in: they count.
 var parkRules = compile([]rule{
 	{"java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject. java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject. java.util.concurrent.CountDownLatch.await " +
 		"java.util.concurrent.FutureTask.awaitDone java.util.concurrent.CompletableFuture$Signaller.block", Park},
+	{"java.lang.VirtualThread.sleepNanos", Sleep}, // one that cannot give up its carrier parks it
 	{"java.util.concurrent.locks.AbstractQueuedSynchronizer. java.util.concurrent.locks.AbstractQueuedLongSynchronizer. java.util.concurrent.locks.StampedLock. " +
 		"java.util.concurrent.locks.ReentrantLock. java.util.concurrent.locks.ReentrantReadWriteLock java.util.concurrent.Semaphore.", Lock},
 })
@@ -263,8 +264,8 @@ func ofUser(stack []symbolize.Symbol) (cause string) {
 			}
 		default: // parked, perhaps for a lock
 			switch by := parkRules.of(function); {
-			case by == Park:
-				return Park
+			case by == Park, by == Sleep:
+				return by
 			case by != "":
 				cause = by
 			}

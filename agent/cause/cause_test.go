@@ -44,6 +44,8 @@ func TestOf(t *testing.T) {
 		{"latch", Blocked, park + acquire + "java.util.concurrent.CountDownLatch.await Main.main", Park, ""},
 		{"queue", Blocked, park + "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await java.util.concurrent.LinkedBlockingQueue.take", Park, ""},
 		{"future", Blocked, park + "java.util.concurrent.CompletableFuture$Signaller.block", Park, ""},
+		{"virtual thread that sleeps on its carrier", Blocked, park[:strings.Index(park, "java.")] + "java.lang.VirtualThread.parkOnCarrierThread java.lang.VirtualThread.parkNanos " +
+			"java.lang.VirtualThread.sleepNanos java.lang.Thread.sleep Main.run", Sleep, ""},
 		{"safepoint", Blocked, futex + "SafepointSynchronize::block(JavaThread*) Main.loop", Safepoint, ""},
 		{"collector's thread", Blocked, futex + "Monitor::wait_without_safepoint_check(long) GangWorker::loop()", VM, ""},
 		{"collector's thread without frame pointers", Blocked, futex + "__futex_abstimed_wait_common", VM, "G1 Conc#0"},
