@@ -14,7 +14,7 @@ import (
 // Waits for monitors may be missing where a build has no cheap place for a probe, if the profile says so.
 func TestJDKs(t *testing.T) {
 	needs.Root(t, "sampling")
-	m := meter{dir: t.TempDir()}
+	m := meter{dir: t.TempDir(), short: true}
 	for _, c := range plan(needs.Fetched(t, shortVersions...), options{Options: harness.Options{Short: true}}) {
 		t.Run(c.String(), func(t *testing.T) {
 			var err error
