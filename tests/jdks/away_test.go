@@ -110,7 +110,9 @@ func TestWaitTables(t *testing.T) {
 	gone := way{Method: "guest.Carried.sleep", Cause: unmounted, Truth: 100, OffCPU: 10, Wrong: 1}
 	absent, failed := of("17", "Shenandoah"), of("21", "Serial")
 	absent.absent = "Unrecognized"
-	results := []result{of("17", plain, sleep, slow), of("17", "Serial", sleep), of("21", plain, sleep, gone), absent, failed}
+	untried := of("21", "Epsilon")
+	untried.untried = true
+	results := []result{of("17", plain, sleep, slow), of("17", "Serial", sleep), of("21", plain, sleep, gone), absent, failed, untried}
 	table := waitTable(results)
 	want := [][]string{{plain, "+3.0 / 98.0 / 99.9", "-2.0 / 100.0 / 99.9"}, {"Serial", "-2.0 / 100.0 / 99.9", "error"}}
 	check(t, table.Rows, want)

@@ -8,7 +8,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// waitTable has a row for each setup: the error of the time, the share with the right cause, and that with whole stacks, each of the worst
+// notRun is what a table has of cells that were not tried.
+const notRun = "not run"
+
+// waitTable has a row for each setup that was tried: the error of the time, the share with the right cause, and that with whole stacks, each of the worst
 // of all ways to wait.
 func waitTable(results []result) report.Table {
 	table := report.Table{Header: append([]string{"setup"}, releases(results)...)}
@@ -22,7 +25,7 @@ func waitTable(results []result) report.Table {
 			}
 			row = append(row, results[i].waits())
 		}
-		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "" }) {
+		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "" && cell != notRun }) {
 			table.Add(row...)
 		}
 	}
@@ -35,7 +38,7 @@ func (r result) waits() string {
 	case r.absent != "":
 		return ""
 	case r.untried:
-		return "not run"
+		return notRun
 	case len(r.ways) == 0:
 		return "error"
 	}

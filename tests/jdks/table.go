@@ -138,7 +138,7 @@ func (r result) summary() string {
 	case r.absent != "":
 		return ""
 	case r.untried:
-		return "not run"
+		return notRun
 	case r.err != nil:
 		return "error"
 	}
