@@ -106,7 +106,7 @@ accuracy: ## profiles of programs with known truth
 	go run ./tests/llvm
 	go run ./tests/gopgo
 
-jdks: ## every JDK in Debian unstable, in every setup (docs/reference/jdks.md): about 40 minutes, 500 MB to fetch
+jdks: ## every JDK in Debian unstable, in every setup (docs/reference/jdks.md): about an hour, 500 MB to fetch
 	@scripts/deps test
 	go run ./tests/jdks
 

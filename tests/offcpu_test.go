@@ -15,9 +15,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// also are causes that stand for others: of selectors, which are event loops, and of busy threads, with a quota.
-var also = map[string]string{"poll": "idle", "runnable": "throttled"}
-
 // Threads are off the CPU for as long as they say themselves, for what they say, and with whole stacks.
 func TestRecordOffCPU(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) { recordOffCPU(t, jdk) })
@@ -57,7 +54,7 @@ func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
 		}
 		got := events.Sum(own, offCPU)
 		delayed := sum("runnable", "throttled", "stopped", "safepoint", "vm call") // the last is for classes, compilers and collections
-		right := sum(away.Cause) + sum(also[away.Cause])
+		right := sum(away.Cause) + sum(events.Also[away.Cause])
 		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
 			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
 		checkAway(t, away.Method, got, away.Sum, float64(events.Count(own)))
@@ -130,7 +127,7 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 			}
 			waited += r.Values[0]
 			n += r.Count
-			if r.Cause == away.Cause || r.Cause == also[away.Cause] {
+			if r.Cause == away.Cause || r.Cause == events.Also[away.Cause] {
 				right += r.Values[0]
 			}
 		}

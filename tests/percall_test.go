@@ -86,7 +86,7 @@ func checkMean(t *testing.T, p *profile.Profile, truth events.Truth) {
 		t.Errorf("a call takes %v, %v in truth", time.Duration(each), time.Duration(truly))
 	}
 	for cause, of := range map[string]float64{"running": want.ran, "sleep": want.sleep, "monitor": want.monitor, "socket": want.socket} {
-		if got := sums[cause] + sums[also[cause]]; math.Abs(got-of) > within*want.all+delayed {
+		if got := sums[cause] + sums[events.Also[cause]]; math.Abs(got-of) > within*want.all+delayed {
 			t.Errorf("calls took %v because of %s, %v in truth", time.Duration(got), cause, time.Duration(of))
 		}
 	}

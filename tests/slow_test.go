@@ -115,8 +115,8 @@ func checkSlow(t *testing.T, got slowCall, want events.Called, tolerance time.Du
 		t.Errorf("it ran for %v, %v in truth", got.byCause["running"], want.Ran)
 	}
 	for cause, length := range map[string]time.Duration{"sleep": want.Sleep, "monitor": want.Monitor, "socket": want.Socket} {
-		if off := (got.byCause[cause] + got.byCause[also[cause]] - length).Abs(); off > allowed+delayed {
-			t.Errorf("it waited for %v because of %s, %v in truth", got.byCause[cause]+got.byCause[also[cause]], cause, length)
+		if off := (got.byCause[cause] + got.byCause[events.Also[cause]] - length).Abs(); off > allowed+delayed {
+			t.Errorf("it waited for %v because of %s, %v in truth", got.byCause[cause]+got.byCause[events.Also[cause]], cause, length)
 		}
 	}
 }

@@ -57,8 +57,8 @@ func recordTimeline(t *testing.T, jdk jvm.JDK, kind string) {
 				continue
 			}
 			has := func(cause string) float64 { return min(shares[cause]*float64(lanes.Step), overlap) }
-			own = own + min(has(stage.Cause)+has(also[stage.Cause]), overlap)
-			runnable += min(has("runnable")+has("throttled"), max(overlap-has(stage.Cause)-has(also[stage.Cause]), 0))
+			own = own + min(has(stage.Cause)+has(events.Also[stage.Cause]), overlap)
+			runnable += min(has("runnable")+has("throttled"), max(overlap-has(stage.Cause)-has(events.Also[stage.Cause]), 0))
 		}
 		length := float64(stage.Until - stage.From)
 		t.Logf("%s for %v: %.1f %%, of that %.1f %% waiting for a CPU", stage.Cause, stage.Until-stage.From, 100*(own+runnable)/length, 100*runnable/length)

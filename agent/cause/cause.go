@@ -112,16 +112,19 @@ var userRules = compile([]rule{
 	{"_complete_monitor_locking_Java complete_monitor_locking_blob complete_monitor_locking monitorenter_nofpu monitorenter " +
 		"ObjectMonitor::enter ObjectMonitor::enter_with_contention_mark ObjectMonitor::EnterI ObjectMonitor::enter_internal ObjectMonitor::ReenterI ObjectSynchronizer::enter " +
 		"LightweightSynchronizer::enter SharedRuntime::complete_monitor_locking_C SharedRuntime::monitor_enter_helper InterpreterRuntime::monitorenter Runtime1::monitorenter", Monitor},
-	{"SafepointSynchronize::block SafepointMechanism::process SafepointMechanism::process_if_requested_slow SafepointSynchronize::handle_polling_page_exception " +
+	// Stubs of compiled code come here for a safepoint only, by JDK: the VM's frames may be missing.
+	{"SafepointBlob polling_page_safepoint_handler polling_page_return_handler polling_page_vectors_safepoint_handler " +
+		"SafepointSynchronize::block SafepointMechanism::process SafepointMechanism::process_if_requested_slow SafepointSynchronize::handle_polling_page_exception " +
 		"ThreadSafepointState::handle_polling_page_exception", Safepoint},
 	{"Monitor::wait Monitor::wait_without_safepoint_check Mutex::lock Mutex::lock_without_safepoint_check Mutex::lock_contended PlatformMonitor::wait Monitor::IWait Monitor::ILock " +
 		"WatcherThread::sleep WatcherThread::run VMThread::loop VMThread::run GangWorker::loop WorkerThread::run CompileBroker::compiler_thread_loop CompileQueue::get", VM},
 })
 
-// parkRules are of the methods that call Unsafe.park. Latches and conditions use the same methods as locks, further in: they count.
+// parkRules are of the methods that call Unsafe.park: the innermost that parks or sleeps counts, or else a lock. Latches and conditions use the same methods as locks, further in: they count.
 var parkRules = compile([]rule{
 	{"java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject. java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject. java.util.concurrent.CountDownLatch.await " +
 		"java.util.concurrent.FutureTask.awaitDone java.util.concurrent.CompletableFuture$Signaller.block", Park},
+	{"java.lang.VirtualThread.sleepNanos", Sleep}, // one that cannot give up its carrier parks it
 	{"java.util.concurrent.locks.AbstractQueuedSynchronizer. java.util.concurrent.locks.AbstractQueuedLongSynchronizer. java.util.concurrent.locks.StampedLock. " +
 		"java.util.concurrent.locks.ReentrantLock. java.util.concurrent.locks.ReentrantReadWriteLock java.util.concurrent.Semaphore.", Lock},
 })
@@ -263,8 +266,8 @@ func ofUser(stack []symbolize.Symbol) (cause string) {
 			}
 		default: // parked, perhaps for a lock
 			switch by := parkRules.of(function); {
-			case by == Park:
-				return Park
+			case by == Park, by == Sleep:
+				return by
 			case by != "":
 				cause = by
 			}
@@ -277,7 +280,7 @@ func ofUser(stack []symbolize.Symbol) (cause string) {
 func plain(function string) string {
 	if stub, ok := strings.CutPrefix(function, "[stub: "); ok {
 		stub = strings.TrimSuffix(stub, "]")
-		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime "} { // of JDK 25
+		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime ", "Shared Runtime "} { // of JDK 25
 			stub = strings.TrimPrefix(stub, compiler)
 		}
 		stub, _, _ = strings.Cut(stub, " ")

@@ -44,7 +44,12 @@ func TestOf(t *testing.T) {
 		{"latch", Blocked, park + acquire + "java.util.concurrent.CountDownLatch.await Main.main", Park, ""},
 		{"queue", Blocked, park + "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await java.util.concurrent.LinkedBlockingQueue.take", Park, ""},
 		{"future", Blocked, park + "java.util.concurrent.CompletableFuture$Signaller.block", Park, ""},
+		{"virtual thread that sleeps on its carrier", Blocked, park[:strings.Index(park, "java.")] + "java.lang.VirtualThread.parkOnCarrierThread java.lang.VirtualThread.parkNanos " +
+			"java.lang.VirtualThread.sleepNanos java.lang.Thread.sleep Main.run", Sleep, ""},
 		{"safepoint", Blocked, futex + "SafepointSynchronize::block(JavaThread*) Main.loop", Safepoint, ""},
+		{"safepoint, libjvm without frame pointers", Blocked, futex + "__futex_abstimed_wait_common [stub:~SafepointBlob] Main.loop", Safepoint, ""},
+		{"safepoint of JDK 25", Blocked, futex + "[stub:~Shared~Runtime~polling_page_return_handler_blob] Main.loop", Safepoint, ""},
+		{"safepoint of JDK 28", Blocked, futex + "[stub:~polling_page_safepoint_handler_blob~(shared~runtime)] Main.loop", Safepoint, ""},
 		{"collector's thread", Blocked, futex + "Monitor::wait_without_safepoint_check(long) GangWorker::loop()", VM, ""},
 		{"collector's thread without frame pointers", Blocked, futex + "__futex_abstimed_wait_common", VM, "G1 Conc#0"},
 		{"ParallelGC's thread of JDK 8", Blocked, futex + "__futex_abstimed_wait_common", VM, "GC task thread#"},

@@ -16,7 +16,7 @@ var idleRules = compile([]rule{
 		"org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask org.eclipse.jetty.util.thread.QueuedThreadPool.idleJobPoll " +
 		"org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll io.netty.util.concurrent.SingleThreadEventExecutor.takeTask", Idle},
 	// Timers, and threads of the class library.
-	{"java.util.TimerThread.mainLoop io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
+	{"java.util.TimerThread.mainLoop java.util.concurrent.DelayScheduler.loop io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
 		"java.lang.ref.Reference$ReferenceHandler.run java.lang.ref.Finalizer$FinalizerThread.run", Idle},
 	// Event loops.
 	{"sun.nio.ch.SelectorImpl.select sun.nio.ch.SelectorImpl.lockAndDoSelect io.netty.channel.epoll.Native.epollWait io.netty.channel.epoll.EpollEventLoop.epollWait " +

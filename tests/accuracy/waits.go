@@ -88,9 +88,6 @@ func (w wayResult) ok() bool {
 // waitEvents are the events of JFR with the time of waits. Its other events have none: it does not record pipes, selectors and run queues.
 var waitEvents = []string{jfr.JavaMonitorEnter, jfr.JavaMonitorWait, jfr.ThreadPark, jfr.ThreadSleep, jfr.SocketRead, jfr.FileForce, jfr.FileWrite}
 
-// alsoCauses are causes that stand for others: selectors are event loops.
-var alsoCauses = map[string]string{"poll": "idle"}
-
 func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err error) {
 	r.waitTrial = t
 	guest, err := events.Start(ctx, t.jdk, events.Away)
@@ -237,7 +234,7 @@ func judgeWay(away events.OffCPU, offCPU, wall []events.Row) wayResult {
 	if away.Cause == "runnable" {
 		w.right = share(delayed, w.offCPU)
 	} else {
-		w.right = share(sum(away.Cause, alsoCauses[away.Cause]), w.offCPU-delayed)
+		w.right = share(sum(away.Cause, events.Also[away.Cause]), w.offCPU-delayed)
 	}
 	w.wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
 	return w

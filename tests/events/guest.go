@@ -55,6 +55,8 @@ var (
 	Waiting = Program{Class: "Waiting", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Waiting::*"}}
 	// Away has threads wait in ten ways; AMOUNT is for how many milliseconds each does.
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
+	// Carried has virtual threads wait in eight ways; AMOUNT is for how many milliseconds each does. It needs JDK 21.
+	Carried = Program{Class: "Carried", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Carried::*", "-Djdk.virtualThreadScheduler.parallelism=8"}}
 	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each does.
 	Napping = Program{Class: "Napping"}
 	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.

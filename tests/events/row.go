@@ -27,6 +27,18 @@ type Labels struct {
 	Offset int64  // bytes
 }
 
+// Also are causes that stand for others: of selectors, which are event loops, and of busy threads, with a quota.
+var Also = map[string]string{"poll": "idle", "runnable": "throttled"}
+
+// Delayed reports whether a wait has a cause that lengthens every other: a CPU, or the end of a safepoint, came late.
+func (l Labels) Delayed() bool {
+	switch l.Cause {
+	case "runnable", "throttled", "stopped", "safepoint":
+		return true
+	}
+	return false
+}
+
 // Exact is the kind of rows that count every allocation.
 const Exact = "exact"
 

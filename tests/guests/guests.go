@@ -45,8 +45,8 @@ func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 
 // Old are the sources that JDK 8 can run.
 var old = []string{
-	"guest/Allocating.java", "guest/Burn.java", "guest/Crew.java", "guest/Events.java", "guest/Steered.java", "guest/Versions.java",
-	"guest/Waiting.java", "guest/Working.java",
+	"guest/Allocating.java", "guest/Away.java", "guest/Burn.java", "guest/Carried.java", "guest/Crew.java", "guest/Events.java", "guest/Steered.java",
+	"guest/Versions.java", "guest/Waiting.java", "guest/Working.java",
 }
 
 // CompileOld compiles those programs that JDK 8 can run.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // Kept are results of earlier runs, by the cell's name, in a file to which each result is added: a whole run takes long, and an
@@ -19,6 +20,7 @@ type kept struct {
 type keptResult struct {
 	Cell, Absent, Err string
 	Verdicts          []keptVerdict
+	Ways              []way
 }
 
 type keptVerdict struct {
@@ -55,12 +57,15 @@ func readKept(path string) (kept, error) {
 // get returns an earlier result of the cell.
 func (k kept) get(c cell) (result, bool) {
 	line, found := k.earlier[c.String()]
-	r := result{cell: c, absent: line.Absent}
+	r := result{cell: c, absent: line.Absent, ways: line.Ways}
 	if line.Err != "" {
 		r.err = errors.New(line.Err)
 	}
 	for _, v := range line.Verdicts {
 		r.verdicts = append(r.verdicts, verdict{feature: v.Feature, state: v.State, found: v.Found})
+	}
+	if len(r.ways) > 0 { // judged by today's rules
+		r.verdicts = append(slices.DeleteFunc(r.verdicts, func(v verdict) bool { return slices.Contains(waitFeatures, v.feature) }), waitVerdicts(r.ways)...)
 	}
 	return r, found
 }
@@ -70,7 +75,7 @@ func (k kept) add(r result) error {
 	if k.path == "" {
 		return nil
 	}
-	line := keptResult{Cell: r.String(), Absent: r.absent}
+	line := keptResult{Cell: r.String(), Absent: r.absent, Ways: r.ways}
 	if r.err != nil {
 		line.Err = r.err.Error()
 	}

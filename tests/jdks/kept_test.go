@@ -17,6 +17,7 @@ func TestKept(t *testing.T) {
 	results := []result{
 		{cell: of("a"), verdicts: []verdict{{shares, wrong, "x"}, {whole, silent, "y"}}},
 		{cell: of("b"), absent: "refused"},
+		{cell: of("d"), ways: []way{{Method: "m", Cause: "sleep", Truth: 100, OffCPU: 101, Wall: 99, Sampled: 10, Right: 0.5, Whole: 1, Others: "park 1s"}}},
 		{cell: of("c"), err: errors.New("broken")},
 	}
 	for _, r := range results {
@@ -28,6 +29,7 @@ func TestKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	results[2].verdicts = waitVerdicts(results[2].ways)
 	k, err := readKept(path)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +39,7 @@ func TestKept(t *testing.T) {
 			t.Errorf("%v: got %+v, want %+v", want.cell, got, want)
 		}
 	}
-	if _, found := k.get(of("d")); found {
+	if _, found := k.get(of("e")); found {
 		t.Error("a cell that was never tried has a result")
 	}
 }

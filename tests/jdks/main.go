@@ -1,11 +1,12 @@
 // Command jdks records programs that know themselves on every JDK that Debian has, with every collector and other options of the
 // JVM, and says which features of the agent hold where. It fails if a profile is wrong and does not say so.
 //
-//	go run ./tests/jdks                   # everything; about 40 minutes
+//	go run ./tests/jdks                   # everything; about an hour
 //	go run ./tests/jdks -short            # what CI runs: JDK 11 and 21 as they come
 //	go run ./tests/jdks -run 'JDK 2., .*ZGC'
 //	go run ./tests/jdks -update           # also rewrites the tables in docs/reference/jdks.md
 //	go run ./tests/jdks -keep FILE        # goes on where an earlier run with that file ended
+//	go run ./tests/jdks -waits -update    # only waits by cause, and their tables
 //
 // It needs root. scripts/jdks fetches the JDKs.
 package main
@@ -29,8 +30,9 @@ const docs = "docs/reference/jdks.md"
 // An options is what the command line says.
 type options struct {
 	harness.Options
-	run  *regexp.Regexp
-	keep string // a file
+	run   *regexp.Regexp
+	keep  string // a file
+	waits bool   // only waits by cause
 }
 
 // errWrong says that a profile was wrong. What was printed says which.
@@ -42,6 +44,7 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := o.Flags("jdks", "two cells only", docs)
 	flags.StringVar(&o.keep, "keep", "", "a `file` that keeps each result; cells that it has are not tried again")
+	flags.BoolVar(&o.waits, "waits", false, "only waits by cause; -update rewrites their tables and no others")
 	pattern := flags.String("run", "", "only the cells that match, as they are printed: JDK RELEASE, OPTIONS")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -74,12 +77,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		m := meter{agent: agent, dir: dir}
+		m := meter{agent: agent, dir: dir, short: o.Short, waits: o.waits}
 		results, err := m.tryAll(ctx, plan(jdks, o), o, earlier, out)
 		if err != nil {
 			return err
 		}
-		tables := tables(results)
+		tables := tables(results, o.waits)
 		if err := harness.Print(out, tables); err != nil {
 			return err
 		}

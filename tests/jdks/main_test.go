@@ -10,11 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// CPU time, allocations and locks are right on two JDKs that the other tests do not run on, each in a root directory of its own.
-// Waits for monitors may be missing where a build has no cheap place for a probe, if the profile says so.
+// CPU time, allocations, locks and waits are right on two JDKs that the other tests do not run on, each in a root directory of its own.
+// Waits for monitors may be missing where a build has no cheap place for a probe, if the profile says so, and causes of waits in the VM where
+// its frames are not known.
 func TestJDKs(t *testing.T) {
 	needs.Root(t, "sampling")
-	m := meter{dir: t.TempDir()}
+	m := meter{dir: t.TempDir(), short: true}
 	for _, c := range plan(needs.Fetched(t, shortVersions...), options{Options: harness.Options{Short: true}}) {
 		t.Run(c.String(), func(t *testing.T) {
 			var err error
@@ -29,7 +30,7 @@ func TestJDKs(t *testing.T) {
 			}
 			for _, v := range r.verdicts {
 				t.Logf("%s: %v", v.feature, v)
-				if v.state == wrong || v.state == silent && v.feature != monitors {
+				if v.state == wrong || v.state == silent && v.feature != monitors && v.feature != causes {
 					t.Errorf("%s: %v", v.feature, v)
 				}
 			}

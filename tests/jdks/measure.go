@@ -21,6 +21,8 @@ import (
 type meter struct {
 	agent profiler.Agent
 	dir   string // for files of a run
+	short bool
+	waits bool // only waits by cause
 }
 
 // A result is what came of a cell.
@@ -30,6 +32,7 @@ type result struct {
 	untried  bool
 	err      error // of what should have worked
 	verdicts []verdict
+	ways     []way
 }
 
 func (r result) wrong() bool {
@@ -61,10 +64,16 @@ func (m meter) try(ctx context.Context, c cell) (r result) {
 	if r.absent = refusal(ctx, command); r.absent != "" {
 		return r
 	}
-	for _, part := range []func(context.Context, jvm.Command) ([]verdict, error){m.work, m.allocate, m.wait} {
+	parts := []func(context.Context, jvm.Command) ([]verdict, error){m.work, m.allocate, m.wait}
+	if m.waits {
+		parts = nil
+	}
+	for _, part := range parts {
 		verdicts, err := part(ctx, command)
 		r.verdicts, r.err = append(r.verdicts, verdicts...), errors.Join(r.err, err)
 	}
+	r.ways, err = m.away(ctx, c, command)
+	r.verdicts, r.err = append(r.verdicts, waitVerdicts(r.ways)...), errors.Join(r.err, err)
 	return r
 }
 

@@ -34,10 +34,15 @@ func (v verdict) String() string {
 	return [...]string{right: "ok", silent: "missing, and said", wrong: "WRONG"}[v.state] + ": " + v.found
 }
 
-func tables(results []result) []harness.Table {
-	return []harness.Table{
-		{Marker: "features", Table: featureTable(results)}, {Marker: "setups", Table: setupTable(results)}, {Marker: "gaps", Table: gapTable(results)},
+// tables are those of waits by cause, after all others unless only they were measured.
+func tables(results []result, waits bool) (all []harness.Table) {
+	if !waits {
+		all = []harness.Table{
+			{Marker: "features", Table: featureTable(results)}, {Marker: "setups", Table: setupTable(results)}, {Marker: "gaps", Table: gapTable(results, features)},
+		}
 	}
+	return append(all, harness.Table{Marker: "waits", Table: waitTable(results)}, harness.Table{Marker: "ways", Table: wayTable(results)},
+		harness.Table{Marker: "wait-gaps", Table: gapTable(results, waitFeatures)})
 }
 
 // releases are the JDKs that were tried, oldest first.
@@ -133,13 +138,13 @@ func (r result) summary() string {
 	case r.absent != "":
 		return ""
 	case r.untried:
-		return "not run"
+		return notRun
 	case r.err != nil:
 		return "error"
 	}
 	good := 0
-	for _, v := range r.verdicts {
-		if v.state == right {
+	for _, feature := range features {
+		if v, judged := r.verdict(feature); judged && v.state == right {
 			good++
 		}
 	}
@@ -150,7 +155,7 @@ func (r result) summary() string {
 }
 
 // gapTable has a row for each feature and JDK where it does not hold, and the same is found: in which setups, and what.
-func gapTable(results []result) report.Table {
+func gapTable(results []result, features []string) report.Table {
 	table := report.Table{Header: []string{"feature", "JDK", "setups", "found"}}
 	for _, feature := range features {
 		for _, release := range releases(results) {

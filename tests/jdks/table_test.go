@@ -39,7 +39,7 @@ func TestTables(t *testing.T) {
 	if !find(table.Rows, plain, "all", "8 of 9") || !find(table.Rows, "Serial", "8 of 9", "error") {
 		t.Errorf("setups:\n%s", table.Markdown())
 	}
-	table = gapTable(results)
+	table = gapTable(results, features)
 	if len(table.Rows) != 3 || !find(table.Rows, allocated, "11", "Serial", "WRONG: Serial") ||
 		!find(table.Rows, monitors, "21", "all", "missing, and said: "+plain) || !find(table.Rows, "all", "21", "Serial", "broken") {
 		t.Errorf("gaps:\n%s", table.Markdown())

@@ -57,6 +57,7 @@ final class Away implements Events {
     private final ByteBuffer block = ByteBuffer.allocateDirect(4096); // once: a thread that allocates may have to wait for a collection
     private volatile boolean over;
     private long inMonitor;
+    private volatile long inBurn;
 
     @Override
     public long run(int workers, int amount, PrintStream truth) throws Exception {
@@ -206,7 +207,7 @@ final class Away implements Events {
     void burn() {
         long end = System.nanoTime() + 10_000_000;
         while (System.nanoTime() < end) {
-            Thread.onSpinWait();
+            inBurn++;
         }
     }
 }
