@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Counter counts something in the kernel, per CPU; enum counter in event.h says what.
+// A Counter counts something in the kernel, per CPU; enum counter in counter.h says what.
 type Counter = ProfileCounter
 
 // Counters.

@@ -20,6 +20,7 @@
  * held, so threads get it when they are made, or from the iterator. Threads without it cost a comparison.
  */
 #include "observe.bpf.h"
+#include "offcpu.h"
 #include "registers.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: event.h.
+// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: offcpu.h.
 type Away = OffCPUAway
 
 // OnUntil is how long the thread had been on a CPU at that time of CLOCK_MONOTONIC, since recording began.

@@ -12,8 +12,8 @@
  * One program runs at a time, so there is one scratch.
  */
 #define ALONE
-#include "event.h"
 #include "kernel.h"
+#include "offcpu.h"
 
 #define MAX_PAGES 4096
 #define PAGE 4096ull
