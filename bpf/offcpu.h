@@ -51,3 +51,5 @@ struct away {
 };
 
 #define MAX_FOLLOWED_THREADS 65536 /* threads */
+
+#define MAX_WAIT_FRAMES 48 /* of the kernel, of a wait: most have 15 to 25 */

@@ -77,7 +77,7 @@ func (e *Source) guestTimes() budget.Times {
 }
 
 func (e *Source) Start(ctx context.Context) error {
-	if err := e.waits.start(); err != nil {
+	if err := e.waits.start(e.waitsAllowed()); err != nil {
 		return err
 	}
 	if err := e.Probes.Start(ctx); err != nil {

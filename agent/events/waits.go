@@ -77,13 +77,17 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	return w, nil
 }
 
-// start begins to record.
-func (w *waits) start() error {
+// start begins to record. Waits may take that many CPUs at first.
+func (w *waits) start(allowed float64) error {
 	if w == nil {
 		return nil
 	}
 	w.begun = proc.Monotonic()
-	return w.kernel.Begin(w.begun, w.rate.begin(w.begun))
+	mean := w.rate.begin(w.begun, allowed)
+	if err := w.kernel.SetPause(w.rate.pause()); err != nil {
+		return err
+	}
+	return w.kernel.Begin(mean)
 }
 
 // follow has the threads followed of processes that were chosen since the last call.
@@ -107,10 +111,8 @@ func (w *waits) stop() error {
 	w.mu.Lock()
 	w.rest, w.stopped = rest, proc.Monotonic()
 	w.mu.Unlock()
-	if off := w.kernel.SetMean(0); off != nil {
-		return off
-	}
-	return err
+	_, noted := w.noteMean()
+	return errors.Join(err, noted, w.kernel.SetMean(0))
 }
 
 func (w *waits) close() error {
@@ -209,6 +211,9 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 		if away, err = w.look(); err != nil {
 			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
 		}
+	}
+	if _, err := w.noteMean(); err != nil { // for the notes of the window
+		e.services.Log.Error("cannot read how many waits are recorded", "err", err)
 	}
 	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) })
 	records, tried := w.stacks.read(asked)
