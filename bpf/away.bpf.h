@@ -28,6 +28,7 @@ struct cfs_rq___throttled {
 
 struct sched_entity___group {
 	struct cfs_rq___throttled *cfs_rq;
+	__u64 sum_exec_runtime; /* ns; while the task runs, until the last tick */
 };
 
 struct task_struct___scheduled {
@@ -47,6 +48,12 @@ static __always_inline __u64 run_delay(struct task_struct *task)
 	struct task_struct___scheduled *t = (void *)task;
 
 	return bpf_core_field_exists(t->sched_info) ? t->sched_info.run_delay : 0;
+}
+
+/* ns that the task has had a CPU in its life. */
+static __always_inline __u64 ran(struct task_struct *task)
+{
+	return ((struct task_struct___scheduled *)task)->se.sum_exec_runtime;
 }
 
 /* Whether the task's cgroup, or one around it, has used up its CPU quota on this CPU. */

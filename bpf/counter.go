@@ -50,6 +50,7 @@ const (
 	ThreadsRefused          = ProfileCounterTHREADS_REFUSED
 	WaitsSeen               = ProfileCounterWAITS_SEEN
 	WaitsThinned            = ProfileCounterWAITS_THINNED
+	WaitsSkipped            = ProfileCounterWAITS_SKIPPED
 	WaitsRefused            = ProfileCounterWAITS_REFUSED
 	NsWaitsDrawn            = ProfileCounterNS_WAITS_DRAWN
 	NsWaitsLost             = ProfileCounterNS_WAITS_LOST

@@ -56,6 +56,7 @@ enum counter {
 	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
 	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them, without those of wakers */
 	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
+	WAITS_SKIPPED,	/* times that a thread which switches often left its CPU, and that wait was not followed */
 	WAITS_REFUSED,	/* times that a thread was to be followed, and there were too many, or no memory for one */
 	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
 	NS_WAITS_LOST,	/* of these, in records that were dropped */

@@ -16,8 +16,8 @@ __u64 record_pause = 0;
 
 #define RECORD_BURST 100000000ull /* ns */
 
-#define MAX_MEAN_INTERVAL ((1ull << 36) - 1) /* ns; a draw has 28 bits, and their product 64 */
-#define DRAW_SHIFT 4
+#define DRAW_BITS 28
+#define MAX_MEAN_INTERVAL ((1ull << 36) - 1) /* ns; its product with a draw has 64 bits */
 
 /* Until then records are paid for. */
 __u64 paid_until = 0;
@@ -38,14 +38,19 @@ static __always_inline void pay_record(__u64 now)
 	paid_until = paid;
 }
 
-/* Draws a length below mean: a wait is recorded if it is longer. */
-static __always_inline __u64 draw_least(__u64 mean)
+static __always_inline __u32 draw(void)
 {
-	return (bpf_get_prandom_u32() >> DRAW_SHIFT) * mean >> (32 - DRAW_SHIFT);
+	return bpf_get_prandom_u32() >> (32 - DRAW_BITS);
+}
+
+/* A length below mean, of a draw: a wait is recorded if it is longer. */
+static __always_inline __u64 least_of(__u32 draw, __u64 mean)
+{
+	return draw * mean >> DRAW_BITS;
 }
 
 /* Whether a wait of that length is drawn for a record. */
 static __always_inline bool draw_wait(__u64 length, __u64 mean)
 {
-	return length >= mean || draw_least(mean) < length;
+	return length >= mean || least_of(draw(), mean) < length;
 }

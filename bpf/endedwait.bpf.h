@@ -12,8 +12,10 @@ struct drawn_wait {
 	__u32 tid;   /* 0: there is none */
 	__u32 state; /* as in struct followed, and so are the others */
 	__u64 since, until;
-	__u64 mean; /* mean_interval when it was drawn */
-	__u64 delay, woken, least;
+	__u64 mean, least; /* as WAIT_MEAN, WAIT_LEAST */
+	__u64 delay, woken;
+	__u32 every;
+	__u32 pad;
 };
 
 struct {
@@ -63,7 +65,7 @@ static __always_inline void count_switch(__u32 which)
 /* What a wait that was drawn stands for, ns. */
 static __always_inline __u64 worth_of(struct drawn_wait *w)
 {
-	return max_of(w->until - w->since, w->mean);
+	return max_of(w->until - w->since, w->mean) * w->every;
 }
 
 /* The thread did not go on where the other program sees it. */
@@ -79,7 +81,7 @@ static __always_inline void lose_wait(struct drawn_wait *w)
 /* A thread is about to go on after a wait since that time: draws whether that is recorded. */
 static __always_inline void draw_return(struct followed *f, struct task_struct *task, __u64 since, __u64 now)
 {
-	__u64 mean = mean_interval, woken = f->woken;
+	__u64 mean = mean_interval, woken = f->woken, least = 0;
 	struct drawn_wait *w;
 	__u32 zero = 0;
 	bool recorded;
@@ -88,9 +90,11 @@ static __always_inline void draw_return(struct followed *f, struct task_struct *
 	if (!w)
 		return;
 	count_switch(WAITS_SEEN);
-	if (woken)
+	if (woken) {
 		mean = f->mean;
-	recorded = woken ? now - since > f->least : draw_wait(now - since, mean);
+		least = least_of(f->draw, mean);
+	}
+	recorded = woken ? now - since > least : draw_wait(now - since, mean);
 	if (!recorded) {
 		count_switch(WAITS_THINNED);
 		return;
@@ -104,7 +108,8 @@ static __always_inline void draw_return(struct followed *f, struct task_struct *
 	w->until = now;
 	w->delay = f->delay;
 	w->woken = woken;
-	w->least = f->least;
+	w->least = least;
+	w->every = f->every;
 	w->state = f->state;
 }
 
@@ -126,7 +131,7 @@ static __always_inline void note_return(void *ctx)
 	}
 	w->tid = 0;
 	count(NS_WAITS_DRAWN, worth_of(w));
-	s = begin_observation(OBSERVED_WAIT, PROBE_WAIT, 1);
+	s = begin_observation(OBSERVED_WAIT, PROBE_WAIT, w->every);
 	if (!s) {
 		count(NS_WAITS_LOST, worth_of(w));
 		return;

@@ -17,6 +17,7 @@
  * to, and user space comes by itself. The working memory is this object's own, and preemption is off.
  */
 #include "endedwait.bpf.h"
+#include "hurried.bpf.h"
 #include "tasks.bpf.h"
 #include "waker.bpf.h"
 
@@ -34,7 +35,7 @@ int BPF_PROG(thread_begins, struct task_struct *task)
 {
 	if (!mean_interval || (task->flags & PF_KTHREAD) || !chosen(bpf_get_current_pid_tgid() >> 32))
 		return 0;
-	follow(task, 0, false, 0);
+	follow(task, 0, 0);
 	return 0;
 }
 
@@ -42,22 +43,34 @@ int BPF_PROG(thread_begins, struct task_struct *task)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	struct followed *leaves, *comes;
+	struct followed *leaves = 0, *comes = 0;
+	struct hurried *h;
 	__u64 now, since;
+	__u16 every = 1;
 
 	if (!mean_interval)
 		return 0;
-	leaves = followed(prev);
-	comes = followed(next);
+	h = hurried(prev->pid);
+	if (h && !(prev_state & TASK_DEAD))
+		every = hurried_leaves(h);
+	if (every)
+		leaves = followed(prev);
+	else
+		count_switch(WAITS_SKIPPED);
+	h = hurried(next->pid);
+	if (!h || h->noted)
+		comes = followed(next);
 	if (!leaves && !comes)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (leaves)
-		thread_leaves(leaves, prev, preempt || !prev_state, prev_state, now);
+		thread_leaves(leaves, prev, preempt || !prev_state, prev_state, now, every);
 	if (comes) {
-		since = thread_comes(comes, now);
-		if (since)
+		since = thread_comes(comes);
+		if (since) {
+			count_wait(comes, next->pid);
 			draw_return(comes, next, since, now);
+		}
 	}
 	return 0;
 }
@@ -81,7 +94,7 @@ int BPF_PROG(thread_woken, struct task_struct *task)
 	since = f->since;
 	if (!since || f->state == AWAY_PREEMPTED || f->state == AWAY_THROTTLED)
 		return 0;
-	if (f->on < 0 && ((struct task_struct___scheduled *)task)->on_cpu) /* see followed.bpf.h: it has not left */
+	if (has_cpu(f, task))
 		return 0;
 	count(WAKINGS_SEEN, 1);
 	now = bpf_ktime_get_ns();
@@ -124,8 +137,10 @@ int each_thread(struct bpf_iter__task *ctx)
 		return 0;
 	regs = (void *)bpf_task_pt_regs(task);
 	leader = task->group_leader;
-	where_is(f, task, &a);
+	a.since = has_cpu(f, task) ? 0 : f->since;
+	a.on = ran(task) - f->ran;
 	a.state = f->state;
+	a.every = f->every;
 	a.born = task->start_boottime;
 	a.start = leader->start_boottime;
 	a.exec = (__u32)leader->self_exec_id;

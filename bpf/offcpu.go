@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 	"unsafe"
@@ -16,14 +17,6 @@ import (
 
 // An Away is a thread that is off the CPU, unless Since is 0. Layout and units: offcpu.h.
 type Away = OffCPUAway
-
-// OnUntil is how long the thread had been on a CPU at that time of CLOCK_MONOTONIC, since recording began.
-func (a *Away) OnUntil(now time.Duration) time.Duration {
-	if a.On < 0 {
-		return time.Duration(a.On) + now
-	}
-	return time.Duration(a.On)
-}
 
 // States of threads that are off the CPU: flags of an ObservedWait.
 const (
@@ -75,6 +68,7 @@ type OffCPU struct {
 	tasks   *link.Iter
 	event   int    // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
 	begun   uint32 // how often Begin was called
+	turn    uint16 // rotation
 }
 
 // offCPUObjects are what of the object is always loaded.
@@ -86,6 +80,8 @@ type offCPUObjects struct {
 	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
 	RecordPause  *ebpf.Variable `ebpf:"record_pause"`
 	Recording    *ebpf.Variable `ebpf:"recording"`
+	FollowEvery  *ebpf.Variable `ebpf:"follow_every"`
+	Rotation     *ebpf.Variable `ebpf:"rotation"`
 	Followed     *ebpf.Variable `ebpf:"followed_counts"`
 }
 
@@ -238,6 +234,21 @@ func (f *OffCPU) Mean() (time.Duration, error) {
 func (f *OffCPU) SetPause(pause time.Duration) error {
 	if err := f.objects.RecordPause.Set(uint64(max(pause, 0))); err != nil {
 		return fmt.Errorf("set the pause between off-CPU samples: %w", err)
+	}
+	return nil
+}
+
+// MaxFollowEvery bounds OffCPU.Rotate.
+const MaxFollowEvery = math.MaxUint8
+
+// Rotate begins a rotation: the first 20 waits (HURRIED_WAITS) of each thread until the next one are all followed. Of further ones, one in every is
+// from then on.
+func (f *OffCPU) Rotate(every uint32) error {
+	if f.turn++; f.turn == 0 {
+		f.turn = 1
+	}
+	if err := errors.Join(f.objects.FollowEvery.Set(min(max(every, 1), MaxFollowEvery)), f.objects.Rotation.Set(f.turn)); err != nil {
+		return fmt.Errorf("set which waits are followed: %w", err)
 	}
 	return nil
 }

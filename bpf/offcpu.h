@@ -41,12 +41,14 @@ enum away_state {
 /* A thread that is off the CPU, or on one: since is 0. */
 struct away {
 	__u64 since; /* ns, CLOCK_MONOTONIC */
-	__s64 on;    /* ns on the CPU since recording began; less the time when it came, while it is on one: negative */
+	__u64 on;    /* ns on a CPU since it was made known; while it is on one, until the last tick */
 	__u64 born;  /* of the thread, ns, CLOCK_BOOTTIME: guards against a reused id */
 	__u64 start; /* of its process, as in struct event_header */
 	__u64 pc, sp; /* the user's registers */
 	__u32 pid, tid, exec; /* as in struct event_header */
 	__u32 state; /* enum away_state */
+	__u32 every; /* waits that this one stands for */
+	__u32 pad;
 	__u8 comm[16];
 };
 

@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -341,14 +342,14 @@ func TestKernelTimeOnCPUFromNow(t *testing.T) {
 	}
 	// However busy the machine is, it runs now and then when it is looked at.
 	waitFor(t, "the thread to run for 50 ms since it is known", func() bool {
-		a, now := w.known(t)[tid], time.Duration(monotonic(t))
-		return a.Since == 0 && a.OnUntil(now) > 50*time.Millisecond
+		a := w.known(t)[tid]
+		return a.Since == 0 && time.Duration(a.On) > 50*time.Millisecond
 	})
 	close(stop)
 	<-leave
 	waitFor(t, "the thread to read", func() bool { a := w.known(t)[tid]; return threadState(t, tid) == 'S' && a.Since != 0 })
 	a := w.known(t)[tid]
-	if on := time.Duration(a.On); on < 50*time.Millisecond || on > 3*used {
+	if on := time.Duration(a.On); on < 50*time.Millisecond || on > used+used/10 {
 		t.Errorf("%v on the CPU, %v used", on, used)
 	}
 	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
@@ -496,4 +497,145 @@ func TestKernelFrozen(t *testing.T) {
 	waitFor(t, "the child to be stopped", is(AwayStopped))
 	group.Thaw(t)
 	waitFor(t, "the child to wait again", is(AwayBlocked))
+}
+
+// Of threads that switch often, most waits are not followed, and sums stay right: those of long waits, too. Their time on a CPU is known all the same.
+func TestKernelWaitsSkipped(t *testing.T) {
+	w := newWaitWatch(t, false)
+	const mean, every, rounds, short, long = time.Microsecond, 8, 20, 100, 20 * time.Millisecond
+	if err := errors.Join(w.Begin(mean), w.Rotate(every)); err != nil {
+		t.Fatal(err)
+	}
+	var took, used time.Duration
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	over := make(chan struct{})
+	tid, end := onThread(t, func() {
+		began, from := time.Now(), threadUsed(t)
+		for range rounds {
+			for range short {
+				sleepFor(100 * time.Microsecond)
+			}
+			sleepFor(long)
+		}
+		took, used = time.Since(began), threadUsed(t)-from
+		close(over)
+		var b [1]byte
+		unix.Read(pipe[0], b[:])
+	})
+	<-over
+	waitFor(t, "the thread to read", func() bool { return threadState(t, tid) == 'S' })
+	on := time.Duration(w.known(t)[tid].On)
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-end
+	w.balanced(t)
+	c, err := w.o.ReadCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum time.Duration
+	n, variance := 0, 0.0
+	for _, s := range w.waits(t) {
+		if s.tid != tid || time.Duration(s.length) > took {
+			continue
+		}
+		if s.every != 1 && s.every != every {
+			t.Errorf("%+v", s)
+		}
+		worth := s.length * time.Duration(s.every)
+		sum += worth
+		variance += float64(s.every-1) * float64(s.length) * float64(worth)
+		n++
+	}
+	t.Logf("%d records, %d waits skipped; %v +- %v of %v; %v on the CPU, %v used", n, c[WaitsSkipped], sum, time.Duration(math.Sqrt(variance)), took, on, used)
+	if waits := rounds * (short + 1); c[WaitsSkipped] < uint64(waits)/2 || n > waits/2 {
+		t.Errorf("%d waits are skipped, and %d recorded, of %d", c[WaitsSkipped], n, waits)
+	}
+	if allowed := time.Duration(6*math.Sqrt(variance)) + took/10; sum < took-used-allowed || sum > took+allowed {
+		t.Errorf("the waits add up to %v, of %v", sum, took)
+	}
+	if on < used*9/10 || on > used+used/10+10*time.Millisecond {
+		t.Errorf("%v on the CPU, %v used", on, used)
+	}
+	// In the next rotation waits are followed again, at first.
+	if err := errors.Join(w.Begin(mean), w.Rotate(every)); err != nil {
+		t.Fatal(err)
+	}
+	again, end := onThread(t, func() {
+		for range 10 {
+			sleepFor(100 * time.Microsecond)
+		}
+	})
+	<-end
+	w.balanced(t)
+	n = 0
+	for _, s := range w.waits(t) {
+		if s.tid == again && s.state == AwayBlocked {
+			n++
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d of 10 waits are recorded", n)
+	}
+}
+
+// What following takes of a switch: nothing is recorded, threads are not followed, all waits are, and only a sample of them.
+func BenchmarkKernelSwitches(b *testing.B) {
+	for _, bb := range []struct {
+		name   string
+		chosen bool
+		mean   time.Duration
+		every  uint32
+	}{{"off", true, 0, 1}, {"unselected", false, MaxMeanInterval, 1}, {"followed", true, MaxMeanInterval, 1}, {"skipped", true, MaxMeanInterval, MaxFollowEvery}} {
+		b.Run(bb.name, func(b *testing.B) {
+			w := newWaitWatch(b, false)
+			if !bb.chosen {
+				if err := w.o.Pids.Delete(uint32(os.Getpid())); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := errors.Join(w.Begin(bb.mean), w.Rotate(bb.every)); err != nil {
+				b.Fatal(err)
+			}
+			var pipes [2][2]int
+			for i := range pipes {
+				if err := unix.Pipe2(pipes[i][:], unix.O_CLOEXEC); err != nil {
+					b.Fatal(err)
+				}
+				defer unix.Close(pipes[i][0])
+				defer unix.Close(pipes[i][1])
+			}
+			var used [2]time.Duration
+			side := func(i int) func() {
+				return func() {
+					var one [1]byte
+					var cpu unix.CPUSet
+					cpu.Set(0)
+					if err := unix.SchedSetaffinity(0, &cpu); err != nil {
+						b.Error(err)
+					}
+					from := threadUsed(b)
+					for range b.N {
+						unix.Read(pipes[i][0], one[:])
+						unix.Write(pipes[1-i][1], one[:])
+					}
+					used[i] = threadUsed(b) - from
+				}
+			}
+			_, first := onThread(b, side(0))
+			_, second := onThread(b, side(1))
+			if _, err := unix.Write(pipes[0][1], []byte{1}); err != nil {
+				b.Fatal(err)
+			}
+			<-first
+			<-second
+			b.ReportMetric(float64(used[0]+used[1])/float64(2*b.N), "cpu-ns/switch")
+		})
+	}
 }

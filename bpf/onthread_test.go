@@ -41,7 +41,7 @@ func sleepFor(d time.Duration) {
 }
 
 // threadUsed is the CPU time of the thread.
-func threadUsed(t *testing.T) time.Duration {
+func threadUsed(t testing.TB) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {

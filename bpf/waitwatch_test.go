@@ -52,7 +52,7 @@ func takeWaitWatch(t testing.TB, opt waitOptions) *waitWatch {
 	t.Helper()
 	w := waitWatches.take(t, opt, loadWaitWatch)
 	t.Cleanup(func() {
-		if err := errors.Join(w.SetMean(0), w.SetPause(0)); err != nil {
+		if err := errors.Join(w.SetMean(0), w.SetPause(0), w.Rotate(1)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -86,6 +86,7 @@ type seenWait struct {
 	pc            uint64
 
 	woken, least, mean uint64
+	every              uint32
 }
 
 func (w *waitWatch) waits(t *testing.T) (all []seenWait) {
@@ -117,7 +118,7 @@ func (w *waitWatch) waitsAndWakers(t *testing.T) (all []seenWait, wakers map[wak
 		}
 		all = append(all, seenWait{
 			o.Tid, o.Seen.Flags, time.Duration(o.Time - v[WaitSince]), time.Duration(v[WaitDelay]), v[WaitSince], o.User, len(o.Kernel), v[WaitPC],
-			v[WaitWoken], v[WaitLeast], v[WaitMean],
+			v[WaitWoken], v[WaitLeast], v[WaitMean], o.Seen.Every,
 		})
 	})
 	return all, wakers

@@ -16,9 +16,9 @@
 static __always_inline bool draw_waking(struct followed *f, __u64 since, __u64 now, __u64 mean)
 {
 	f->mean = mean;
-	f->least = draw_least(mean);
+	f->draw = draw();
 	f->woken = now;
-	return now > since && now - since > f->least;
+	return now > since && now - since > least_of(f->draw, mean);
 }
 
 /* A record of a waker that has the kernel's frames alone, as struct sample and struct observation have them. */

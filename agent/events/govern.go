@@ -178,8 +178,7 @@ func (e *Probes) take(m *measurement, now, passed time.Duration) {
 // too little is known to assume fewer. mu is held.
 func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	e.fresh = e.fresh || e.used.Lacks(times)
-	e.measured = e.used.Until(times).Seconds() / passed.Seconds()
-	e.cpus = e.measured
+	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
 	if e.fresh {
 		e.cpus = max(e.cpus, 1)
 	}

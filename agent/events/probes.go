@@ -64,7 +64,6 @@ type Probes struct {
 	recording bool                        // hits are recorded; before, nobody would read them
 	used      budget.Times                // when rates were last set
 	fresh     bool                        // processes were attached since then
-	measured  float64                     // CPUs that processes use, as far as that was measured
 	cpus      float64                     // CPUs that processes use
 	lent      [profile.EventKinds]float64 // addition to a kind's share of the processes' CPU time; negative: other kinds have it
 	now       time.Duration               // of the governor, CLOCK_MONOTONIC

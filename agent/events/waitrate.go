@@ -39,8 +39,12 @@ const (
 	usualRecord = 10 * time.Microsecond
 )
 
-// switchCost is what following a wait takes without a record: three runs of programs, measured on a virtual machine.
-const switchCost = 120 * time.Nanosecond
+// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: two runs of programs, measured
+// on a virtual machine.
+const (
+	switchCost = 200 * time.Nanosecond
+	skipCost   = 40 * time.Nanosecond
+)
 
 // wakingCost is what the program of wakers takes without a record, at each waking of a thread that is followed, measured likewise.
 const wakingCost = 250 * time.Nanosecond
@@ -66,6 +70,7 @@ const maxMeans = 1024
 // waitCounts are counts of the kernel side.
 type waitCounts struct {
 	waits, wakings uint64        // that were followed
+	skipped        uint64        // waits that were not
 	records        uint64        // of waits and of wakers
 	observations   uint64        // of all kinds
 	spent          time.Duration // in these
@@ -73,9 +78,14 @@ type waitCounts struct {
 
 func waitCountsOf(c *bpf.Counts) waitCounts {
 	return waitCounts{
-		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
+		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSkipped], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
 		c[bpf.ObservationsAttempted], time.Duration(c[bpf.NsProbes]),
 	}
+}
+
+// following is what following waits has taken since before, without those that were not followed.
+func (c *waitCounts) following(before *waitCounts) time.Duration {
+	return time.Duration(c.waits-before.waits)*switchCost + time.Duration(c.wakings-before.wakings)*wakingCost
 }
 
 // begin returns the first mean interval, if waits may take that many CPUs.
@@ -117,8 +127,8 @@ func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised
 	if passed <= 0 {
 		return r.mean, false
 	}
-	following := float64(c.waits-before.waits)*float64(switchCost) + float64(c.wakings-before.wakings)*float64(wakingCost)
-	r.records = max(allowed-following/float64(passed), leastRecordShare*allowed)
+	following := c.following(&before)
+	r.records = max(allowed-float64(following)/float64(passed), leastRecordShare*allowed)
 	if c.observations == before.observations {
 		return r.mean, false
 	}
@@ -157,20 +167,22 @@ func (e *Source) governWaits(ctx context.Context) {
 		if err != nil {
 			continue // other readers report that
 		}
-		if err := e.waits.govern(&counts, e.waitsAllowed()); err != nil {
+		if err := e.waits.govern(waitCountsOf(&counts), e.waitsAllowed()); err != nil {
 			e.services.Log.Warn("cannot set how many waits are recorded", "err", err)
 		}
 	}
 }
 
-// govern sets how many waits are recorded, given the counts until now and how many CPUs waits may take.
-func (w *waits) govern(counts *bpf.Counts, allowed float64) error {
+// govern sets how many waits are followed and recorded, given the counts until now and how many CPUs waits may take.
+func (w *waits) govern(counts waitCounts, allowed float64) error {
 	raised, err := w.noteMean()
 	if err != nil {
 		return err
 	}
-	if mean, changed := w.rate.next(proc.Monotonic(), waitCountsOf(counts), allowed, raised); changed {
-		err = w.kernel.SetMean(mean)
+	now := proc.Monotonic()
+	err = w.kernel.Rotate(w.share.next(now, counts, allowed/2))
+	if mean, changed := w.rate.next(now, counts, allowed, raised); changed {
+		err = errors.Join(err, w.kernel.SetMean(mean))
 	}
 	return errors.Join(err, w.kernel.SetPause(w.rate.pause()))
 }
@@ -183,9 +195,10 @@ func (w *waits) noteMean() (raised bool, err error) {
 
 // waitsAllowed is how many CPUs waits may take.
 func (e *Source) waitsAllowed() float64 {
+	cpus := e.waits.load.cpus(proc.Monotonic(), e.chosenTimes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(e.measured, 1e-9)), leastWaitsBudget*e.Options.Budget)
+	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9)), leastWaitsBudget*e.Options.Budget)
 }
 
 // note says how waits were sampled from one time to another.

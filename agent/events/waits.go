@@ -23,6 +23,8 @@ type waits struct {
 	kernel *bpf.OffCPU
 	stacks waitStacks
 	rate   waitRate
+	share  followedShare
+	load   chosenLoad
 	wakers bool          // are recorded
 	begun  time.Duration // when recording did
 
@@ -79,9 +81,6 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 
 // start begins to record. Waits may take that many CPUs at first.
 func (w *waits) start(allowed float64) error {
-	if w == nil {
-		return nil
-	}
 	w.begun = proc.Monotonic()
 	mean := w.rate.begin(w.begun, allowed)
 	if err := w.kernel.SetPause(w.rate.pause()); err != nil {
@@ -152,7 +151,8 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers, SP: v[bpf.WaitSP],
 	}
 	mean := time.Duration(v[bpf.WaitMean])
-	wait.Weight = weightOf(wait.Until-wait.Since, mean)
+	every := float64(max(o.Seen.Every, 1))
+	wait.Weight = every * weightOf(wait.Until-wait.Since, mean)
 	if w.wakers {
 		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
 	}
@@ -160,7 +160,7 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
 		wait.Weight = 0
 		if length := wait.Woken - wait.Since; length > time.Duration(v[bpf.WaitLeast]) {
-			wait.Weight = weightOf(length, mean)
+			wait.Weight = every * weightOf(length, mean)
 		}
 	}
 	w.keep(p, o, event, wait.State)
@@ -242,7 +242,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 			l.seen = true
 		}
 		w.pending.see(a.Tid)
-		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: float64(max(a.Every, 1)), Away: true, SP: a.Sp}
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}
