@@ -1,5 +1,5 @@
-// Package bpf is what runs in the kernel, and the records it emits. event.h defines every record, once; the structs
-// here are generated from it. The exported names in this file carry the documentation.
+// Package bpf is what runs in the kernel, and the records it emits. event.h and the headers that it
+// names define every record, once; the structs here are generated from them. The exported names in this file carry the documentation.
 package bpf
 
 import (

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "call.h"
 #include "codecache.bpf.h"
 #include "maps.bpf.h"
 #include "wakeup.bpf.h"

@@ -5,7 +5,9 @@
  */
 #pragma once
 
+#include "call.h"
 #include "maps.bpf.h"
+#include "operand.h"
 
 #define MAX_PAGE_GUESTS 256 /* a page of memory and a few descriptors each */
 #define MAX_BURST_SITES 4096

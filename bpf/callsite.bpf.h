@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A call as two frames (event.h), seen from the first instruction of the callee: where it stands, and where it will
+ * A call as two frames (sample.h), seen from the first instruction of the callee: where it stands, and where it will
  * return to. HotSpot's adapters and its vtable and itable stubs jump to the callee, so that the return address is the
  * real caller's already. For two callers the return address is not enough: the interpreter is identified by its frame at rbp, and native code by
  * its record of the Java code that called it (both as in hotspot.bpf.h). Keeps no state.
@@ -8,6 +8,7 @@
 #pragma once
 
 #include "codecache.bpf.h"
+#include "sample.h"
 
 /* Of a thread at the first instruction of a callee. */
 struct entry_registers {

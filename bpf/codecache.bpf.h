@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "event.h"
+#include "hotspot.h"
 #include "kernel.h"
 
 static __always_inline __u64 read_word(__u64 addr)

@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Counter counts something in the kernel, per CPU; enum counter in event.h says what.
+// A Counter counts something in the kernel, per CPU; enum counter in counter.h says what.
 type Counter = ProfileCounter
 
 // Counters.
@@ -50,6 +50,7 @@ const (
 	ThreadsRefused          = ProfileCounterTHREADS_REFUSED
 	WaitsSeen               = ProfileCounterWAITS_SEEN
 	WaitsThinned            = ProfileCounterWAITS_THINNED
+	WaitsSkipped            = ProfileCounterWAITS_SKIPPED
 	WaitsRefused            = ProfileCounterWAITS_REFUSED
 	NsWaitsDrawn            = ProfileCounterNS_WAITS_DRAWN
 	NsWaitsLost             = ProfileCounterNS_WAITS_LOST

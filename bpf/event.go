@@ -8,7 +8,8 @@ import (
 	"unsafe"
 )
 
-// The generated structs under the names that the rest of the program uses. Layouts and units: event.h.
+// The generated structs under the names that the rest of the program uses. Layouts and units: event.h, sample.h, call.h,
+// hotspot.h, operand.h.
 type (
 	Header         = ProfileEventHeader
 	ProcessEvent   = ProfileProcessEvent

@@ -30,7 +30,7 @@ struct exact_node_key {
 struct exact_edge {
 	__u64 callee;	   /* Method* */
 	__u64 caller;	   /* Method*; 0 if the caller was entered before recording, or there is none */
-	__u64 site;	   /* a frame (event.h): return address of the callee's frame; if inlined, place in the code around */
+	__u64 site;	   /* a frame (sample.h): return address of the callee's frame; if inlined, place in the code around */
 	__u32 class_epoch; /* of both methods */
 	__u32 inlined;	   /* 1 if the callee has no frame of its own */
 };

@@ -5,8 +5,9 @@
  */
 #pragma once
 
-#include "exactstate.bpf.h"
 #include "codecache.bpf.h"
+#include "exactstate.bpf.h"
+#include "sample.h"
 
 /* Reads what is at pc, which is in the code cache. */
 static __noinline int read_segment(struct exact_state *t, struct exact_segment *s, __u64 pc)
@@ -74,7 +75,7 @@ static __always_inline void locate(struct exact_state *t)
 	t->saved_bp = end - 16;
 }
 
-/* A frame (event.h) for pc in compiled code or in a stub, 0 for any other. */
+/* A frame (sample.h) for pc in compiled code or in a stub, 0 for any other. */
 static __always_inline __u64 code_frame(struct exact_state *t, __u64 pc)
 {
 	__u64 offset = pc - t->code_low;

@@ -2,7 +2,7 @@ package bpf
 
 import "fmt"
 
-// A Frame is one frame of a user stack in one word (enum frame_kind in event.h draws the bits). It names a code
+// A Frame is one frame of a user stack in one word (enum frame_kind in sample.h draws the bits). It names a code
 // version, not only an address: code memory that is reused gives another Frame.
 type Frame uint64
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codecache.bpf.h"
+#include "observation.h"
 #include "oop.bpf.h"
 
 /* key: pid of an attached VM */

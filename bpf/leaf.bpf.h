@@ -2,7 +2,6 @@
 /* How much of its frame stands where compiled code was sampled, on x86-64. */
 #pragma once
 
-#include "event.h"
 #include "kernel.h"
 
 /* Where the return address is, seen from a sampled pc in compiled code. */

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "call.h"
 #include "callsite.bpf.h"
 #include "depth.bpf.h"
 #include "watch.bpf.h"

@@ -2,7 +2,9 @@
 /* The maps that several objects share; the loader creates each once. */
 #pragma once
 
+#include "counter.h"
 #include "event.h"
+#include "hotspot.h"
 #include "kernel.h"
 
 /* The one ordered stream: samples and code changes together. The size is set at load. */

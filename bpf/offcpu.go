@@ -15,16 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: event.h.
+// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: offcpu.h.
 type Away = OffCPUAway
-
-// OnUntil is how long the thread had been on a CPU at that time of CLOCK_MONOTONIC, since recording began.
-func (a *Away) OnUntil(now time.Duration) time.Duration {
-	if a.On < 0 {
-		return time.Duration(a.On) + now
-	}
-	return time.Duration(a.On)
-}
 
 // States of threads that are off the CPU: flags of an ObservedWait.
 const (
@@ -64,8 +56,8 @@ const ProbeWait = 252
 // MaxFollowedThreads bounds the threads that are followed: MAX_FOLLOWED_THREADS.
 const MaxFollowedThreads = 65536
 
-// MaxMeanInterval bounds OffCPU.SetMean.
-const MaxMeanInterval = time.Duration(math.MaxUint32)
+// MaxMeanInterval bounds OffCPU.SetMean: MAX_MEAN_INTERVAL.
+const MaxMeanInterval = time.Duration(1<<36 - 1)
 
 // An OffCPU records the waits of threads that are off the CPU. Records are observations (ObservedWait).
 type OffCPU struct {
@@ -74,7 +66,9 @@ type OffCPU struct {
 	woken   *ebpf.Program // nil unless wakers are recorded
 	links   []link.Link
 	tasks   *link.Iter
-	event   int // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
+	event   int    // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
+	begun   uint32 // how often Begin was called
+	turn    uint16 // rotation
 }
 
 // offCPUObjects are what of the object is always loaded.
@@ -84,8 +78,11 @@ type offCPUObjects struct {
 	Begins       *ebpf.Program  `ebpf:"thread_begins"`
 	EachThread   *ebpf.Program  `ebpf:"each_thread"`
 	MeanInterval *ebpf.Variable `ebpf:"mean_interval"`
-	Since        *ebpf.Variable `ebpf:"observed_since"`
-	Followed     *ebpf.Variable `ebpf:"followed_count"`
+	RecordPause  *ebpf.Variable `ebpf:"record_pause"`
+	Recording    *ebpf.Variable `ebpf:"recording"`
+	FollowEvery  *ebpf.Variable `ebpf:"follow_every"`
+	Rotation     *ebpf.Variable `ebpf:"rotation"`
+	Followed     *ebpf.Variable `ebpf:"followed_counts"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -197,13 +194,14 @@ func (f *OffCPU) openEvent() (err error) {
 	return nil
 }
 
-// Begin records waits from now, which is CLOCK_MONOTONIC, and takes threads that are off the CPU as leaving now.
-func (f *OffCPU) Begin(now, mean time.Duration) error {
+// Begin records waits from now, and takes threads that are off the CPU as leaving now.
+func (f *OffCPU) Begin(mean time.Duration) error {
 	if err := f.SetMean(0); err != nil {
 		return err
 	}
-	if err := errors.Join(f.objects.Followed.Set(uint32(0)), f.objects.Since.Set(uint64(now))); err != nil {
-		return fmt.Errorf("set when off-CPU samples begin: %w", err)
+	f.begun++
+	if err := errors.Join(f.objects.Followed.Set([2]uint32{}), f.objects.Recording.Set(f.begun)); err != nil {
+		return fmt.Errorf("begin off-CPU samples: %w", err)
 	}
 	if err := f.SetMean(mean); err != nil {
 		return err
@@ -217,8 +215,40 @@ func (f *OffCPU) Follow() error { return f.Threads(func(*Away) {}) }
 // SetMean has waits of that length and longer recorded always, and shorter ones with a probability proportional to their length. 0 ends
 // recording.
 func (f *OffCPU) SetMean(mean time.Duration) error {
-	if err := f.objects.MeanInterval.Set(uint32(min(max(mean, 0), MaxMeanInterval))); err != nil {
+	if err := f.objects.MeanInterval.Set(uint64(min(max(mean, 0), MaxMeanInterval))); err != nil {
 		return fmt.Errorf("set the mean interval of off-CPU samples: %w", err)
+	}
+	return nil
+}
+
+// Mean returns that length. The kernel side doubles it if there are more records than one in each pause (SetPause), over some 100 ms.
+func (f *OffCPU) Mean() (time.Duration, error) {
+	var mean uint64
+	if err := f.objects.MeanInterval.Get(&mean); err != nil {
+		return 0, fmt.Errorf("read the mean interval of off-CPU samples: %w", err)
+	}
+	return time.Duration(mean), nil
+}
+
+// SetPause sets the least mean time from one record to the next, of all threads together; 0, as at first, is none.
+func (f *OffCPU) SetPause(pause time.Duration) error {
+	if err := f.objects.RecordPause.Set(uint64(max(pause, 0))); err != nil {
+		return fmt.Errorf("set the pause between off-CPU samples: %w", err)
+	}
+	return nil
+}
+
+// MaxFollowEvery bounds OffCPU.Rotate.
+const MaxFollowEvery = math.MaxUint8
+
+// Rotate begins a rotation: the first 20 waits (HURRIED_WAITS) of each thread until the next one are all followed. Of further ones, one in every is
+// from then on.
+func (f *OffCPU) Rotate(every uint32) error {
+	if f.turn++; f.turn == 0 {
+		f.turn = 1
+	}
+	if err := errors.Join(f.objects.FollowEvery.Set(min(max(every, 1), MaxFollowEvery)), f.objects.Rotation.Set(f.turn)); err != nil {
+		return fmt.Errorf("set which waits are followed: %w", err)
 	}
 	return nil
 }

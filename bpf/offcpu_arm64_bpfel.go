@@ -16,7 +16,7 @@ import (
 type OffCPUAway struct {
 	_     structs.HostLayout
 	Since uint64
-	On    int64
+	On    uint64
 	Born  uint64
 	Start uint64
 	Pc    uint64
@@ -25,6 +25,8 @@ type OffCPUAway struct {
 	Tid   uint32
 	Exec  uint32
 	State uint32
+	Every uint32
+	Pad   uint32
 	Comm  [16]uint8
 }
 
@@ -76,6 +78,7 @@ const (
 	OffCPUMapEvents            = "events"
 	OffCPUMapFollowedThreads   = "followed_threads"
 	OffCPUMapHeaps             = "heaps"
+	OffCPUMapHurriedThreads    = "hurried_threads"
 	OffCPUMapKeptStacks        = "kept_stacks"
 	OffCPUMapKnownThreads      = "known_threads"
 	OffCPUMapNmiEvents         = "nmi_events"
@@ -101,10 +104,14 @@ const (
 	OffCPUVarExportWakerFlags  = "export_waker_flags"
 	OffCPUVarExportWakerValues = "export_waker_values"
 	OffCPUVarFilterByPid       = "filter_by_pid"
-	OffCPUVarFollowedCount     = "followed_count"
+	OffCPUVarFollowEvery       = "follow_every"
+	OffCPUVarFollowedCounts    = "followed_counts"
 	OffCPUVarJavaOnly          = "java_only"
 	OffCPUVarMeanInterval      = "mean_interval"
-	OffCPUVarObservedSince     = "observed_since"
+	OffCPUVarPaidUntil         = "paid_until"
+	OffCPUVarRecordPause       = "record_pause"
+	OffCPUVarRecording         = "recording"
+	OffCPUVarRotation          = "rotation"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -167,6 +174,7 @@ type OffCPUMapSpecs struct {
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	FollowedThreads *ebpf.MapSpec `ebpf:"followed_threads"`
 	Heaps           *ebpf.MapSpec `ebpf:"heaps"`
+	HurriedThreads  *ebpf.MapSpec `ebpf:"hurried_threads"`
 	KeptStacks      *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads    *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -192,10 +200,14 @@ type OffCPUVariableSpecs struct {
 	ExportWakerFlags  *ebpf.VariableSpec `ebpf:"export_waker_flags"`
 	ExportWakerValues *ebpf.VariableSpec `ebpf:"export_waker_values"`
 	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FollowedCount     *ebpf.VariableSpec `ebpf:"followed_count"`
+	FollowEvery       *ebpf.VariableSpec `ebpf:"follow_every"`
+	FollowedCounts    *ebpf.VariableSpec `ebpf:"followed_counts"`
 	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
 	MeanInterval      *ebpf.VariableSpec `ebpf:"mean_interval"`
-	ObservedSince     *ebpf.VariableSpec `ebpf:"observed_since"`
+	PaidUntil         *ebpf.VariableSpec `ebpf:"paid_until"`
+	RecordPause       *ebpf.VariableSpec `ebpf:"record_pause"`
+	Recording         *ebpf.VariableSpec `ebpf:"recording"`
+	Rotation          *ebpf.VariableSpec `ebpf:"rotation"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -224,6 +236,7 @@ type OffCPUMaps struct {
 	Events          *ebpf.Map `ebpf:"events"`
 	FollowedThreads *ebpf.Map `ebpf:"followed_threads"`
 	Heaps           *ebpf.Map `ebpf:"heaps"`
+	HurriedThreads  *ebpf.Map `ebpf:"hurried_threads"`
 	KeptStacks      *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads    *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
@@ -243,6 +256,7 @@ func (m *OffCPUMaps) Close() error {
 		m.Events,
 		m.FollowedThreads,
 		m.Heaps,
+		m.HurriedThreads,
 		m.KeptStacks,
 		m.KnownThreads,
 		m.NmiEvents,
@@ -269,10 +283,14 @@ type OffCPUVariables struct {
 	ExportWakerFlags  *ebpf.Variable `ebpf:"export_waker_flags"`
 	ExportWakerValues *ebpf.Variable `ebpf:"export_waker_values"`
 	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
-	FollowedCount     *ebpf.Variable `ebpf:"followed_count"`
+	FollowEvery       *ebpf.Variable `ebpf:"follow_every"`
+	FollowedCounts    *ebpf.Variable `ebpf:"followed_counts"`
 	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
 	MeanInterval      *ebpf.Variable `ebpf:"mean_interval"`
-	ObservedSince     *ebpf.Variable `ebpf:"observed_since"`
+	PaidUntil         *ebpf.Variable `ebpf:"paid_until"`
+	RecordPause       *ebpf.Variable `ebpf:"record_pause"`
+	Recording         *ebpf.Variable `ebpf:"recording"`
+	Rotation          *ebpf.Variable `ebpf:"rotation"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

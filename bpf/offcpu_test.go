@@ -3,191 +3,20 @@
 package bpf
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
+	"math"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/cgroup"
 )
-
-// A waitWatch records the waits of this process.
-type waitWatch struct {
-	o *Objects
-	*OffCPU
-}
-
-// waitOptions are what a waitWatch is loaded with.
-type waitOptions struct {
-	Options
-	wakers bool
-}
-
-var waitWatches shelf[waitOptions, *waitWatch]
-
-func loadWaitWatch(opt waitOptions) (*waitWatch, error) {
-	o, err := loadMaps(opt.Options)
-	if err != nil {
-		return nil, err
-	}
-	f, err := o.LoadOffCPU(OffCPUOptions{Wakers: opt.wakers})
-	if err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	return &waitWatch{o, f}, nil
-}
-
-func newWaitWatch(t testing.TB, wakers bool) *waitWatch {
-	t.Helper()
-	w := takeWaitWatch(t, waitOptions{wakers: wakers})
-	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-func takeWaitWatch(t testing.TB, opt waitOptions) *waitWatch {
-	t.Helper()
-	w := waitWatches.take(t, opt, loadWaitWatch)
-	t.Cleanup(func() {
-		if err := w.SetMean(0); err != nil {
-			t.Error(err)
-		}
-	})
-	return w
-}
-
-func (w *waitWatch) maps() []*ebpf.Map {
-	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches)
-}
-
-func (w *waitWatch) Close() error { return errors.Join(w.OffCPU.Close(), w.o.Close()) }
-
-// A seenWait is an Observation that outlives its record.
-type seenWait struct {
-	tid           uint32
-	state         uint8
-	length, delay time.Duration
-	since         uint64
-	user          []Frame
-	kernel        int
-	pc            uint64
-
-	woken, least, mean uint64
-}
-
-func (w *waitWatch) waits(t *testing.T) (all []seenWait) {
-	t.Helper()
-	all, _ = w.waitsAndWakers(t)
-	return all
-}
-
-// waitsAndWakers returns the waits in their order, and their wakers. A waker comes before its wait.
-func (w *waitWatch) waitsAndWakers(t *testing.T) (all []seenWait, wakers map[wakingKey]seenWaker) {
-	t.Helper()
-	wakers = map[wakingKey]seenWaker{}
-	drain(t, w.o, func(raw []byte) {
-		var o Observation
-		if err := DecodeObservation(bytes.Clone(raw), &o); err != nil {
-			t.Fatal(err)
-		}
-		v := o.Seen.Values
-		if o.Seen.What == ObservedWaker {
-			key := wakingKey{uint32(v[WakerTID]), v[WakerSince]}
-			if _, twice := wakers[key]; twice || slices.ContainsFunc(all, func(s seenWait) bool { return wakingKey{s.tid, s.since} == key }) {
-				t.Errorf("the waker of %+v came twice, or late", key)
-			}
-			wakers[key] = seenWaker{o.Pid, o.Tid, o.Seen.Flags, o.User, len(o.Kernel), o.Time, string(bytes.TrimRight(o.Text, "\x00"))}
-			return
-		}
-		if o.Kind != EventObserved || o.Pid != uint32(os.Getpid()) || o.Seen.What != ObservedWait || o.Seen.Probe != ProbeWait {
-			t.Errorf("%+v of process %d", o.Seen, o.Pid)
-		}
-		all = append(all, seenWait{
-			o.Tid, o.Seen.Flags, time.Duration(o.Time - v[WaitSince]), time.Duration(v[WaitDelay]), v[WaitSince], o.User, len(o.Kernel), v[WaitPC],
-			v[WaitWoken], v[WaitLeast], v[WaitMean],
-		})
-	})
-	return all, wakers
-}
-
-// A wakingKey identifies a wait: its thread, and when it began.
-type wakingKey struct {
-	tid   uint32
-	since uint64
-}
-
-// A seenWaker is who ended a wait.
-type seenWaker struct {
-	pid, tid uint32
-	flags    uint8
-	user     []Frame
-	kernel   int
-	time     uint64
-	comm     string
-}
-
-// balanced fails the test if waits are neither delivered nor thinned nor lost.
-func (w *waitWatch) balanced(t *testing.T) (seen, thinned, delivered uint64) {
-	t.Helper()
-	if err := w.SetMean(0); err != nil {
-		t.Fatal(err)
-	}
-	var c Counts
-	var lost, wakers uint64
-	waitFor(t, "records to be complete", func() (complete bool) {
-		var err error
-		if c, err = w.o.ReadCounts(); err != nil {
-			t.Fatal(err)
-		}
-		wakers = c[WakersDrawn] - c[WakersLost]
-		lost = c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy] - c[WakersLost]
-		attempted := c[ObservationsAttempted]
-		return attempted == c[ObservationsDelivered]+lost+c[WakersLost] && attempted == c[WaitsSeen]-c[WaitsThinned]+c[WakersDrawn]
-	})
-	seen, thinned, delivered = c[WaitsSeen], c[WaitsThinned], c[ObservationsDelivered]-wakers
-	if drawn, dropped := c[NsWaitsDrawn], c[NsWaitsLost]; (drawn > 0) != (seen > thinned) || dropped > drawn || (dropped > 0) != (lost > 0) {
-		t.Errorf("%d of %d ns lost, %d of %d records", dropped, drawn, lost, delivered+lost)
-	}
-	if seen != thinned+delivered+lost || c[ObservationsAttempted] != delivered+lost+c[WakersDrawn] || c[WaitsRefused] != 0 || c[WakersDrawn] > c[WakingsSeen] {
-		t.Errorf("%d waits seen, %d thinned, %d attempted, %d delivered, %d lost, %d refused",
-			seen, thinned, c[ObservationsAttempted], delivered, lost, c[WaitsRefused])
-	}
-	return seen, thinned, delivered
-}
-
-// onThread runs do on a thread of its own, which ends with it, and returns its id.
-func onThread(t testing.TB, do func()) (tid uint32, done <-chan struct{}) {
-	t.Helper()
-	ids, end := make(chan uint32, 1), make(chan struct{})
-	var start func()
-	start = func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == os.Getpid() { // the main thread does not end: another one is used while this has it
-			defer runtime.UnlockOSThread()
-			go start()
-			<-end
-			return
-		}
-		defer close(end)
-		ids <- uint32(unix.Gettid())
-		do()
-	}
-	go start()
-	return <-ids, end
-}
-
-func sleepFor(d time.Duration) {
-	left := unix.NsecToTimespec(d.Nanoseconds())
-	for unix.Nanosleep(&left, &left) == unix.EINTR {
-	}
-}
 
 // Waits are as long as they are, and have the whole stack of the thread. One that began before observation counts since then.
 func TestKernelWaits(t *testing.T) {
@@ -211,7 +40,7 @@ func TestKernelWaits(t *testing.T) {
 	})
 	<-begun
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
-	if err := w.Begin(time.Duration(monotonic(t)), time.Millisecond); err != nil {
+	if err := w.Begin(time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	var began, ended time.Time
@@ -275,14 +104,6 @@ func TestKernelWaits(t *testing.T) {
 // the first one.
 func TestKernelWaitsOfChosen(t *testing.T) {
 	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
-	known := func() map[uint32]Away {
-		t.Helper()
-		threads := map[uint32]Away{}
-		if err := w.Threads(func(a *Away) { threads[a.Tid] = *a }); err != nil {
-			t.Fatal(err)
-		}
-		return threads
-	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
@@ -294,12 +115,11 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 		unix.Read(pipe[0], b[:])
 	})
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
-	first := uint64(monotonic(t))
-	if err := w.Begin(time.Duration(first), time.Millisecond); err != nil {
+	if err := w.Begin(time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	sleepFor(2 * time.Millisecond)
-	if threads := known(); len(threads) != 0 {
+	if threads := w.known(t); len(threads) != 0 {
 		t.Errorf("%d threads are followed of no process", len(threads))
 	}
 	if seen, _, _ := w.balanced(t); seen != 0 {
@@ -315,7 +135,7 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 	if err := w.Follow(); err != nil {
 		t.Fatal(err)
 	}
-	if since := known()[reader].Since; since < chosen || since > uint64(monotonic(t)) {
+	if since := w.known(t)[reader].Since; since < chosen || since > uint64(monotonic(t)) {
 		t.Errorf("the reader waits since %d, chosen at %d", since, chosen)
 	}
 	if err := w.SetMean(0); err != nil {
@@ -323,10 +143,10 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 	}
 	w.waits(t)
 	second := uint64(monotonic(t))
-	if err := w.Begin(time.Duration(second), time.Millisecond); err != nil {
+	if err := w.Begin(time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	if since := known()[reader].Since; since < second {
+	if since := w.known(t)[reader].Since; since < second {
 		t.Errorf("the reader waits since %d, the second recording began at %d", since, second)
 	}
 	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
@@ -354,13 +174,13 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 	if err := w.o.Pids.Put(uint32(child.Process.Pid), uint8(1)); err != nil { // as the program at fork does, which is not attached
 		t.Fatal(err)
 	}
-	waitFor(t, "the child to sleep", func() bool { return known()[uint32(child.Process.Pid)].Since != 0 })
+	waitFor(t, "the child to sleep", func() bool { return w.known(t)[uint32(child.Process.Pid)].Since != 0 })
 }
 
 // A thread that could go on but has no CPU waits on the run queue for as long as it is away.
 func TestKernelWaitsForCPU(t *testing.T) {
 	w := newWaitWatch(t, false)
-	if err := w.Begin(time.Duration(monotonic(t)), time.Millisecond/2); err != nil {
+	if err := w.Begin(time.Millisecond / 2); err != nil {
 		t.Fatal(err)
 	}
 	var one unix.CPUSet
@@ -408,7 +228,7 @@ func TestKernelWaitsForCPU(t *testing.T) {
 // A thread's time on the CPU is its CPU time, whether others run in between or not.
 func TestKernelTimeOnCPU(t *testing.T) {
 	w := newWaitWatch(t, false)
-	if err := w.Begin(time.Duration(monotonic(t)), time.Second); err != nil {
+	if err := w.Begin(time.Second); err != nil {
 		t.Fatal(err)
 	}
 	const runs = 200 * time.Millisecond
@@ -457,7 +277,7 @@ func TestKernelTimeOnCPU(t *testing.T) {
 func TestKernelWaitsDrawn(t *testing.T) {
 	w := newWaitWatch(t, false)
 	const mean = 50 * time.Millisecond
-	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
+	if err := w.Begin(mean); err != nil {
 		t.Fatal(err)
 	}
 	var took time.Duration
@@ -489,182 +309,299 @@ func TestKernelWaitsDrawn(t *testing.T) {
 	}
 }
 
-// threadUsed is the CPU time of the thread.
-func threadUsed(t *testing.T) time.Duration {
-	t.Helper()
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
-		t.Error(err)
-	}
-	return time.Duration(ts.Nano())
-}
-
-// threadState is the kernel's letter for what a thread of this process does.
-func threadState(t *testing.T, tid uint32) byte {
-	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", tid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stat[bytes.LastIndexByte(stat, ')')+2]
-}
-
-// waitFor waits until a condition holds.
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-// Each recorded wait has the record of its waker before it, if the part until it was woken was drawn: with the whole stack of whoever writes
-// to a pipe, and of nobody if a timer ends it.
-func TestKernelWakers(t *testing.T) {
-	w := newWaitWatch(t, true)
-	checkVerified(t, w.woken)
-	const mean = 5 * time.Millisecond
-	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
-		t.Fatal(err)
-	}
+// Of a thread that runs when it is made known, the time from then on counts, whether it has left its CPU since or not.
+func TestKernelTimeOnCPUFromNow(t *testing.T) {
+	w := newWaitWatch(t, false)
+	var used, from time.Duration
+	stop, leave := make(chan struct{}), make(chan struct{})
+	began := make(chan struct{}, 1)
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	const rounds = 20
-	reader, readerEnds := onThread(t, func() {
-		var b [1]byte
-		for n := 0; n < rounds; {
-			switch _, err := unix.Read(pipe[0], b[:]); err {
-			case nil:
-				n++
-			case unix.EINTR:
+	tid, end := onThread(t, func() {
+		from = threadUsed(t)
+		for done := false; !done; {
+			select {
+			case began <- struct{}{}:
+			case <-stop:
+				done = true
 			default:
-				t.Error(err)
-				return
 			}
 		}
+		used = threadUsed(t) - from
+		close(leave)
+		var b [1]byte
+		unix.Read(pipe[0], b[:])
 	})
-	writer, writerEnds := onThread(t, func() {
-		for i := range rounds {
-			for threadState(t, reader) != 'S' {
-				sleepFor(time.Millisecond)
-			}
-			sleepFor(time.Duration(i) * time.Millisecond)
-			if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
-				t.Error(err)
-			}
+	<-began
+	if err := w.Begin(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	// However busy the machine is, it runs now and then when it is looked at.
+	waitFor(t, "the thread to run for 50 ms since it is known", func() bool {
+		a := w.known(t)[tid]
+		return a.Since == 0 && time.Duration(a.On) > 50*time.Millisecond
+	})
+	close(stop)
+	<-leave
+	waitFor(t, "the thread to read", func() bool { a := w.known(t)[tid]; return threadState(t, tid) == 'S' && a.Since != 0 })
+	a := w.known(t)[tid]
+	if on := time.Duration(a.On); on < 50*time.Millisecond || on > used+used/10 {
+		t.Errorf("%v on the CPU, %v used", on, used)
+	}
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-end
+}
+
+// However threads begin and end while others look, as many are counted as are followed: of this recording alone.
+func TestKernelFollowedCount(t *testing.T) {
+	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
+	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := w.Begin(time.Second); err != nil {
+			t.Fatal(err)
 		}
+		var ended atomic.Bool
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				for range 100 {
+					_, end := onThread(t, func() {})
+					<-end
+				}
+			})
+		}
+		looked := make(chan struct{})
+		go func() {
+			defer close(looked)
+			for !ended.Load() {
+				w.known(t)
+			}
+		}()
+		group.Wait()
+		ended.Store(true)
+		<-looked
+		// A thread is counted until it has left its CPU for the last time, a moment after nobody sees it any more. Go may make others meanwhile.
+		waitFor(t, "threads that have ended not to be counted", func() bool {
+			before := w.counted(t)
+			followed := uint32(len(w.known(t)))
+			return before == followed && w.counted(t) == followed
+		})
+	}
+}
+
+// counted is how many threads are counted of this recording.
+func (w *waitWatch) counted(t *testing.T) uint32 {
+	t.Helper()
+	var counts [2]uint32
+	if err := w.objects.Followed.Get(&counts); err != nil {
+		t.Fatal(err)
+	}
+	return counts[w.begun&1]
+}
+
+// Where more waits are recorded than are paid for, T rises by itself, and sums stay right.
+func TestKernelWaitsUnpaid(t *testing.T) {
+	w := newWaitWatch(t, false)
+	const first, pause, waits, threads = time.Millisecond, 5 * time.Millisecond, 250, 4
+	if err := w.SetPause(pause); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Begin(first); err != nil {
+		t.Fatal(err)
+	}
+	var took [threads]time.Duration
+	var tids []uint32
+	var ends []<-chan struct{}
+	for i := range threads {
+		tid, end := onThread(t, func() {
+			began := time.Now()
+			for range waits {
+				sleepFor(2 * time.Millisecond)
+			}
+			took[i] = time.Since(began)
+		})
+		tids, ends = append(tids, tid), append(ends, end)
+	}
+	for _, end := range ends {
+		<-end
+	}
+	mean, err := w.Mean()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, thinned, _ := w.balanced(t)
+	var sum, all time.Duration
+	variance := 0.0
+	for _, s := range w.waits(t) {
+		if !slices.Contains(tids, s.tid) {
+			continue
+		}
+		worth := max(s.length, time.Duration(s.mean))
+		sum += worth
+		if s.length < time.Duration(s.mean) {
+			variance += float64(worth) * float64(worth)
+		}
+	}
+	for _, d := range took {
+		all += d
+	}
+	t.Logf("%d waits seen, %d thinned, the interval is %v in the end; %v of %v, +- %v", seen, thinned, mean, sum, all, time.Duration(math.Sqrt(variance)))
+	if mean <= first || thinned == 0 {
+		t.Errorf("the interval is %v in the end, %d of %d waits are thinned", mean, thinned, seen)
+	}
+	// Most of the time they sleep.
+	if allowed := time.Duration(6*math.Sqrt(variance)) + all/10; sum > all+allowed || sum < all-all/4-allowed {
+		t.Errorf("the waits add up to %v, the threads were away for most of %v", sum, all)
+	}
+	if err := w.SetMean(first); err != nil {
+		t.Fatal(err)
+	}
+	if mean, err := w.Mean(); err != nil || mean != first {
+		t.Errorf("%v, %v", mean, err)
+	}
+}
+
+// A thread that waits in a control group (version 2) which is frozen is stopped, though the kernel's state is that of a wait.
+func TestKernelFrozen(t *testing.T) {
+	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Skip(err) // in an emulator
+	}
+	defer func() {
+		child.Process.Kill()
+		child.Wait()
+	}()
+	pid := uint32(child.Process.Pid)
+	group := cgroup.New(t, cgroup.Frozen)
+	if err := w.o.Pids.Put(pid, uint8(1)); err != nil {
+		t.Fatal(err)
+	}
+	group.Add(t, child.Process.Pid)
+	if err := w.Begin(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	is := func(state uint8) func() bool {
+		return func() bool { a := w.known(t)[pid]; return a.Since != 0 && a.State == uint32(state) }
+	}
+	waitFor(t, "the child to wait", is(AwayBlocked))
+	group.Freeze(t)
+	waitFor(t, "the child to be stopped", is(AwayStopped))
+	group.Thaw(t)
+	waitFor(t, "the child to wait again", is(AwayBlocked))
+}
+
+// Of threads that switch often, most waits are not followed, and sums stay right: those of long waits, too. Their time on a CPU is known all the same.
+func TestKernelWaitsSkipped(t *testing.T) {
+	w := newWaitWatch(t, false)
+	const mean, every, rounds, short, long = time.Microsecond, 8, 20, 100, 20 * time.Millisecond
+	if err := errors.Join(w.Begin(mean), w.Rotate(every)); err != nil {
+		t.Fatal(err)
+	}
+	var took, used time.Duration
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	over := make(chan struct{})
+	tid, end := onThread(t, func() {
+		began, from := time.Now(), threadUsed(t)
+		for range rounds {
+			for range short {
+				sleepFor(100 * time.Microsecond)
+			}
+			sleepFor(long)
+		}
+		took, used = time.Since(began), threadUsed(t)-from
+		close(over)
+		var b [1]byte
+		unix.Read(pipe[0], b[:])
 	})
-	<-readerEnds
-	<-writerEnds
+	<-over
+	waitFor(t, "the thread to read", func() bool { return threadState(t, tid) == 'S' })
+	on := time.Duration(w.known(t)[tid].On)
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-end
 	w.balanced(t)
 	c, err := w.o.ReadCounts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, wakers := w.waitsAndWakers(t)
-	comm := string(bytes.TrimSpace(readFile(t, "/proc/self/comm")))
-	read, slept, missing := 0, 0, 0
-	for _, s := range all {
-		if s.woken != 0 && (s.state == AwayPreempted || s.woken <= s.since || s.woken > s.since+uint64(s.length) || s.least >= s.mean || uint64(s.length) <= s.least) {
+	var sum time.Duration
+	n, variance := 0, 0.0
+	for _, s := range w.waits(t) {
+		if s.tid != tid || time.Duration(s.length) > took {
+			continue
+		}
+		if s.every != 1 && s.every != every {
 			t.Errorf("%+v", s)
 		}
-		drawn := s.woken != 0 && s.woken-s.since > s.least
-		by, known := wakers[wakingKey{s.tid, s.since}]
-		if known != drawn {
-			if missing++; known || uint64(missing) > c[WakersLost] {
-				t.Errorf("%+v has the waker %+v, %t", s, by, known)
-			}
-			continue
-		}
-		if !drawn || s.state != AwayBlocked {
-			continue
-		}
-		if by.time != s.woken || by.kernel < 4 {
-			t.Errorf("%+v was woken by %+v", s, by)
-		}
-		switch s.tid {
-		case reader:
-			if by.tid != writer {
-				continue // a signal of Go's runtime
-			}
-			read++
-			if by.pid != uint32(os.Getpid()) || by.flags != WakerChosen || by.comm != comm || len(by.user) < 3 || by.user[0].Kind() != FrameNative {
-				t.Errorf("woken by %+v", by)
-			}
-		case writer:
-			slept++
-			if by.flags == WakerKernel && len(by.user) > 0 {
-				t.Errorf("woken by %+v", by)
-			}
-		}
+		worth := s.length * time.Duration(s.every)
+		sum += worth
+		variance += float64(s.every-1) * float64(s.length) * float64(worth)
+		n++
 	}
-	t.Logf("%d of %d reads and %d sleeps have wakers, %d of %d records are lost", read, rounds, slept, c[WakersLost], c[WakersDrawn])
-	// One half of the reads is longer than what is always recorded.
-	if read < rounds/4 || slept < rounds/4 {
-		t.Errorf("%d of %d reads were woken by their writer, %d sleeps by anybody", read, rounds, slept)
+	t.Logf("%d records, %d waits skipped; %v +- %v of %v; %v on the CPU, %v used", n, c[WaitsSkipped], sum, time.Duration(math.Sqrt(variance)), took, on, used)
+	if waits := rounds * (short + 1); c[WaitsSkipped] < uint64(waits)/2 || n > waits/2 {
+		t.Errorf("%d waits are skipped, and %d recorded, of %d", c[WaitsSkipped], n, waits)
 	}
-}
-
-// The time until threads are woken is right, and so is the rest, though most waits are not recorded.
-func TestKernelWakersDrawn(t *testing.T) {
-	w := newWaitWatch(t, true)
-	const mean = 50 * time.Millisecond
-	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
+	if allowed := time.Duration(6*math.Sqrt(variance)) + took/10; sum < took-used-allowed || sum > took+allowed {
+		t.Errorf("the waits add up to %v, of %v", sum, took)
+	}
+	if on < used*9/10 || on > used+used/10+10*time.Millisecond {
+		t.Errorf("%v on the CPU, %v used", on, used)
+	}
+	// In the next rotation waits are followed again, at first.
+	if err := errors.Join(w.Begin(mean), w.Rotate(every)); err != nil {
 		t.Fatal(err)
 	}
-	var took time.Duration
-	tid, end := onThread(t, func() {
-		began := time.Now()
-		for range 1000 {
-			sleepFor(time.Millisecond)
+	again, end := onThread(t, func() {
+		for range 10 {
+			sleepFor(100 * time.Microsecond)
 		}
-		took = time.Since(began)
 	})
 	<-end
-	seen, thinned, _ := w.balanced(t)
-	all, _ := w.waitsAndWakers(t)
-	var blocked, whole time.Duration
-	n := 0
-	for _, s := range all {
-		if s.tid != tid || s.woken == 0 {
-			continue
-		}
-		whole += max(s.length, mean)
-		if length := s.woken - s.since; length > s.least {
-			blocked += max(time.Duration(length), mean)
+	w.balanced(t)
+	n = 0
+	for _, s := range w.waits(t) {
+		if s.tid == again && s.state == AwayBlocked {
 			n++
 		}
 	}
-	t.Logf("%d waits seen, %d thinned; blocked for %v by %d records, %v with the time on run queues, of %v", seen, thinned, blocked, n, whole, took)
-	// About 20 records or more: 6 standard deviations of a Poisson number.
-	if blocked < took/10 || whole > took*5/2 || blocked > whole {
-		t.Errorf("blocked for %v, waited for %v, away for most of %v", blocked, whole, took)
+	if n < 10 {
+		t.Errorf("%d of 10 waits are recorded", n)
 	}
 }
 
-// What following wakers takes of each waking: of a thread that is not selected, of one whose wait is not drawn, and with a record.
-func BenchmarkKernelWakers(b *testing.B) {
-	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer statistics.Close()
+// What following takes of a switch: nothing is recorded, threads are not followed, all waits are, and only a sample of them.
+func BenchmarkKernelSwitches(b *testing.B) {
 	for _, bb := range []struct {
 		name   string
 		chosen bool
 		mean   time.Duration
-	}{{"unselected", false, MaxMeanInterval}, {"thinned", true, MaxMeanInterval}, {"recorded", true, 1}} {
+		every  uint32
+	}{{"off", true, 0, 1}, {"unselected", false, MaxMeanInterval, 1}, {"followed", true, MaxMeanInterval, 1}, {"skipped", true, MaxMeanInterval, MaxFollowEvery}} {
 		b.Run(bb.name, func(b *testing.B) {
-			w := newWaitWatch(b, true)
+			w := newWaitWatch(b, false)
 			if !bb.chosen {
 				if err := w.o.Pids.Delete(uint32(os.Getpid())); err != nil {
 					b.Fatal(err)
 				}
+			}
+			if err := errors.Join(w.Begin(bb.mean), w.Rotate(bb.every)); err != nil {
+				b.Fatal(err)
 			}
 			var pipes [2][2]int
 			for i := range pipes {
@@ -674,50 +611,31 @@ func BenchmarkKernelWakers(b *testing.B) {
 				defer unix.Close(pipes[i][0])
 				defer unix.Close(pipes[i][1])
 			}
-			if err := w.Begin(time.Duration(monotonic(b)), bb.mean); err != nil {
-				b.Fatal(err)
-			}
-			before, err := w.woken.Stats()
-			if err != nil {
-				b.Fatal(err)
-			}
-			side := func(in, out int) func() {
+			var used [2]time.Duration
+			side := func(i int) func() {
 				return func() {
 					var one [1]byte
-					for range b.N {
-						unix.Read(in, one[:])
-						unix.Write(out, one[:])
+					var cpu unix.CPUSet
+					cpu.Set(0)
+					if err := unix.SchedSetaffinity(0, &cpu); err != nil {
+						b.Error(err)
 					}
+					from := threadUsed(b)
+					for range b.N {
+						unix.Read(pipes[i][0], one[:])
+						unix.Write(pipes[1-i][1], one[:])
+					}
+					used[i] = threadUsed(b) - from
 				}
 			}
-			_, first := onThread(b, side(pipes[0][0], pipes[1][1]))
-			_, second := onThread(b, side(pipes[1][0], pipes[0][1]))
+			_, first := onThread(b, side(0))
+			_, second := onThread(b, side(1))
 			if _, err := unix.Write(pipes[0][1], []byte{1}); err != nil {
 				b.Fatal(err)
 			}
-			for ended := false; !ended; drainRing(b, w.o.Events, func([]byte) {}) {
-				select {
-				case <-first:
-					ended = true
-				case <-time.After(10 * time.Millisecond):
-				}
-			}
+			<-first
 			<-second
-			after, err := w.woken.Stats()
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(max(after.RunCount-before.RunCount, 1)), "ns/waking")
-			b.ReportMetric(float64(after.RunCount-before.RunCount)/float64(b.N), "wakings/op")
+			b.ReportMetric(float64(used[0]+used[1])/float64(2*b.N), "cpu-ns/switch")
 		})
 	}
-}
-
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }

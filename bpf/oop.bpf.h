@@ -2,7 +2,7 @@
 /* References to objects of a HotSpot VM. Nothing here keeps state. */
 #pragma once
 
-#include "event.h"
+#include "hotspot.h"
 
 /*
  * The address in a reference of generational ZGC, which is shifted left by shift. Where shift is 0 it is 1 + the lowest bit that is set

@@ -2,8 +2,8 @@
 /* Values of a probe's arguments, from where its USDT note says they are. */
 #pragma once
 
-#include "event.h"
 #include "kernel.h"
+#include "operand.h"
 
 #include <bpf/bpf_tracing.h>
 

@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Types of the object of probes. Layouts and units: event.h, observe.bpf.h.
+// Types of the object of probes. Layouts and units: observation.h, observe.bpf.h.
 type (
 	HotspotHeap  = ProbeHotspotHeap
 	ProbeRate    = ProbeProbe

@@ -2,6 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
+#include "call.h"
 #include "sample.bpf.h"
 
 #include <bpf/bpf_tracing.h>

@@ -108,14 +108,15 @@ const (
 	ProfileCounterTHREADS_REFUSED                 ProfileCounter = 42
 	ProfileCounterWAITS_SEEN                      ProfileCounter = 43
 	ProfileCounterWAITS_THINNED                   ProfileCounter = 44
-	ProfileCounterWAITS_REFUSED                   ProfileCounter = 45
-	ProfileCounterNS_WAITS_DRAWN                  ProfileCounter = 46
-	ProfileCounterNS_WAITS_LOST                   ProfileCounter = 47
-	ProfileCounterWAKINGS_SEEN                    ProfileCounter = 48
-	ProfileCounterWAKERS_DRAWN                    ProfileCounter = 49
-	ProfileCounterWAKERS_LOST                     ProfileCounter = 50
-	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 51
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 52
+	ProfileCounterWAITS_SKIPPED                   ProfileCounter = 45
+	ProfileCounterWAITS_REFUSED                   ProfileCounter = 46
+	ProfileCounterNS_WAITS_DRAWN                  ProfileCounter = 47
+	ProfileCounterNS_WAITS_LOST                   ProfileCounter = 48
+	ProfileCounterWAKINGS_SEEN                    ProfileCounter = 49
+	ProfileCounterWAKERS_DRAWN                    ProfileCounter = 50
+	ProfileCounterWAKERS_LOST                     ProfileCounter = 51
+	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 52
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 53
 )
 
 type ProfileEpochs struct {

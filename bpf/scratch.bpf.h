@@ -6,6 +6,8 @@
 #pragma once
 
 #include "maps.bpf.h"
+#include "observation.h"
+#include "sample.h"
 
 #define STACKCOPY_WORDS 1024 /* a power of two; one copy takes a quarter of it */
 #define STACKCOPY_CHUNK 2048 /* bytes: most stacks fit into one or two */

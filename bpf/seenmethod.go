@@ -1,6 +1,6 @@
 package bpf
 
-// What event.h defines of the seen_methods table.
+// What hotspot.h defines of the seen_methods table.
 const (
 	seenMethods       = 1 << 14
 	seenMethodsProbed = 4

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "call.h"
 #include "maps.bpf.h"
 #include "php.bpf.h"
 

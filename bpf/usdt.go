@@ -55,5 +55,5 @@ func (o *Objects) LoadUSDT() (*UsdtObjects, error) {
 
 // Named is who called whom. Its header is empty.
 func (e *USDTEdge) Named() *NamedCall {
-	return (*NamedCall)(unsafe.Pointer(&e.Names)) // the same struct of event.h, generated twice
+	return (*NamedCall)(unsafe.Pointer(&e.Names)) // the same struct of call.h, generated twice
 }

@@ -12,8 +12,8 @@
  * One program runs at a time, so there is one scratch.
  */
 #define ALONE
-#include "event.h"
 #include "kernel.h"
+#include "offcpu.h"
 
 #define MAX_PAGES 4096
 #define PAGE 4096ull
@@ -57,10 +57,10 @@ static __always_inline long read_copy(void *to, __u32 size, const void *from)
 
 #include "observe.bpf.h"
 #include "registers.bpf.h"
+#include "tasks.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define MAX_WAIT_FRAMES 48 /* of the kernel: most have 15 to 25 */
 #define MAX_ASKED 1024
 
 struct asked_thread {
@@ -80,17 +80,6 @@ struct {
 
 struct task_struct___switched {
 	int on_cpu;
-};
-
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
 };
 
 #pragma clang attribute pop

@@ -4,8 +4,10 @@ package bpf
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +37,7 @@ func TestKernelStillWaiting(t *testing.T) {
 	})
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
 	const mean = time.Millisecond
-	if err := w.Begin(time.Duration(monotonic(t)), mean); err != nil {
+	if err := w.Begin(mean); err != nil {
 		t.Fatal(err)
 	}
 	const since = 12345
@@ -80,6 +82,77 @@ func TestKernelStillWaiting(t *testing.T) {
 	if err := still.Read(nil, time.Now(), copyOwn, see); err != nil || len(read) != 0 {
 		t.Errorf("%d stacks, %v", len(read), err)
 	}
+}
+
+// A thread that goes on between two walks of its stack, and waits again, has none: the copies of its pages are of before.
+func TestKernelWentOnMeanwhile(t *testing.T) {
+	w := newWaitWatch(t, false)
+	still, err := w.o.LoadWaiting()
+	needKernel(t, err)
+	defer still.Close()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	reader, ends := onThread(t, func() {
+		var b [1]byte
+		for n := 0; n < 2; {
+			switch _, err := unix.Read(pipe[0], b[:]); err {
+			case nil:
+				n++
+			case unix.EINTR:
+			default:
+				return
+			}
+		}
+	})
+	sleeps := func() { waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' }) }
+	sleeps()
+	goesOn := func() {
+		before := threadSwitches(t, reader)
+		if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the reader to go on", func() bool { return threadSwitches(t, reader) > before })
+	}
+	copies := 0
+	read := func(each func()) (stacks int) {
+		if err := still.Read(map[uint32]uint64{reader: 1}, time.Now().Add(time.Minute), func(at []uint64, to []PageCopy) error {
+			err := copyOwn(at, to)
+			each()
+			return err
+		}, func([]byte) { stacks++ }); err != nil {
+			t.Fatal(err)
+		}
+		return stacks
+	}
+	if n := read(func() {
+		if copies++; copies == 1 {
+			goesOn()
+			sleeps()
+		}
+	}); n != 0 || copies == 0 {
+		t.Errorf("%d stacks of a thread that went on after %d copies", n, copies)
+	}
+	// Go may let the thread handle a signal meanwhile.
+	waitFor(t, "the stack of a thread that does not go on", func() bool { return read(func() {}) == 1 })
+	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	<-ends
+}
+
+// threadSwitches is how often a thread of this process gave up its CPU.
+func threadSwitches(t *testing.T, tid uint32) (n int) {
+	t.Helper()
+	const field = "\nvoluntary_ctxt_switches:"
+	_, text, _ := strings.Cut(string(readFile(t, fmt.Sprintf("/proc/self/task/%d/status", tid))), field)
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // copyOwn copies pages of this process.

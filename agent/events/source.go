@@ -77,8 +77,10 @@ func (e *Source) guestTimes() budget.Times {
 }
 
 func (e *Source) Start(ctx context.Context) error {
-	if err := e.waits.start(); err != nil {
-		return err
+	if e.waits != nil {
+		if err := e.waits.start(e.waitsAllowed()); err != nil {
+			return err
+		}
 	}
 	if err := e.Probes.Start(ctx); err != nil {
 		return err
@@ -202,8 +204,10 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 		case profile.Locks: // the only kind with values that are known late
 			e.Basis = append(e.Basis, notes...)
 		case profile.OffCPU:
-			if note := waits.rate.note(w.Began, w.Ended); note != "" {
-				e.Basis = append(e.Basis, note)
+			for _, note := range [...]string{waits.rate.note(w.Began, w.Ended), waits.share.note(w.Began, w.Ended)} {
+				if note != "" {
+					e.Basis = append(e.Basis, note)
+				}
 			}
 			e.Lanes = w.Lanes(p)
 		}
@@ -227,9 +231,10 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Discarded:  profile.Difference(before.discarded, after.discarded),
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
-		Waits:      d(bpf.WaitsSeen), WaitsThinned: d(bpf.WaitsThinned), WaitsRefused: d(bpf.WaitsRefused),
+		Waits:      d(bpf.WaitsSeen) + d(bpf.WaitsSkipped), WaitsThinned: d(bpf.WaitsThinned) + d(bpf.WaitsSkipped), WaitsRefused: d(bpf.WaitsRefused),
 		Wakers: d(bpf.WakersDrawn), WakersLost: d(bpf.WakersLost),
 		WaitTime: time.Duration(d(bpf.NsWaitsDrawn)), WaitTimeLost: time.Duration(d(bpf.NsWaitsLost)),
-		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost + time.Duration(d(bpf.WakingsSeen))*wakingCost,
+		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost +
+			time.Duration(d(bpf.WaitsSkipped))*skipCost + time.Duration(d(bpf.WakingsSeen))*wakingCost,
 	}
 }

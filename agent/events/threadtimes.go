@@ -34,7 +34,7 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away,
 	now := reading{end, make(map[uint32]threadOn, len(threads))}
 	for i := range threads {
 		a := &threads[i]
-		now.on[a.Tid] = threadOn{a.Born, a.OnUntil(end)}
+		now.on[a.Tid] = threadOn{a.Born, time.Duration(a.On)}
 	}
 	if known {
 		w.before = now

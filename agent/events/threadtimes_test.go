@@ -14,11 +14,8 @@ import (
 // A thread's time on the CPU is that in the window, and its wall time how long it existed in it.
 func TestAddTimes(t *testing.T) {
 	booted := proc.SinceBoot() - proc.Monotonic()
-	thread := func(born, on, came, since time.Duration) bpf.Away {
-		if since == 0 {
-			on -= came
-		}
-		return bpf.Away{Born: uint64(born + booted), On: int64(on), Since: uint64(since), Start: 1, Pid: 7, Tid: 8}
+	thread := func(born, on, since time.Duration) bpf.Away {
+		return bpf.Away{Born: uint64(born + booted), On: uint64(on), Since: uint64(since), Start: 1, Pid: 7, Tid: 8}
 	}
 	for _, tt := range []struct {
 		name          string
@@ -26,11 +23,11 @@ func TestAddTimes(t *testing.T) {
 		began         time.Duration
 		want          []time.Duration // on, wall, of the second; none if they are not known
 	}{
-		{"waits", thread(second, 2*second, 12*second, 14*second), thread(second, 2*second, 12*second, 14*second), 20 * second, []time.Duration{0, 10 * second}},
-		{"ran", thread(second, 2*second, 12*second, 14*second), thread(second, 5*second, 21*second, 24*second), 20 * second, []time.Duration{3 * second, 10 * second}},
-		{"runs", thread(second, 2*second, 16*second, 0), thread(second, 2*second, 16*second, 0), 20 * second, []time.Duration{10 * second, 10 * second}},
-		{"is new", thread(second, 0, 0, second), thread(22*second, second, 22*second, 23*second), 20 * second, []time.Duration{second, 8 * second}},
-		{"a window of its own", thread(second, 0, 0, second), thread(second, 0, 0, second), 21 * second, nil},
+		{"waits", thread(second, 2*second, 14*second), thread(second, 2*second, 14*second), 20 * second, []time.Duration{0, 10 * second}},
+		{"ran", thread(second, 2*second, 14*second), thread(second, 5*second, 24*second), 20 * second, []time.Duration{3 * second, 10 * second}},
+		{"runs", thread(second, 6*second, 0), thread(second, 16*second, 0), 20 * second, []time.Duration{10 * second, 10 * second}},
+		{"is new", thread(second, 0, second), thread(22*second, second, 23*second), 20 * second, []time.Duration{second, 8 * second}},
+		{"a window of its own", thread(second, 0, second), thread(second, 0, second), 21 * second, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &waits{begun: 10 * second}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 const (
 	leastMean = time.Millisecond
 	firstMean = 10 * time.Millisecond
-	mostMean  = 4 * time.Second
+	mostMean  = time.Minute
 )
 
 // The interval is set that often, and changes by at most that factor at once.
@@ -24,12 +25,26 @@ const (
 	waitsFactor        = 4
 )
 
-// leastWaitsBudget is which part of one CPU records of waits may use however idle the processes are: more than other events, as idle threads wait,
-// too, and every wait of firstMean and longer should be recorded. It is enough for some 500 records a second.
-const leastWaitsBudget = 0.01
+// leastWaitsBudget is the part of the budget of one CPU that waits may use however idle the processes are: more than other events, as idle
+// threads wait, too, and every wait of firstMean and longer should be recorded. Usually it is enough for some 300 records a second.
+const leastWaitsBudget = 0.3
 
-// switchCost is what following a wait takes without a record: three runs of programs, measured on a virtual machine.
-const switchCost = 120 * time.Nanosecond
+// leastRecordShare is which part of the budget of waits their records may take however much following them does.
+const leastRecordShare = 0.25
+
+// Between two settings of the interval, the kernel side doubles it if records take more than that many times what they may: threads may begin to
+// wait in large numbers at once. Until the cost of a record is known it is taken for usualRecord.
+const (
+	excess      = 2
+	usualRecord = 10 * time.Microsecond
+)
+
+// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: two runs of programs, measured
+// on a virtual machine.
+const (
+	switchCost = 200 * time.Nanosecond
+	skipCost   = 40 * time.Nanosecond
+)
 
 // wakingCost is what the program of wakers takes without a record, at each waking of a thread that is followed, measured likewise.
 const wakingCost = 250 * time.Nanosecond
@@ -41,6 +56,9 @@ type waitRate struct {
 	means []meanSince // for notes, in order
 	at    time.Duration
 	seen  waitCounts
+
+	each    time.Duration // what a record takes
+	records float64       // how many CPUs records may take
 }
 
 // A meanSince is a mean interval, and the time of CLOCK_MONOTONIC from which it held.
@@ -51,23 +69,31 @@ const maxMeans = 1024
 
 // waitCounts are counts of the kernel side.
 type waitCounts struct {
-	waits, records uint64        // that ended; records of them and of wakers
+	waits, wakings uint64        // that were followed
+	skipped        uint64        // waits that were not
+	records        uint64        // of waits and of wakers
 	observations   uint64        // of all kinds
 	spent          time.Duration // in these
 }
 
 func waitCountsOf(c *bpf.Counts) waitCounts {
 	return waitCounts{
-		c[bpf.WaitsSeen], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn], c[bpf.ObservationsAttempted], time.Duration(c[bpf.NsProbes]),
+		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSkipped], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
+		c[bpf.ObservationsAttempted], time.Duration(c[bpf.NsProbes]),
 	}
 }
 
-// begin returns the first mean interval.
-func (r *waitRate) begin(now time.Duration) time.Duration {
+// following is what following waits has taken since before, without those that were not followed.
+func (c *waitCounts) following(before *waitCounts) time.Duration {
+	return time.Duration(c.waits-before.waits)*switchCost + time.Duration(c.wakings-before.wakings)*wakingCost
+}
+
+// begin returns the first mean interval, if waits may take that many CPUs.
+func (r *waitRate) begin(now time.Duration, allowed float64) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set(firstMean, now)
-	r.at = now
+	r.at, r.each, r.records = now, usualRecord, allowed
 	return r.mean
 }
 
@@ -80,18 +106,38 @@ func (r *waitRate) set(mean, now time.Duration) {
 	r.means = append(r.means, meanSince{mean, now})
 }
 
-// next returns the interval with which records take no more than that many CPUs, given the counts until now; changed is false if it stays.
-func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64) (mean time.Duration, changed bool) {
+// raised notes the interval that the kernel side has, if it is not the one that was set.
+func (r *waitRate) raised(mean, now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if mean <= r.mean {
+		return false
+	}
+	r.set(mean, now)
+	return true
+}
+
+// next returns the interval with which waits take no more than that many CPUs, given the counts until now; changed is false if it stays. The kernel
+// side has used the interval mean since before the last call; if it raised it meanwhile, the counts say little.
+func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised bool) (mean time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, passed := r.seen, now-r.at
 	r.seen, r.at = c, now
-	if passed <= 0 || c.observations == before.observations {
+	if passed <= 0 {
 		return r.mean, false
 	}
-	each := float64(c.spent-before.spent) / float64(c.observations-before.observations)
-	used := float64(c.records-before.records) * each / float64(passed)
-	factor := min(max(used/max(allowed, 1e-9), 1.0/waitsFactor), waitsFactor)
+	following := c.following(&before)
+	r.records = max(allowed-float64(following)/float64(passed), leastRecordShare*allowed)
+	if c.observations == before.observations {
+		return r.mean, false
+	}
+	r.each = (c.spent - before.spent) / time.Duration(c.observations-before.observations)
+	if raised {
+		return r.mean, false
+	}
+	used := float64(c.records-before.records) * float64(r.each) / float64(passed)
+	factor := min(max(used/max(r.records, 1e-9), 1.0/waitsFactor), waitsFactor)
 	mean = min(max(time.Duration(float64(r.mean)*factor), leastMean), mostMean)
 	if ratio := float64(mean) / float64(r.mean); ratio > 1/steady && ratio < steady {
 		return r.mean, false
@@ -100,7 +146,14 @@ func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64) (mean 
 	return mean, true
 }
 
-// governWaits keeps the records of waits within the budget until ctx ends.
+// pause returns the least mean time between records, for the kernel side.
+func (r *waitRate) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Duration(float64(r.each) / (excess * max(r.records, 1e-9)))
+}
+
+// governWaits keeps the waits within the budget until ctx ends.
 func (e *Source) governWaits(ctx context.Context) {
 	every := time.NewTicker(waitsGovernedEvery)
 	defer every.Stop()
@@ -114,21 +167,38 @@ func (e *Source) governWaits(ctx context.Context) {
 		if err != nil {
 			continue // other readers report that
 		}
-		mean, changed := e.waits.rate.next(proc.Monotonic(), waitCountsOf(&counts), e.waitsAllowed())
-		if !changed {
-			continue
-		}
-		if err := e.waits.kernel.SetMean(mean); err != nil {
+		if err := e.waits.govern(waitCountsOf(&counts), e.waitsAllowed()); err != nil {
 			e.services.Log.Warn("cannot set how many waits are recorded", "err", err)
 		}
 	}
 }
 
-// waitsAllowed is how many CPUs records of waits may take.
+// govern sets how many waits are followed and recorded, given the counts until now and how many CPUs waits may take.
+func (w *waits) govern(counts waitCounts, allowed float64) error {
+	raised, err := w.noteMean()
+	if err != nil {
+		return err
+	}
+	now := proc.Monotonic()
+	err = w.kernel.Rotate(w.share.next(now, counts, allowed/2))
+	if mean, changed := w.rate.next(now, counts, allowed, raised); changed {
+		err = errors.Join(err, w.kernel.SetMean(mean))
+	}
+	return errors.Join(err, w.kernel.SetPause(w.rate.pause()))
+}
+
+// noteMean notes the mean interval if the kernel side has raised it.
+func (w *waits) noteMean() (raised bool, err error) {
+	mean, err := w.kernel.Mean()
+	return err == nil && w.rate.raised(mean, proc.Monotonic()), err
+}
+
+// waitsAllowed is how many CPUs waits may take.
 func (e *Source) waitsAllowed() float64 {
+	cpus := e.waits.load.cpus(proc.Monotonic(), e.chosenTimes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(e.cpus, 1e-9)), min(leastWaitsBudget, e.Options.Budget))
+	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9)), leastWaitsBudget*e.Options.Budget)
 }
 
 // note says how waits were sampled from one time to another.

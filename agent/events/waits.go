@@ -23,6 +23,8 @@ type waits struct {
 	kernel *bpf.OffCPU
 	stacks waitStacks
 	rate   waitRate
+	share  followedShare
+	load   chosenLoad
 	wakers bool          // are recorded
 	begun  time.Duration // when recording did
 
@@ -77,13 +79,14 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	return w, nil
 }
 
-// start begins to record.
-func (w *waits) start() error {
-	if w == nil {
-		return nil
-	}
+// start begins to record. Waits may take that many CPUs at first.
+func (w *waits) start(allowed float64) error {
 	w.begun = proc.Monotonic()
-	return w.kernel.Begin(w.begun, w.rate.begin(w.begun))
+	mean := w.rate.begin(w.begun, allowed)
+	if err := w.kernel.SetPause(w.rate.pause()); err != nil {
+		return err
+	}
+	return w.kernel.Begin(mean)
 }
 
 // follow has the threads followed of processes that were chosen since the last call.
@@ -107,10 +110,8 @@ func (w *waits) stop() error {
 	w.mu.Lock()
 	w.rest, w.stopped = rest, proc.Monotonic()
 	w.mu.Unlock()
-	if off := w.kernel.SetMean(0); off != nil {
-		return off
-	}
-	return err
+	_, noted := w.noteMean()
+	return errors.Join(err, noted, w.kernel.SetMean(0))
 }
 
 func (w *waits) close() error {
@@ -150,7 +151,8 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers, SP: v[bpf.WaitSP],
 	}
 	mean := time.Duration(v[bpf.WaitMean])
-	wait.Weight = weightOf(wait.Until-wait.Since, mean)
+	every := float64(max(o.Seen.Every, 1))
+	wait.Weight = every * weightOf(wait.Until-wait.Since, mean)
 	if w.wakers {
 		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
 	}
@@ -158,7 +160,7 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
 		wait.Weight = 0
 		if length := wait.Woken - wait.Since; length > time.Duration(v[bpf.WaitLeast]) {
-			wait.Weight = weightOf(length, mean)
+			wait.Weight = every * weightOf(length, mean)
 		}
 	}
 	w.keep(p, o, event, wait.State)
@@ -210,6 +212,9 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 			e.services.Log.Error("cannot read which threads are off the CPU", "err", err)
 		}
 	}
+	if _, err := w.noteMean(); err != nil { // for the notes of the window
+		e.services.Log.Error("cannot read how many waits are recorded", "err", err)
+	}
 	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) })
 	records, tried := w.stacks.read(asked)
 	if stopped == 0 && len(asked) > 0 { // that took a while
@@ -237,7 +242,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 			l.seen = true
 		}
 		w.pending.see(a.Tid)
-		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: 1, Away: true, SP: a.Sp}
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: float64(max(a.Every, 1)), Away: true, SP: a.Sp}
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}

@@ -1,11 +1,14 @@
 package events
 
 import (
+	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -209,8 +212,11 @@ func TestHandleHostileWait(t *testing.T) {
 func TestWaitRate(t *testing.T) {
 	const allowed = 0.01
 	var r waitRate
-	if mean := r.begin(0); mean != firstMean {
+	if mean := r.begin(0, allowed); mean != firstMean {
 		t.Fatalf("begins with %v", mean)
+	}
+	if pause := r.pause(); pause != time.Duration(float64(usualRecord)/allowed/excess) {
+		t.Errorf("a pause of %v before a record was measured", pause)
 	}
 	count := func(c *waitCounts, records uint64, each time.Duration) {
 		c.records += records
@@ -219,31 +225,115 @@ func TestWaitRate(t *testing.T) {
 	}
 	var c waitCounts
 	count(&c, 10_000, 3*time.Microsecond) // 3 % of a CPU
-	if mean, changed := r.next(second, c, allowed); !changed || mean != 30*time.Millisecond {
+	if mean, changed := r.next(second, c, allowed, false); !changed || mean != 30*time.Millisecond {
 		t.Errorf("%v, %t", mean, changed)
 	}
 	count(&c, 3_400, 3*time.Microsecond)
-	if mean, changed := r.next(2*second, c, allowed); changed || mean != 30*time.Millisecond {
+	if mean, changed := r.next(2*second, c, allowed, false); changed || mean != 30*time.Millisecond {
 		t.Errorf("%v, %t, though the cost is about right", mean, changed)
 	}
-	if _, changed := r.next(3*second, c, allowed); changed {
+	if _, changed := r.next(3*second, c, allowed, false); changed {
 		t.Error("changed without a record")
+	}
+	if pause := r.pause(); pause != time.Duration(float64(3*time.Microsecond)/allowed/excess) {
+		t.Errorf("a pause of %v between records of 3 us", pause)
 	}
 	for i := range time.Duration(20) {
 		count(&c, 1, time.Microsecond)
-		r.next((4+i)*second, c, allowed)
+		r.next((4+i)*second, c, allowed, false)
 	}
 	if r.mean != leastMean {
 		t.Errorf("%v with hardly a record", r.mean)
 	}
 	for i := range time.Duration(20) {
 		count(&c, 1_000_000, time.Microsecond)
-		r.next((30+i)*second, c, allowed)
+		r.next((30+i)*second, c, allowed, false)
 	}
 	if r.mean != mostMean {
 		t.Errorf("%v with many records", r.mean)
 	}
 	if got, want := r.note(0, second/2), "every wait of 10ms and longer is recorded, and a sample of the shorter ones, drawn in proportion to their length"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Where the kernel side has raised the interval, what was counted meanwhile says nothing of the new one, and notes have it.
+func TestWaitRateRaised(t *testing.T) {
+	const allowed = 0.01
+	var r waitRate
+	r.begin(0, allowed)
+	if r.raised(firstMean, second) || r.raised(0, second) {
+		t.Error("the interval is the one that was set, or recording has ended")
+	}
+	if !r.raised(8*firstMean, second) {
+		t.Error("the interval is higher")
+	}
+	c := waitCounts{records: 50_000, observations: 50_000, spent: second / 10}
+	if mean, changed := r.next(second, c, allowed, true); changed || mean != 8*firstMean {
+		t.Errorf("%v, %t", mean, changed)
+	}
+	c.records, c.observations, c.spent = 70_000, 70_000, second/10+second/25
+	if mean, changed := r.next(2*second, c, allowed, false); !changed || mean != 32*firstMean {
+		t.Errorf("%v, %t, though records take four times what they may", mean, changed)
+	}
+	if note := r.note(0, second+1); !strings.HasPrefix(note, "every wait of 80ms and longer") {
+		t.Errorf("%q", note)
+	}
+}
+
+// What following takes is not left for records, up to a share.
+func TestWaitRateFollowing(t *testing.T) {
+	const allowed = 0.01
+	for _, tt := range []struct {
+		name    string
+		follows float64 // CPUs
+		left    float64
+	}{{"little", allowed / 10, 0.9 * allowed}, {"nearly all", 0.95 * allowed, leastRecordShare * allowed}, {"more", 10 * allowed, leastRecordShare * allowed}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var r waitRate
+			r.begin(0, allowed)
+			c := waitCounts{waits: uint64(tt.follows * float64(second/switchCost)), records: 1, observations: 1, spent: time.Microsecond}
+			r.next(second, c, allowed, false)
+			if math.Abs(r.records-tt.left) > allowed/100 {
+				t.Errorf("records may take %v, want %v", r.records, tt.left)
+			}
+		})
+	}
+}
+
+// A wait that ends while stacks are read counts once: by its record, which comes before the stack that was read of it.
+func TestWaitEndsWhileStacksAreRead(t *testing.T) {
+	const since, until = 11 * second, 14 * second
+	for _, recorded := range []bool{true, false} {
+		e, window := watchingSource()
+		e.waits = &waits{last: map[uint32]*lastWait{}, vain: map[uint32]uint64{}}
+		window.Began, window.Ended = 10*second, 20*second
+		s := e.state()
+		away := []bpf.Away{awaySince(8, since, 5)}
+		asked := e.waits.unknown(s, away)
+		if len(asked) != 1 {
+			t.Fatalf("%d stacks are asked for", len(asked))
+		}
+		want := 9 * second
+		if recorded {
+			want = until - since
+			o := waitOf(since, until, 5)
+			if wanted, ok := e.waits.handle(s, s.Process(o.Header), o, &fold.Event{TID: 8}); !wanted || !ok {
+				t.Fatal(wanted, ok)
+			}
+		}
+		seen := bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Every: 1, Flags: bpf.AwayBlocked}
+		seen.Values[bpf.WaitSince], seen.Values[bpf.WaitSP] = uint64(since), 5
+		e.learn(s, asked, [][]byte{foldtest.Observation(record{Identity: identity{PID: 7, Start: 1}, TID: 8, User: "A"}, seen, "")})
+		e.waits.finish(s, window, away, window.Ended)
+		var sum time.Duration
+		for _, r := range window.Events {
+			for _, sums := range r.Of(profile.OffCPU).Rows {
+				sum += time.Duration(sums.Values[1])
+			}
+		}
+		if sum != want {
+			t.Errorf("the wait counts with %v, want %v; its record has come: %t", sum, want, recorded)
+		}
 	}
 }

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the kernel side counts. */
+#pragma once
+
+#include <linux/types.h>
+
+/*
+ * Per-CPU counters; user space sums them. Identities hold when no program runs:
+ * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
+ *
+ * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines. All programs that walk
+ * count those from STACK_COPIES to WORDS_SCANNED.
+ */
+enum counter {
+	SAMPLES_ATTEMPTED,
+	SAMPLES_DELIVERED,
+	RING_BYTES,	 /* of delivered samples */
+	NS_TOTAL,	 /* in the tick program */
+	NS_JAVA,	 /* for samples of Java threads */
+	SAMPLES_JAVA,	 /* of Java threads */
+	FRAMES_JAVA,	 /* user frames of those */
+	STACK_COPIES,	 /* pieces of stack copied */
+	SEGMENT_MISSES,	 /* code segments looked up the slow way */
+	WORDS_SCANNED,	 /* words of stacks that were searched for return addresses, as SCAN_BUDGET counts them */
+	SAMPLES_LINKED,	 /* with SAMPLE_LINK */
+	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
+	TICKS_IDLE,
+	TICKS_FILTERED,
+	TICK_COUNTERS = 16,
+	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
+	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
+	EVENTS_ATTEMPTED, /* everything that is not a sample */
+	EVENTS_DELIVERED,
+	EVENTS_DROPPED_RING_FULL,
+	EVENTS_DROPPED_BUSY, /* working memory in use: too many threads announce code at once */
+	CODE_UNLOADS,	 /* announcements that code or classes went away */
+	CALLS_ATTEMPTED, /* calls that an engine sampled */
+	CALLS_DELIVERED,
+	CALLS_DROPPED_RING_FULL,
+	CALLS_DROPPED_NO_DRAFT, /* no memory to write one of a new thread */
+	CALL_HITS,	 /* every time a call engine's program ran in a guest, sampled or not */
+	CALL_HITS_REFUSED, /* beyond what was armed: a guest that writes into its page, or a late disarming */
+	BURSTS_ARMED,
+	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
+	NS_CALLS,	 /* in the call engines' programs */
+	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
+	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, recorded or not, and the last one of a pause */
+	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
+	OBSERVATIONS_DELIVERED,
+	OBSERVATIONS_DROPPED_RING_FULL,
+	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU; a wait of a thread that went on unseen */
+	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
+	NS_PROBES, /* in the programs of these probes */
+	METHODS_CHANGED, /* Method structures that were met as another method than before */
+	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
+	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
+	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them, without those of wakers */
+	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
+	WAITS_SKIPPED,	/* times that a thread which switches often left its CPU, and that wait was not followed */
+	WAITS_REFUSED,	/* times that a thread was to be followed, and there were too many, or no memory for one */
+	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
+	NS_WAITS_LOST,	/* of these, in records that were dropped */
+	WAKINGS_SEEN,	/* with wakers: times that a thread was woken, of those that were seen to leave */
+	WAKERS_DRAWN,	/* of these, the ones that a record of the waker was begun for */
+	WAKERS_LOST,	/* of those records, the dropped ones */
+	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
+	COUNTER_COUNT,
+};
