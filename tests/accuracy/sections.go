@@ -22,6 +22,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		return s
 	}
 	return []harness.Section[meter]{
+		section("programs", "none", planPrograms(jdks[0])),
 		detailed("shares", "each share within 1 % and chance; 99.5 % of the stacks whole", planShares(jdks)),
 		detailed("clock", "shares as in table shares, of samples at the kernel's own tick", planClock(jdks)),
 		section("beside", "shares as in table shares, 1 % of wrong names", planBeside(jdks)),
@@ -31,6 +32,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("rates-vm", "none", planRates("rates-vm", "page", guests.VMPrograms(), "virtual"), "rates-vm-programs"),
 		section("rates-php", "none", planRates("rates-php", "usdt", []string{parser}, parser)),
 		section("budget", "95 % overlap for 1 % of the CPU time", planBudget()),
+		section("calls-soon", "none", planSoon()),
 		section("hotspot-calls", "closer than the timer; 85 % of calls made, 75 % of logical ones", hotspotCalls(jdks).plan()),
 		section("hotspot-phases", "closer than the timer; 95 % in code that counts, 80 % from the start", hotspotPhases(jdks).plan()),
 		section("hotspot-unchecked", "75 % of logical calls", hotspotUnchecked(jdks).plan()),
