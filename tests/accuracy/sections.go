@@ -33,6 +33,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("rates-php", "none", planRates("rates-php", "usdt", []string{parser}, parser)),
 		section("budget", "95 % overlap for 1 % of the CPU time", planBudget()),
 		section("calls-soon", "none", planSoon()),
+		section("exact-trees", "overlap of two runs above 99 %", planTrees(jdks[0]), "exact-layers"),
 		section("hotspot-calls", "closer than the timer; 85 % of calls made, 75 % of logical ones", hotspotCalls(jdks).plan()),
 		section("hotspot-phases", "closer than the timer; 95 % in code that counts, 80 % from the start", hotspotPhases(jdks).plan()),
 		section("hotspot-unchecked", "75 % of logical calls", hotspotUnchecked(jdks).plan()),
