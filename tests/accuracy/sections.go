@@ -43,7 +43,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("contexts-partial", "first caller right in 95 %", planContexts(partialStudy, jdks[0])),
 		section("contexts-precision", "none", planContexts(precisionStudy, jdks[0])),
 		section("contexts-runs", "none", planRuns(jdks[0])),
-		section("alloc", "2 points below what chance allows", planAllocations(jdks), "alloc-buffers"),
+		section("alloc", "2 points below what chance allows", planAllocations(jdks), "alloc-classes", "alloc-buffers"),
 		section("events-totals", "95 % of the totals within their intervals", planTotals(jdks)),
 		detailed("events-sites", "exact counts exact, samples within chance", planKnown(allocStudy, jdks)),
 		detailed("events-locks", "delays within 5 %, of the right class", planKnown(lockStudy, jdks)),
