@@ -116,6 +116,7 @@ func (x *Source) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
 		return
 	}
 	x.Owner.Do(func(*fold.State) { x.recorder, x.halves = r, r.Halve() })
+	x.Log.Debug("calls are counted", "pid", p.PID)
 }
 
 func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recorder, error) {
