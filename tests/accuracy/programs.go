@@ -213,7 +213,7 @@ func programTable(results []programResult) report.Table {
 	table := report.Table{Header: []string{
 		"program", "input", "first iteration", "a late one", "methods executed", "native", "bytecode, KB", "hot methods", "rarely invoked", "with loops to time",
 	}}
-	milliseconds := func(d time.Duration) string { return fmt.Sprintf("%.3g ms", 1e3*d.Seconds()) }
+	milliseconds := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", 1e3*d.Seconds()) }
 	for _, r := range results {
 		cells := []string{r.program, r.input(), milliseconds(r.first), milliseconds(r.iteration), fmt.Sprint(r.methods), fmt.Sprint(r.natives),
 			fmt.Sprintf("%.0f", float64(r.bytes)/1024)}
