@@ -86,7 +86,7 @@ var layers = []struct{ packages, imports string }{
 
 	// What is recorded: sources, which know an agent by its services.
 	{"agent/source", "agent/attach agent/fold agent/proc agent/profile agent/target agent/watch bpf"},
-	{"agent/calls/exact", "agent/attach agent/fold agent/proc agent/profile agent/source agent/stored agent/target bpf cct elffile symbolize vmruntime"},
+	{"agent/calls/exact", "agent/attach agent/fold agent/probesite agent/proc agent/profile agent/source agent/stored agent/target bpf cct elffile symbolize vmruntime"},
 	{"agent/calls/counters", "agent/calls/exact agent/fold agent/proc agent/profile agent/source agent/stored agent/target cct symbolize vmruntime"},
 	{"agent/calls/hotspot", "agent/budget agent/calls agent/calls/estimate agent/calls/listener agent/fold agent/proc agent/profile agent/retry agent/source agent/target " +
 		"agent/watch bpf symbolize vmruntime"},

@@ -282,7 +282,7 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 	case opt.Exact == engines.ExactCounters:
 		a.sources.then = append(a.sources.then, counters.New(a.services))
 	case opt.Exact != engines.NotExact:
-		x := exact.New(a.services, opt.Exact == engines.ExactEdges)
+		x := exact.New(a.services, opt.Exact == engines.ExactEdges, opt.ExactObjects)
 		a.handlers[bpf.EventNewMethod] = handler{x.HandleNewMethod, nil}
 		a.sources.then = append(a.sources.then, x)
 	default:

@@ -187,18 +187,6 @@ struct {
 	__type(value, struct class_count);
 } allocated SEC(".maps");
 
-/* The size of an object in bytes, by its class and, for an array, its length: src/hotspot/share/oops/klass.hpp. */
-static __always_inline __u64 size_of_object(const struct hotspot_heap *h, __u64 object, __u64 klass)
-{
-	__s32 layout = read_int(klass + h->klass_layout);
-	__u64 elements;
-
-	if (layout > 0)
-		return layout & ~7;
-	elements = read_int(object + h->array_length);
-	return (((layout >> 16) & 0xff) + (elements << (layout & 0x3f)) + 7) & ~7ull;
-}
-
 /* Counts one object. */
 static __always_inline void count_object(__u64 object)
 {

@@ -4,9 +4,10 @@
 /*
  * Exact tracing of a HotSpot VM that was started with -XX:+DTraceMethodProbes: such a VM calls
  * SharedRuntime::dtrace_method_entry(JavaThread*, Method*) and dtrace_method_exit at every method's begin and end, of
- * native and of inlined methods too. Every call is counted here; nothing is sampled, and nothing is sent.
+ * native and of inlined methods too. Every call is counted here; nothing is sampled, and nothing is sent. One that was
+ * also started with -XX:+DTraceAllocProbes calls SharedRuntime::dtrace_object_alloc for every object.
  */
-#include "exactevent.bpf.h"
+#include "exactobject.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -17,6 +18,8 @@ struct exact_node *export_exact_node __attribute__((unused));
 struct exact_edge *export_exact_edge __attribute__((unused));
 struct exact_method *export_exact_method __attribute__((unused));
 struct exact_thread *export_exact_thread __attribute__((unused));
+struct exact_objects_key *export_exact_objects_key __attribute__((unused));
+struct exact_objects *export_exact_objects __attribute__((unused));
 
 SEC("uprobe.multi")
 int entry_multi(struct registers *ctx)
@@ -41,6 +44,32 @@ SEC("uprobe")
 int return_single(struct registers *ctx)
 {
 	return method_left(ctx);
+}
+
+/* At the entry of SharedRuntime::dtrace_object_alloc(oopDesc*, ...). */
+SEC("uprobe.multi")
+int object_multi(struct registers *ctx)
+{
+	return object_made(ctx, 0);
+}
+
+SEC("uprobe")
+int object_single(struct registers *ctx)
+{
+	return object_made(ctx, 0);
+}
+
+/* At the entry of SharedRuntime::dtrace_object_alloc(JavaThread*, oopDesc*, ...). */
+SEC("uprobe.multi")
+int object_by_multi(struct registers *ctx)
+{
+	return object_made(ctx, 1);
+}
+
+SEC("uprobe")
+int object_by_single(struct registers *ctx)
+{
+	return object_made(ctx, 1);
 }
 
 /* A thread's number may be another one's soon. */

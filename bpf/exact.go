@@ -14,6 +14,9 @@ type (
 	ExactMethod = ExactExactMethod
 	ExactThread = ExactExactThread
 	NewMethod   = ExactNewMethod
+
+	ExactAllocation  = ExactExactObjectsKey
+	ExactAllocations = ExactExactObjects
 )
 
 // An ExactCounter counts something of exact tracing; enum exact_counter in exact.h says what, and which identities
@@ -35,6 +38,9 @@ const (
 	ExactStray    = ExactExactCounterEXACT_STRAY
 	ExactBefore   = ExactExactCounterEXACT_BEFORE
 
+	ExactAllocated = ExactExactCounterEXACT_OBJECTS
+	ExactUncounted = ExactExactCounterEXACT_NO_OBJECT
+
 	exactCounterCount = ExactExactCounterEXACT_COUNTER_COUNT
 )
 
@@ -44,6 +50,9 @@ type ExactCounts [exactCounterCount]uint64
 // ExactDepth is how many frames of a thread have their own context: EXACT_DEPTH.
 const ExactDepth = 4096
 
+// ExactLost in the node of an ExactAllocation says that the context itself found no room, and this is the deepest one known: EXACT_LOST.
+const ExactLost = 1 << 31
+
 // ExactOptions size the maps of exact tracing, which are allocated when it is loaded. 0 means the default.
 type ExactOptions struct {
 	PID     int  // of the one process that is traced
@@ -52,6 +61,9 @@ type ExactOptions struct {
 	Edges   int  // of the call graph, 110 bytes each; 0 means DefaultExactEdges
 	Threads int  // at once, 70 KB each; 0 means DefaultExactThreads
 	Methods int  // in all class epochs, 80 bytes each; 0 means DefaultExactMethods
+
+	Heap    *HotspotHeap // layout of its objects, to count them too; nil if they are not counted
+	Objects int          // pairs of context and class, 90 bytes each; 0 means DefaultExactObjects
 }
 
 // Defaults of ExactOptions: 220 MB in all.
@@ -60,6 +72,7 @@ const (
 	DefaultExactEdges   = 1 << 18
 	DefaultExactThreads = 512
 	DefaultExactMethods = 1 << 18
+	DefaultExactObjects = 1 << 20 // another 90 MB
 )
 
 // threadRecords is how many threads are remembered by name when they are gone, 100 bytes each.
@@ -79,6 +92,12 @@ func (o *Objects) LoadExact(opt ExactOptions) (*ExactObjects, error) {
 	if err := o.LoadBeside(spec, &objects); err != nil {
 		return nil, fmt.Errorf("load programs of exact tracing: %w", err)
 	}
+	if opt.Heap != nil {
+		if err := objects.Heaps.Update(uint32(opt.PID), opt.Heap, ebpf.UpdateAny); err != nil {
+			objects.Close()
+			return nil, fmt.Errorf("register the heap: %w", err)
+		}
+	}
 	return &objects, nil
 }
 
@@ -87,7 +106,7 @@ func (opt ExactOptions) apply(spec *ebpf.CollectionSpec) error {
 	for name, entries := range map[string]uint32{
 		"node_ids": nodes, "nodes": nodes + 1, "edges": size(opt.Edges, DefaultExactEdges),
 		"threads": size(opt.Threads, DefaultExactThreads), "methods": size(opt.Methods, DefaultExactMethods),
-		"thread_records": threadRecords,
+		"thread_records": threadRecords, "allocations": opt.objects(),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -100,6 +119,14 @@ func (opt ExactOptions) apply(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("set constants: %w", err)
 	}
 	return nil
+}
+
+// objects is the size of the map of allocations.
+func (opt ExactOptions) objects() uint32 {
+	if opt.Heap == nil {
+		return 1
+	}
+	return size(opt.Objects, DefaultExactObjects)
 }
 
 func size(n, otherwise int) uint32 {

@@ -35,6 +35,19 @@ struct exact_edge {
 	__u32 inlined;	   /* 1 if the callee has no frame of its own */
 };
 
+/* How often objects of a class were allocated in a context, which only its thread counts. */
+struct exact_objects_key {
+	__u64 klass;
+	__u32 node;	   /* with EXACT_LOST the deepest node known of a context that found no room */
+	__u32 class_epoch; /* of the class */
+};
+
+struct exact_objects {
+	__u64 objects, bytes;
+};
+
+#define EXACT_LOST (1u << 31)
+
 /* Every method that was called, once in every class epoch: that is how often its name must be read. */
 struct exact_method {
 	__u64 method;
@@ -62,7 +75,8 @@ struct exact_thread {
 /*
  * Per-CPU counters; user space sums them. When no program runs,
  * EXACT_ENTRIES == sum of exact_node.calls + sum of exact_node.overflow + EXACT_NO_THREAD, and
- * sum of exact_node.overflow == EXACT_NO_NODE + EXACT_TOO_DEEP.
+ * sum of exact_node.overflow == EXACT_NO_NODE + EXACT_TOO_DEEP;
+ * EXACT_OBJECTS == sum of exact_objects.objects + EXACT_NO_OBJECT.
  */
 enum exact_counter {
 	EXACT_ENTRIES,	 /* calls */
@@ -77,6 +91,8 @@ enum exact_counter {
 	EXACT_UNWOUND,	 /* frames that ended without a return of their own */
 	EXACT_STRAY,	 /* returns of frames that were never entered, and not before recording either */
 	EXACT_BEFORE,	 /* returns of frames that were entered before recording */
+	EXACT_OBJECTS,	 /* allocated objects, if they are counted */
+	EXACT_NO_OBJECT, /* objects without a thread, a class, or room in the allocations map */
 	EXACT_COUNTER_COUNT,
 };
 

@@ -5,7 +5,7 @@
  * Exact tracing as programs of their own, for tests only. A syscall program runs in the process that asks for it, so
  * that the test's thread plays the guest's, and its memory the guest's stack and code. The request is the registers.
  */
-#include "exactevent.bpf.h"
+#include "exactobject.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -21,6 +21,12 @@ SEC("syscall")
 int leave(struct registers *r)
 {
 	return method_left(r);
+}
+
+SEC("syscall")
+int make_object(struct registers *r)
+{
+	return object_made(r, 0);
 }
 
 SEC("syscall")

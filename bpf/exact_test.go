@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 )
@@ -116,6 +117,51 @@ func TestKernelExactReplacement(t *testing.T) {
 }
 
 // A thread that was there before is recorded from an unknown context on.
+// Objects are counted by class and the context that the thread is in.
+func TestKernelExactObjects(t *testing.T) {
+	heap := newFakeHeap(t)
+	heap.Serial = 7 // the VM's
+	x := newTracer(t, builds[1], ExactOptions{Heap: &heap.HotspotHeap, Objects: 3})
+	if err := x.Heaps.Put(uint32(os.Getpid()), &heap.HotspotHeap); err != nil {
+		t.Fatal(err)
+	}
+	small, large, rest := heap.klass("Small", 16), heap.klass("Large", 4096), heap.klass("Rest", 24)
+	made := func(klass uint64) {
+		if _, err := x.MakeObject.Run(&ebpf.RunOptions{Context: &ExactTestRegisters{Di: heap.object(klass, 0)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.play(t, "+A@c900")
+	made(small)
+	x.play(t, "+B@c800")
+	made(small)
+	made(small)
+	made(large)
+	made(rest)                                                                                    // no room
+	if _, err := x.MakeObject.Run(&ebpf.RunOptions{Context: &ExactTestRegisters{}}); err != nil { // no object
+		t.Fatal(err)
+	}
+	x.play(t, "-B@c800")
+	made(small)
+	got := map[ExactAllocation]ExactAllocations{}
+	var key ExactAllocation
+	var n ExactAllocations
+	for all := x.Allocations.Iterate(); all.Next(&key, &n); {
+		got[key] = n
+	}
+	const a, b = 2, 3 // nodes; 1 is the thread
+	want := map[ExactAllocation]ExactAllocations{
+		{Klass: small, Node: a}: {Objects: 2, Bytes: 32}, {Klass: small, Node: b}: {Objects: 2, Bytes: 32},
+		{Klass: large, Node: b}: {Objects: 1, Bytes: 4096},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := x.counts(t), (lost{ExactAllocated: 7, ExactUncounted: 2}); !maps.Equal(got, want) {
+		t.Errorf("counters %v, want %v", got, want)
+	}
+}
+
 func TestKernelExactBefore(t *testing.T) {
 	x := newTracer(t, builds[1], ExactOptions{})
 	x.record(t, ^uint64(0))

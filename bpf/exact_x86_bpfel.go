@@ -28,7 +28,9 @@ const (
 	ExactExactCounterEXACT_UNWOUND       ExactExactCounter = 9
 	ExactExactCounterEXACT_STRAY         ExactExactCounter = 10
 	ExactExactCounterEXACT_BEFORE        ExactExactCounter = 11
-	ExactExactCounterEXACT_COUNTER_COUNT ExactExactCounter = 12
+	ExactExactCounterEXACT_OBJECTS       ExactExactCounter = 12
+	ExactExactCounterEXACT_NO_OBJECT     ExactExactCounter = 13
+	ExactExactCounterEXACT_COUNTER_COUNT ExactExactCounter = 14
 )
 
 type ExactExactEdge struct {
@@ -54,6 +56,19 @@ type ExactExactNode struct {
 	ClassEpoch uint32
 	Calls      uint64
 	Overflow   uint64
+}
+
+type ExactExactObjects struct {
+	_       structs.HostLayout
+	Objects uint64
+	Bytes   uint64
+}
+
+type ExactExactObjectsKey struct {
+	_          structs.HostLayout
+	Klass      uint64
+	Node       uint32
+	ClassEpoch uint32
 }
 
 type ExactExactThread struct {
@@ -87,37 +102,45 @@ type ExactNewMethod struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ExactMapBlank              = "blank"
-	ExactMapCounters           = "counters"
-	ExactMapEdges              = "edges"
-	ExactMapEpochs             = "epochs"
-	ExactMapEvents             = "events"
-	ExactMapExactCounters      = "exact_counters"
-	ExactMapMethods            = "methods"
-	ExactMapNmiEvents          = "nmi_events"
-	ExactMapNodeIds            = "node_ids"
-	ExactMapNodes              = "nodes"
-	ExactMapPids               = "pids"
-	ExactMapProcesses          = "processes"
-	ExactMapThreadRecords      = "thread_records"
-	ExactMapThreads            = "threads"
-	ExactProgEntryMulti        = "entry_multi"
-	ExactProgEntrySingle       = "entry_single"
-	ExactProgReturnMulti       = "return_multi"
-	ExactProgReturnSingle      = "return_single"
-	ExactProgThreadExit        = "thread_exit"
-	ExactVarExportExactCounter = "export_exact_counter"
-	ExactVarExportExactEdge    = "export_exact_edge"
-	ExactVarExportExactMethod  = "export_exact_method"
-	ExactVarExportExactNode    = "export_exact_node"
-	ExactVarExportExactThread  = "export_exact_thread"
-	ExactVarExportNewMethod    = "export_new_method"
-	ExactVarFilterByPid        = "filter_by_pid"
-	ExactVarLastNode           = "last_node"
-	ExactVarMaxNodes           = "max_nodes"
-	ExactVarRecordEdges        = "record_edges"
-	ExactVarRecordingSince     = "recording_since"
-	ExactVarTarget             = "target"
+	ExactMapAllocations           = "allocations"
+	ExactMapBlank                 = "blank"
+	ExactMapCounters              = "counters"
+	ExactMapEdges                 = "edges"
+	ExactMapEpochs                = "epochs"
+	ExactMapEvents                = "events"
+	ExactMapExactCounters         = "exact_counters"
+	ExactMapHeaps                 = "heaps"
+	ExactMapMethods               = "methods"
+	ExactMapNmiEvents             = "nmi_events"
+	ExactMapNodeIds               = "node_ids"
+	ExactMapNodes                 = "nodes"
+	ExactMapPids                  = "pids"
+	ExactMapProcesses             = "processes"
+	ExactMapThreadRecords         = "thread_records"
+	ExactMapThreads               = "threads"
+	ExactProgEntryMulti           = "entry_multi"
+	ExactProgEntrySingle          = "entry_single"
+	ExactProgObjectByMulti        = "object_by_multi"
+	ExactProgObjectBySingle       = "object_by_single"
+	ExactProgObjectMulti          = "object_multi"
+	ExactProgObjectSingle         = "object_single"
+	ExactProgReturnMulti          = "return_multi"
+	ExactProgReturnSingle         = "return_single"
+	ExactProgThreadExit           = "thread_exit"
+	ExactVarExportExactCounter    = "export_exact_counter"
+	ExactVarExportExactEdge       = "export_exact_edge"
+	ExactVarExportExactMethod     = "export_exact_method"
+	ExactVarExportExactNode       = "export_exact_node"
+	ExactVarExportExactObjects    = "export_exact_objects"
+	ExactVarExportExactObjectsKey = "export_exact_objects_key"
+	ExactVarExportExactThread     = "export_exact_thread"
+	ExactVarExportNewMethod       = "export_new_method"
+	ExactVarFilterByPid           = "filter_by_pid"
+	ExactVarLastNode              = "last_node"
+	ExactVarMaxNodes              = "max_nodes"
+	ExactVarRecordEdges           = "record_edges"
+	ExactVarRecordingSince        = "recording_since"
+	ExactVarTarget                = "target"
 )
 
 // LoadExact returns the embedded CollectionSpec for Exact.
@@ -162,23 +185,29 @@ type ExactSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactProgramSpecs struct {
-	EntryMulti   *ebpf.ProgramSpec `ebpf:"entry_multi"`
-	EntrySingle  *ebpf.ProgramSpec `ebpf:"entry_single"`
-	ReturnMulti  *ebpf.ProgramSpec `ebpf:"return_multi"`
-	ReturnSingle *ebpf.ProgramSpec `ebpf:"return_single"`
-	ThreadExit   *ebpf.ProgramSpec `ebpf:"thread_exit"`
+	EntryMulti     *ebpf.ProgramSpec `ebpf:"entry_multi"`
+	EntrySingle    *ebpf.ProgramSpec `ebpf:"entry_single"`
+	ObjectByMulti  *ebpf.ProgramSpec `ebpf:"object_by_multi"`
+	ObjectBySingle *ebpf.ProgramSpec `ebpf:"object_by_single"`
+	ObjectMulti    *ebpf.ProgramSpec `ebpf:"object_multi"`
+	ObjectSingle   *ebpf.ProgramSpec `ebpf:"object_single"`
+	ReturnMulti    *ebpf.ProgramSpec `ebpf:"return_multi"`
+	ReturnSingle   *ebpf.ProgramSpec `ebpf:"return_single"`
+	ThreadExit     *ebpf.ProgramSpec `ebpf:"thread_exit"`
 }
 
 // ExactMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactMapSpecs struct {
+	Allocations   *ebpf.MapSpec `ebpf:"allocations"`
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
+	Heaps         *ebpf.MapSpec `ebpf:"heaps"`
 	Methods       *ebpf.MapSpec `ebpf:"methods"`
 	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	NodeIds       *ebpf.MapSpec `ebpf:"node_ids"`
@@ -193,18 +222,20 @@ type ExactMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactVariableSpecs struct {
-	ExportExactCounter *ebpf.VariableSpec `ebpf:"export_exact_counter"`
-	ExportExactEdge    *ebpf.VariableSpec `ebpf:"export_exact_edge"`
-	ExportExactMethod  *ebpf.VariableSpec `ebpf:"export_exact_method"`
-	ExportExactNode    *ebpf.VariableSpec `ebpf:"export_exact_node"`
-	ExportExactThread  *ebpf.VariableSpec `ebpf:"export_exact_thread"`
-	ExportNewMethod    *ebpf.VariableSpec `ebpf:"export_new_method"`
-	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	LastNode           *ebpf.VariableSpec `ebpf:"last_node"`
-	MaxNodes           *ebpf.VariableSpec `ebpf:"max_nodes"`
-	RecordEdges        *ebpf.VariableSpec `ebpf:"record_edges"`
-	RecordingSince     *ebpf.VariableSpec `ebpf:"recording_since"`
-	Target             *ebpf.VariableSpec `ebpf:"target"`
+	ExportExactCounter    *ebpf.VariableSpec `ebpf:"export_exact_counter"`
+	ExportExactEdge       *ebpf.VariableSpec `ebpf:"export_exact_edge"`
+	ExportExactMethod     *ebpf.VariableSpec `ebpf:"export_exact_method"`
+	ExportExactNode       *ebpf.VariableSpec `ebpf:"export_exact_node"`
+	ExportExactObjects    *ebpf.VariableSpec `ebpf:"export_exact_objects"`
+	ExportExactObjectsKey *ebpf.VariableSpec `ebpf:"export_exact_objects_key"`
+	ExportExactThread     *ebpf.VariableSpec `ebpf:"export_exact_thread"`
+	ExportNewMethod       *ebpf.VariableSpec `ebpf:"export_new_method"`
+	FilterByPid           *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	LastNode              *ebpf.VariableSpec `ebpf:"last_node"`
+	MaxNodes              *ebpf.VariableSpec `ebpf:"max_nodes"`
+	RecordEdges           *ebpf.VariableSpec `ebpf:"record_edges"`
+	RecordingSince        *ebpf.VariableSpec `ebpf:"recording_since"`
+	Target                *ebpf.VariableSpec `ebpf:"target"`
 }
 
 // ExactObjects contains all objects after they have been loaded into the kernel.
@@ -227,12 +258,14 @@ func (o *ExactObjects) Close() error {
 //
 // It can be passed to LoadExactObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactMaps struct {
+	Allocations   *ebpf.Map `ebpf:"allocations"`
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Edges         *ebpf.Map `ebpf:"edges"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
+	Heaps         *ebpf.Map `ebpf:"heaps"`
 	Methods       *ebpf.Map `ebpf:"methods"`
 	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	NodeIds       *ebpf.Map `ebpf:"node_ids"`
@@ -245,12 +278,14 @@ type ExactMaps struct {
 
 func (m *ExactMaps) Close() error {
 	return _ExactClose(
+		m.Allocations,
 		m.Blank,
 		m.Counters,
 		m.Edges,
 		m.Epochs,
 		m.Events,
 		m.ExactCounters,
+		m.Heaps,
 		m.Methods,
 		m.NmiEvents,
 		m.NodeIds,
@@ -266,35 +301,45 @@ func (m *ExactMaps) Close() error {
 //
 // It can be passed to LoadExactObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactVariables struct {
-	ExportExactCounter *ebpf.Variable `ebpf:"export_exact_counter"`
-	ExportExactEdge    *ebpf.Variable `ebpf:"export_exact_edge"`
-	ExportExactMethod  *ebpf.Variable `ebpf:"export_exact_method"`
-	ExportExactNode    *ebpf.Variable `ebpf:"export_exact_node"`
-	ExportExactThread  *ebpf.Variable `ebpf:"export_exact_thread"`
-	ExportNewMethod    *ebpf.Variable `ebpf:"export_new_method"`
-	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
-	LastNode           *ebpf.Variable `ebpf:"last_node"`
-	MaxNodes           *ebpf.Variable `ebpf:"max_nodes"`
-	RecordEdges        *ebpf.Variable `ebpf:"record_edges"`
-	RecordingSince     *ebpf.Variable `ebpf:"recording_since"`
-	Target             *ebpf.Variable `ebpf:"target"`
+	ExportExactCounter    *ebpf.Variable `ebpf:"export_exact_counter"`
+	ExportExactEdge       *ebpf.Variable `ebpf:"export_exact_edge"`
+	ExportExactMethod     *ebpf.Variable `ebpf:"export_exact_method"`
+	ExportExactNode       *ebpf.Variable `ebpf:"export_exact_node"`
+	ExportExactObjects    *ebpf.Variable `ebpf:"export_exact_objects"`
+	ExportExactObjectsKey *ebpf.Variable `ebpf:"export_exact_objects_key"`
+	ExportExactThread     *ebpf.Variable `ebpf:"export_exact_thread"`
+	ExportNewMethod       *ebpf.Variable `ebpf:"export_new_method"`
+	FilterByPid           *ebpf.Variable `ebpf:"filter_by_pid"`
+	LastNode              *ebpf.Variable `ebpf:"last_node"`
+	MaxNodes              *ebpf.Variable `ebpf:"max_nodes"`
+	RecordEdges           *ebpf.Variable `ebpf:"record_edges"`
+	RecordingSince        *ebpf.Variable `ebpf:"recording_since"`
+	Target                *ebpf.Variable `ebpf:"target"`
 }
 
 // ExactPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadExactObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactPrograms struct {
-	EntryMulti   *ebpf.Program `ebpf:"entry_multi"`
-	EntrySingle  *ebpf.Program `ebpf:"entry_single"`
-	ReturnMulti  *ebpf.Program `ebpf:"return_multi"`
-	ReturnSingle *ebpf.Program `ebpf:"return_single"`
-	ThreadExit   *ebpf.Program `ebpf:"thread_exit"`
+	EntryMulti     *ebpf.Program `ebpf:"entry_multi"`
+	EntrySingle    *ebpf.Program `ebpf:"entry_single"`
+	ObjectByMulti  *ebpf.Program `ebpf:"object_by_multi"`
+	ObjectBySingle *ebpf.Program `ebpf:"object_by_single"`
+	ObjectMulti    *ebpf.Program `ebpf:"object_multi"`
+	ObjectSingle   *ebpf.Program `ebpf:"object_single"`
+	ReturnMulti    *ebpf.Program `ebpf:"return_multi"`
+	ReturnSingle   *ebpf.Program `ebpf:"return_single"`
+	ThreadExit     *ebpf.Program `ebpf:"thread_exit"`
 }
 
 func (p *ExactPrograms) Close() error {
 	return _ExactClose(
 		p.EntryMulti,
 		p.EntrySingle,
+		p.ObjectByMulti,
+		p.ObjectBySingle,
+		p.ObjectMulti,
+		p.ObjectSingle,
 		p.ReturnMulti,
 		p.ReturnSingle,
 		p.ThreadExit,

@@ -10,7 +10,7 @@
 #include "maps.bpf.h"
 
 /* Of exact_frame.node: */
-#define NODE_LOST (1u << 31)	/* the frame's own context found no room, this is the deepest one known */
+#define NODE_LOST EXACT_LOST	/* the frame's own context found no room, this is the deepest one known */
 #define NODE_INLINED (1u << 30) /* the frame was inlined into the one before it when it was entered */
 #define NODE_ID (NODE_INLINED - 1)
 
@@ -50,6 +50,7 @@ struct exact_state {
 	struct exact_method seen;
 	struct exact_thread record;
 	struct new_method announced;
+	struct exact_objects_key made;
 
 	struct exact_segment segments[EXACT_SEGMENTS];
 	struct exact_frame frames[EXACT_DEPTH];
@@ -112,6 +113,14 @@ struct {
 	__type(key, struct exact_method);
 	__type(value, __u8);
 } methods SEC(".maps");
+
+/* what the VM allocated, if that is counted */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct exact_objects_key);
+	__type(value, struct exact_objects);
+} allocations SEC(".maps");
 
 /* key: enum exact_counter */
 struct {

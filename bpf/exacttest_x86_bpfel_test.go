@@ -42,12 +42,14 @@ type ExactTestRegisters struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ExactTestMapAllocations     = "allocations"
 	ExactTestMapBlank           = "blank"
 	ExactTestMapCounters        = "counters"
 	ExactTestMapEdges           = "edges"
 	ExactTestMapEpochs          = "epochs"
 	ExactTestMapEvents          = "events"
 	ExactTestMapExactCounters   = "exact_counters"
+	ExactTestMapHeaps           = "heaps"
 	ExactTestMapMethods         = "methods"
 	ExactTestMapNmiEvents       = "nmi_events"
 	ExactTestMapNodeIds         = "node_ids"
@@ -59,6 +61,7 @@ const (
 	ExactTestProgEndThread      = "end_thread"
 	ExactTestProgEnter          = "enter"
 	ExactTestProgLeave          = "leave"
+	ExactTestProgMakeObject     = "make_object"
 	ExactTestVarExportRegisters = "export_registers"
 	ExactTestVarFilterByPid     = "filter_by_pid"
 	ExactTestVarLastNode        = "last_node"
@@ -110,21 +113,24 @@ type ExactTestSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactTestProgramSpecs struct {
-	EndThread *ebpf.ProgramSpec `ebpf:"end_thread"`
-	Enter     *ebpf.ProgramSpec `ebpf:"enter"`
-	Leave     *ebpf.ProgramSpec `ebpf:"leave"`
+	EndThread  *ebpf.ProgramSpec `ebpf:"end_thread"`
+	Enter      *ebpf.ProgramSpec `ebpf:"enter"`
+	Leave      *ebpf.ProgramSpec `ebpf:"leave"`
+	MakeObject *ebpf.ProgramSpec `ebpf:"make_object"`
 }
 
 // ExactTestMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactTestMapSpecs struct {
+	Allocations   *ebpf.MapSpec `ebpf:"allocations"`
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
+	Heaps         *ebpf.MapSpec `ebpf:"heaps"`
 	Methods       *ebpf.MapSpec `ebpf:"methods"`
 	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
 	NodeIds       *ebpf.MapSpec `ebpf:"node_ids"`
@@ -168,12 +174,14 @@ func (o *ExactTestObjects) Close() error {
 //
 // It can be passed to LoadExactTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactTestMaps struct {
+	Allocations   *ebpf.Map `ebpf:"allocations"`
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Edges         *ebpf.Map `ebpf:"edges"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
+	Heaps         *ebpf.Map `ebpf:"heaps"`
 	Methods       *ebpf.Map `ebpf:"methods"`
 	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
 	NodeIds       *ebpf.Map `ebpf:"node_ids"`
@@ -186,12 +194,14 @@ type ExactTestMaps struct {
 
 func (m *ExactTestMaps) Close() error {
 	return _ExactTestClose(
+		m.Allocations,
 		m.Blank,
 		m.Counters,
 		m.Edges,
 		m.Epochs,
 		m.Events,
 		m.ExactCounters,
+		m.Heaps,
 		m.Methods,
 		m.NmiEvents,
 		m.NodeIds,
@@ -220,9 +230,10 @@ type ExactTestVariables struct {
 //
 // It can be passed to LoadExactTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactTestPrograms struct {
-	EndThread *ebpf.Program `ebpf:"end_thread"`
-	Enter     *ebpf.Program `ebpf:"enter"`
-	Leave     *ebpf.Program `ebpf:"leave"`
+	EndThread  *ebpf.Program `ebpf:"end_thread"`
+	Enter      *ebpf.Program `ebpf:"enter"`
+	Leave      *ebpf.Program `ebpf:"leave"`
+	MakeObject *ebpf.Program `ebpf:"make_object"`
 }
 
 func (p *ExactTestPrograms) Close() error {
@@ -230,6 +241,7 @@ func (p *ExactTestPrograms) Close() error {
 		p.EndThread,
 		p.Enter,
 		p.Leave,
+		p.MakeObject,
 	)
 }
 

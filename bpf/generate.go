@@ -80,7 +80,7 @@ var objects = []object{
 	},
 	{
 		name: "Exact", source: "bpf/exact.bpf.c", cpu: atomics,
-		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread",
+		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread exact_objects_key exact_objects",
 	},
 	{
 		name: "Usdt", source: "bpf/usdt.bpf.c", cpu: atomics,

@@ -38,6 +38,18 @@ static __always_inline __u64 klass_of(const struct hotspot_heap *h, __u64 object
 	return narrow ? h->narrow_klass_base + (narrow << (h->narrow_klass_shift & 31)) : 0;
 }
 
+/* The size of an object in bytes, by its class and, for an array, its length: src/hotspot/share/oops/klass.hpp. */
+static __always_inline __u64 size_of_object(const struct hotspot_heap *h, __u64 object, __u64 klass)
+{
+	__s32 layout = read_int(klass + h->klass_layout);
+	__u64 elements;
+
+	if (layout > 0)
+		return layout & ~7;
+	elements = read_int(object + h->array_length);
+	return (((layout >> 16) & 0xff) + (elements << (layout & 0x3f)) + 7) & ~7ull;
+}
+
 /* The address in a word that refers to an object. */
 static __always_inline __u64 uncoloured(const struct hotspot_heap *h, __u64 reference)
 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,6 +97,92 @@ func TestExactCommand(t *testing.T) {
 	}
 }
 
+// Objects are counted in each context that allocates them, by class, and calls are counted all the same.
+func TestExactObjects(t *testing.T) {
+	needs.Root(t, "sampling")
+	const rounds = 1000
+	const makes = "calls.Exact.makes"
+	direct := makes + " calls.Exact.makesDirectly"
+	around := makes + " calls.Exact.makesAround"
+	deep := makes + strings.Repeat(" calls.Exact.makesDeep", 4)
+	want := map[string][2]int64{ // by class and context: objects and bytes
+		"item " + makes:   {rounds, 24 * rounds},
+		"item " + direct:  {rounds, 24 * rounds},
+		"array " + direct: {rounds, 56 * rounds},
+		"item " + around:  {rounds, 24 * rounds},
+		"item " + around + " calls.Exact.makesDirectly":               {rounds, 24 * rounds},
+		"array " + around + " calls.Exact.makesDirectly":              {rounds, 56 * rounds},
+		"item " + makes + " calls.Exact.makesAndThrows":               {rounds, 24 * rounds},
+		"item " + makes + strings.Repeat(" calls.Exact.makesDeep", 1): {rounds, 24 * rounds},
+		"item " + makes + strings.Repeat(" calls.Exact.makesDeep", 2): {rounds, 24 * rounds},
+		"item " + makes + strings.Repeat(" calls.Exact.makesDeep", 3): {rounds, 24 * rounds},
+		"item " + deep: {rounds, 24 * rounds},
+	}
+	for _, jdk := range needs.JDKs(t) {
+		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) {
+			guest := startCounted(t, jdk, append([]string{"-XX:+" + exact.ObjectFlag, "-XX:CompileThresholdScaling=0.1"}, countedFlags...)...)
+			recording := recordExactly(t, guest, fmt.Sprintf("make %d", rounds), "-e", "calls,alloc", "--exact", "--exact-alloc")
+			objects, calls := recording.Kinds["alloc"], recording.Kinds["calls"]
+			if objects == nil || calls == nil {
+				t.Fatalf("files of %d kinds:\n%s", len(recording.Kinds), recording.Output)
+			}
+			got := map[string][2]int64{}
+			for _, s := range objects.Sample {
+				class := map[string]string{"calls.Exact$Item": "item ", "int[]": "array "}[strings.Join(s.Label["class"], "")]
+				if path := makesPath(s); class != "" && path != "" {
+					n := got[class+path]
+					got[class+path] = [2]int64{n[0] + s.Value[0], n[1] + s.Value[1]}
+				}
+			}
+			for context, n := range want {
+				if got[context] != n {
+					t.Errorf("objects and bytes %v, want %v: %s", got[context], n, context)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%d contexts of objects, want %d: %v", len(got), len(want), got)
+			}
+			index, around := callsIndex(t, calls), int64(0)
+			for _, s := range calls.Sample {
+				if functionOf(s.Location[0]) == "calls.Exact.makesAround" {
+					around += s.Value[index]
+				}
+			}
+			if around != rounds {
+				t.Errorf("%d calls of makesAround, want %d", around, rounds)
+			}
+			if t.Failed() {
+				t.Logf("the profile says %q", objects.Comments)
+			}
+		})
+	}
+}
+
+// makesPath is the part of a stack from calls.Exact.makes on, outermost first; "" if it is elsewhere, as where classes are loaded.
+func makesPath(s *profile.Sample) string {
+	var path []string
+	for _, location := range slices.Backward(s.Location) {
+		name := functionOf(location)
+		if len(path) > 0 && !strings.HasPrefix(name, "calls.Exact.makes") {
+			return ""
+		}
+		if len(path) > 0 || name == "calls.Exact.makes" {
+			path = append(path, name)
+		}
+	}
+	return strings.Join(path, " ")
+}
+
+// A JVM that does not report its allocations is refused, with the remedy.
+func TestExactObjectsFlag(t *testing.T) {
+	needs.Root(t, "sampling")
+	guest := startCounted(t, needs.JDK(t), countedFlags...)
+	got := agent(t, "record", "-e", "calls,alloc", "--exact", "--exact-alloc", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out"))
+	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceAllocProbes") {
+		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
+	}
+}
+
 // A JVM that does not tell of its calls is refused, with what to do.
 func TestExactFlag(t *testing.T) {
 	needs.Root(t, "sampling")
@@ -119,16 +206,20 @@ func startCounted(t *testing.T, jdk jvm.JDK, flags ...string) *guests.Counted {
 // recordExact records the guest while it makes its calls.
 func recordExact(t *testing.T, guest *guests.Counted, what string) *profile.Profile {
 	t.Helper()
+	return recordExactly(t, guest, "run 2 30", "-e", "calls", "--exact="+what).Profile
+}
+
+// recordExactly records the guest while it obeys an order.
+func recordExactly(t *testing.T, guest *guests.Counted, order string, flags ...string) *profiler.Recording {
+	t.Helper()
 	probed := probedByte(t, guest.PID())
-	run, err := built.Start(t.Context(), profiler.Options{
-		PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "calls", "--exact=" + what},
-	})
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the guest is probed", probed)
 	time.Sleep(500 * time.Millisecond) // it records from a moment later on
-	if _, err := guest.Order("run 2 30"); err != nil {
+	if _, err := guest.Order(order); err != nil {
 		t.Fatal(err)
 	}
 	recording, err := run.Stop()
@@ -138,7 +229,7 @@ func recordExact(t *testing.T, guest *guests.Counted, what string) *profile.Prof
 	if n := recording.Stats.Attempted; n != 0 {
 		t.Errorf("%d stacks were sampled, which nobody wanted", n)
 	}
-	return recording.Profile
+	return recording
 }
 
 // probedByte says whether there is a breakpoint where the guest's methods begin.

@@ -10,12 +10,14 @@ import (
 
 // Options are how calls are sampled. The zero value selects engines automatically and keeps to budget.DefaultShare.
 type Options struct {
-	Engine      string       // calls.Auto or "", or one of Names
-	Budget      float64      // share of the processes' CPU time for sampling; 0 means budget.DefaultShare
-	Rate        profile.Rate // fixed fields; those that are 0 follow from the budget. If none is 0, there is no budget
-	Logical     bool         // include inlined calls
-	Exact       Exact        // count every call of one JVM instead
-	GuestSocket string       // where cooperating processes connect; "" means DefaultGuestSocket
+	Engine  string       // calls.Auto or "", or one of Names
+	Budget  float64      // share of the processes' CPU time for sampling; 0 means budget.DefaultShare
+	Rate    profile.Rate // fixed fields; those that are 0 follow from the budget. If none is 0, there is no budget
+	Logical bool         // include inlined calls
+	Exact   Exact        // count every call of one JVM instead
+	// ExactObjects also counts the objects that are allocated in each context: with ExactContexts.
+	ExactObjects bool
+	GuestSocket  string // where cooperating processes connect; "" means DefaultGuestSocket
 }
 
 // DefaultGuestSocket is the default path where cooperating processes connect.

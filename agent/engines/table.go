@@ -153,7 +153,7 @@ func (s *engineSpec) declined(o Options) string {
 	case o.Engine != "" && o.Engine != calls.Auto:
 		return "--engine=" + o.Engine + " was given"
 	case s.experimental:
-		return "experimental, untested on hardware: use --engine=" + s.name + " to try it"
+		return "experimental, not verified on hardware: use --engine=" + s.name + " to try it"
 	}
 	return ""
 }

@@ -123,6 +123,7 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	out.WriteByte('\n')
 	writeEvents(&table, "method", &byMethod)
+	writeFolded(out, "experimental, not verified on hardware: no available machine had these counters", opts.Width)
 	return flush(out, "cycles")
 }
 

@@ -21,7 +21,7 @@ const groupKey = "group"
 
 // Headings of advanced flags, in the order in which --help-all and docs/reference/flags.md show them.
 const (
-	groupBursts   = "Advanced: call engines and bursts"
+	groupBursts   = "Advanced: call engines (branch is not verified on hardware) and bursts"
 	groupContexts = "Advanced: calling contexts without full stack walks"
 	groupExact    = "Advanced: exact and extra counts"
 )

@@ -66,7 +66,7 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	case !known:
 		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
 	case exact != engines.NotExact && !alone:
-		return usageError("--exact needs -e calls, without other events")
+		return usageError("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc --exact-alloc")
 	}
 	o.Exact = exact
 	if err := c.checkTogether(fs); err != nil {
@@ -233,7 +233,17 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 		return err
 	}
 	e.callFlags.options.Budget, e.events.Budget = share, share
-	return e.callFlags.check(fs, e.calls, e.calls && !e.time && !e.events.Any())
+	return e.callFlags.check(fs, e.calls, e.calls && !e.time && (!e.events.Any() || e.exactObjects()))
+}
+
+// exactObjects reports whether allocations are all that is recorded besides the contexts of all calls, and each one is.
+func (e *eventFlags) exactObjects() bool {
+	for kind, on := range e.events.Kinds {
+		if on && profile.EventKind(kind) != profile.Allocations {
+			return false
+		}
+	}
+	return e.events.ExactAllocations && e.callFlags.exact == "contexts"
 }
 
 // checkProbes reads the specs of values.
@@ -285,6 +295,9 @@ func (e *eventFlags) apply(to *agent.Options) {
 		return
 	}
 	to.Calls = &e.callFlags.options
+	if to.Calls.Exact != engines.NotExact && to.Events != nil { // what counts the calls counts the objects
+		to.Calls.ExactObjects, to.Events = true, nil
+	}
 	if to.Calls.Rate.Hz == 0 {
 		to.Frequency = engines.Frequency(to.Calls.Budget)
 	}

@@ -52,7 +52,7 @@ EVENT is one or several of:
   calls  call graph with counts
   offcpu what threads wait for when they use no CPU
   wall   all time of threads: on the CPU, and off it by cause
-  cpi    cycles per instruction; experimental, untested on hardware
+  cpi    cycles per instruction; experimental, not verified on hardware
 FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
 .json (speedscope), .folded or .txt. For several events .html and .json have
 all, and any other FILE is a directory with one file for each; cpu,calls is one.

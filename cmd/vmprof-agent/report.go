@@ -36,7 +36,8 @@ VIEW is one of:
   layers    calls within and between application and JDK
   timeline  what each thread did over time: running, waiting, for what
   allocs, locks, values, faults, cpi, safepoints, offcpu, wall
-            events by method, and by class, place, cause and so on
+            events by method, and by class, place, cause and so on;
+            cpi is experimental, not verified on hardware
   slow      the slowest calls of a method, and what each waited for
 
   vmprof-agent report vmprof.pb.gz                     # the 20 hottest methods

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,6 +102,42 @@ type allocResult struct {
 	bytes, objects float64 // estimated from samples, as a ratio to the true number
 	furthest       string  // the class with the largest error of its share of the bytes
 	off            float64 // that error, -1 to 1
+	classes        []allocClass
+}
+
+// An allocClass is a class with its parts of all objects and bytes, by samples and by exact counts.
+type allocClass struct {
+	name           string
+	objects, bytes [2]float64 // sampled and exact, 0 to 1
+}
+
+// allocClasses is how many classes of a program the breakdown has.
+const allocClasses = 6
+
+// breakdown returns the classes with most objects by the exact counts.
+func breakdown(sampled, exact []events.Row) (classes []allocClass) {
+	for side, rows := range [][]events.Row{sampled, exact} {
+		for value := range 2 {
+			weights := events.ByClass(rows, value)
+			total := weights.Total()
+			for name, w := range weights {
+				i := slices.IndexFunc(classes, func(c allocClass) bool { return c.name == name })
+				if i < 0 {
+					i = len(classes)
+					classes = append(classes, allocClass{name: name})
+				}
+				shares := &classes[i].objects
+				if value == 1 {
+					shares = &classes[i].bytes
+				}
+				shares[side] = w / total
+			}
+		}
+	}
+	slices.SortFunc(classes, func(a, b allocClass) int {
+		return cmp.Or(cmp.Compare(b.objects[1], a.objects[1]), cmp.Compare(a.name, b.name))
+	})
+	return classes[:min(allocClasses, len(classes))]
 }
 
 func (r allocResult) reached() bool { return r.overlap.Bytes >= r.ideal.Bytes-allocAim }
@@ -119,6 +156,7 @@ func (t allocTrial) judge(recording *profiler.Recording) (allocResult, error) {
 	r.ideal = events.Ideal(events.Cells(exact), int(r.events), allocSimulations, allocSeed)
 	r.objects = events.Sum(sampled, 0) / events.Sum(exact, 0)
 	r.bytes = events.Sum(sampled, 1) / events.Sum(exact, 1)
+	r.classes = breakdown(sampled, exact)
 	r.furthest, r.off = events.ByClass(sampled, 1).Furthest(events.ByClass(exact, 1))
 	return r, nil
 }
@@ -143,8 +181,26 @@ func allocTables(results []allocResult) []harness.Table {
 			points(r.overlap.Bytes), points(r.ideal.Bytes), points(r.ideal.Bytes-allocAim), report.Verdict(r.reached()),
 			points(r.overlap.Objects), points(r.ideal.Objects), change(r.bytes), change(r.objects), furthest)
 	}
-	tables := []harness.Table{{Marker: "alloc", Table: table}, {Marker: "alloc-buffers", Table: control}}
+	tables := []harness.Table{
+		{Marker: "alloc", Table: table}, {Marker: "alloc-classes", Table: allocClassTable(results)}, {Marker: "alloc-buffers", Table: control},
+	}
 	return slices.DeleteFunc(tables, func(t harness.Table) bool { return len(t.Rows) == 0 })
+}
+
+// allocClassTable is the breakdown of the longest recording of each program: figure 10 of Inoue and Nakatani.
+func allocClassTable(results []allocResult) report.Table {
+	table := report.Table{Header: []string{
+		"program", "class", "objects, % of all: sampled", "exact", "bytes, % of all: sampled", "exact",
+	}}
+	for _, r := range results {
+		if r.buffers != "" || r.length != slices.Max(allocLengths) {
+			continue
+		}
+		for _, c := range r.classes {
+			table.Add(r.program, "`"+c.name+"`", inPercent(c.objects[0]), inPercent(c.objects[1]), inPercent(c.bytes[0]), inPercent(c.bytes[1]))
+		}
+	}
+	return table
 }
 
 // change formats a ratio as its difference to 1, in percent.

@@ -22,6 +22,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		return s
 	}
 	return []harness.Section[meter]{
+		section("programs", "none", planPrograms(jdks[0])),
 		detailed("shares", "each share within 1 % and chance; 99.5 % of the stacks whole", planShares(jdks)),
 		detailed("clock", "shares as in table shares, of samples at the kernel's own tick", planClock(jdks)),
 		section("beside", "shares as in table shares, 1 % of wrong names", planBeside(jdks)),
@@ -31,6 +32,8 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("rates-vm", "none", planRates("rates-vm", "page", guests.VMPrograms(), "virtual"), "rates-vm-programs"),
 		section("rates-php", "none", planRates("rates-php", "usdt", []string{parser}, parser)),
 		section("budget", "95 % overlap for 1 % of the CPU time", planBudget()),
+		section("calls-soon", "none", planSoon()),
+		section("exact-trees", "overlap of two runs above 99 %", planTrees(jdks[0]), "exact-layers"),
 		section("hotspot-calls", "closer than the timer; 85 % of calls made, 75 % of logical ones", hotspotCalls(jdks).plan()),
 		section("hotspot-phases", "closer than the timer; 95 % in code that counts, 80 % from the start", hotspotPhases(jdks).plan()),
 		section("hotspot-unchecked", "75 % of logical calls", hotspotUnchecked(jdks).plan()),
@@ -39,7 +42,8 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("contexts-every", "first caller right in 95 %", planContexts(everyStudy, jdks[0])),
 		section("contexts-partial", "first caller right in 95 %", planContexts(partialStudy, jdks[0])),
 		section("contexts-precision", "none", planContexts(precisionStudy, jdks[0])),
-		section("alloc", "2 points below what chance allows", planAllocations(jdks), "alloc-buffers"),
+		section("contexts-runs", "none", planRuns(jdks[0])),
+		section("alloc", "2 points below what chance allows", planAllocations(jdks), "alloc-classes", "alloc-buffers"),
 		section("events-totals", "95 % of the totals within their intervals", planTotals(jdks)),
 		detailed("events-sites", "exact counts exact, samples within chance", planKnown(allocStudy, jdks)),
 		detailed("events-locks", "delays within 5 %, of the right class", planKnown(lockStudy, jdks)),

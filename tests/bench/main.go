@@ -44,6 +44,8 @@ var parts = []harness.Section[bench]{
 		Aim: "chain costs 1,500 ns more than an empty program, and below 950 calls 1.2 times what it does below 10",
 	},
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
+	{Name: "slowdown", Markers: []string{"slowdown"}, Aim: "none", Plan: harness.Always(bench.slowdowns)},
+	{Name: "loops", Markers: []string{"loops"}, Aim: "none", Plan: harness.Always(bench.loops)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
 	{Name: "switches", Markers: []string{"switches"}, Aim: "-e offcpu takes 1 % of a guest's CPU time", Plan: harness.Always(bench.switches)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
@@ -73,9 +75,11 @@ type options struct {
 	rates  []int
 	parts  []harness.Section[bench]
 
-	eventGuests []string
-	clockGuests []string
-	kinds       []eventKind
+	eventGuests    []string
+	clockGuests    []string
+	slowdownGuests []string
+
+	kinds []eventKind
 }
 
 func main() { harness.Main("bench", run) }
@@ -83,7 +87,7 @@ func main() { harness.Main("bench", run) }
 func parse(args []string) (options, error) {
 	var o options
 	flags := o.Flags("bench", "one cold guest, one rate, one kind of events, one round or two", docs)
-	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2", "programs of the suite; the parts events and clocks have their own unless this is set")
+	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2", "programs of the suite; the parts events, clocks and slowdown have their own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
 	names := flags.String("parts", harness.List(parts, partName), "what to measure")
 	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
@@ -96,14 +100,14 @@ func parse(args []string) (options, error) {
 		}
 		*guests, *rates, *kinds = "Xalan", "999", "alloc"
 	}
-	o.guests, o.eventGuests, o.clockGuests = strings.Split(*guests, ","), defaultEventGuests, defaultClockGuests
+	o.guests, o.eventGuests, o.clockGuests, o.slowdownGuests = strings.Split(*guests, ","), defaultEventGuests, defaultClockGuests, defaultSlowdownGuests
 	flags.Visit(func(f *flag.Flag) {
 		if f.Name == "guests" {
-			o.eventGuests, o.clockGuests = o.guests, o.guests
+			o.eventGuests, o.clockGuests, o.slowdownGuests = o.guests, o.guests, o.guests
 		}
 	})
 	if o.Short {
-		o.eventGuests, o.clockGuests = o.guests, o.guests
+		o.eventGuests, o.clockGuests, o.slowdownGuests = o.guests, o.guests, o.guests
 	}
 	for _, word := range strings.Split(*rates, ",") {
 		rate, err := strconv.Atoi(word)
@@ -158,16 +162,19 @@ type manner struct {
 	clock    clockManner
 	growth   growthManner
 	switches switchManner
+	slowdown slowdownManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
 		history: longHistory, clock: longClocks, growth: longGrowth, switches: longSwitches,
+		slowdown: longSlowdown,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
 		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth, switches: shortSwitches,
+		slowdown: shortSlowdown,
 	}
 )
 

@@ -77,7 +77,7 @@ func (o Options) attachments() map[string]int {
 		if arg == "--probe" {
 			says[`msg="values are recorded"`]++
 		}
-		if arg == "--exact=counters" {
+		if strings.HasPrefix(arg, "--exact") && arg != "--exact-alloc" {
 			says[`msg="calls are counted"`]++
 		}
 	}

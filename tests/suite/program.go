@@ -28,6 +28,9 @@ type Program struct {
 	small []string
 }
 
+// Small reports whether the program has a smaller input besides its usual one.
+func (p Program) Small() bool { return len(p.small) > 0 }
+
 // harness is what every program needs.
 var harness = []string{"Main", "Program", "Checksum", "Input"}
 

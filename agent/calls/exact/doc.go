@@ -4,6 +4,10 @@
 // their caller, and exceptions end the contexts that they leave. It provides ground truth and is not for production: the flag alone makes
 // programs at least ten times slower, counting more than a thousand times.
 //
+// It also counts the objects that are allocated in each context, by class (section 5.1), if the JVM was started with
+// -XX:+DTraceAllocProbes, too: Sites.Objects and Options.Heap are set then. C2 replaces objects that do not escape by scalars; they are
+// not allocated.
+//
 //	err := exact.Check(vm)                         // the flag, or what to do about it
 //	sites, err := exact.FindSites(elf, lib)        // in libjvm
 //	r, err := exact.Start(objects, lib, sites, exact.Options{PID: pid})

@@ -20,6 +20,8 @@ type Losses struct {
 	Unwound  uint64 // frames that ended without a return
 	Stray    uint64 // returns from methods that were never entered
 	Before   uint64 // returns from methods that were entered before recording
+
+	Uncounted uint64 // allocated objects without a class, or whose context and class had no room
 }
 
 func newLosses(c *bpf.ExactCounts) Losses {
@@ -27,7 +29,7 @@ func newLosses(c *bpf.ExactCounts) Losses {
 		NoThread: c[bpf.ExactNoThread], NoNode: c[bpf.ExactNoNode], TooDeep: c[bpf.ExactTooDeep],
 		NoEdge: c[bpf.ExactNoEdge], NoMethod: c[bpf.ExactNoMethod], NoRecord: c[bpf.ExactNoRecord],
 		Unplaced: c[bpf.ExactUnplaced], Unwound: c[bpf.ExactUnwound], Stray: c[bpf.ExactStray],
-		Before: c[bpf.ExactBefore],
+		Before: c[bpf.ExactBefore], Uncounted: c[bpf.ExactUncounted],
 	}
 }
 
@@ -48,6 +50,7 @@ func (l Losses) Notes() []string {
 		{l.Unwound, "frame", "ended without a return, like those of virtual threads, and of methods that C1 inlined and an " +
 			"exception left; later calls may appear below. For C1, start the JVM with " + NoC1Inlining + "."},
 		{l.Stray, "return", "from a frame without a recorded entry."},
+		{l.Uncounted, "allocated object", "not counted by context, because its class is unknown or there is no room."},
 	} {
 		if loss.n > 0 {
 			notes = append(notes, stored.Plural(int(loss.n), loss.thing)+" "+loss.text)

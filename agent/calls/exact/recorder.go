@@ -77,14 +77,23 @@ func (r *Recorder) attach(lib *os.File, sites Sites, pid int) error {
 	}
 	r.links = append(r.links, l)
 	uprobes := attach.NewUprobes()
-	for _, probe := range []struct {
+	type probe struct {
 		name  string
 		prog  attach.Uprobe
 		where uint64
-	}{
+	}
+	probes := []probe{
 		{"method return", attach.Uprobe{Multi: p.ReturnMulti, Single: p.ReturnSingle}, sites.Return},
 		{"method entry", attach.Uprobe{Multi: p.EntryMulti, Single: p.EntrySingle}, sites.Entry},
-	} {
+	}
+	for _, s := range sites.Objects {
+		program := attach.Uprobe{Multi: p.ObjectMulti, Single: p.ObjectSingle}
+		if s.Second {
+			program = attach.Uprobe{Multi: p.ObjectByMulti, Single: p.ObjectBySingle}
+		}
+		probes = append(probes, probe{"allocation", program, s.Offset})
+	}
+	for _, probe := range probes {
 		links, err := uprobes.Attach(lib, pid, probe.prog, []attach.Site{{Offset: probe.where}})
 		if err != nil {
 			return fmt.Errorf("probe %s: %w", probe.name, err)

@@ -14,6 +14,7 @@ type Recording struct {
 	Losses  Losses
 	Calls   uint64 // that were made
 	Returns uint64 // that were seen
+	Objects uint64 // that were allocated, if they are counted
 }
 
 // A Thread is one thread of a Recording.
@@ -26,6 +27,21 @@ type Thread struct {
 	// Tree counts calls: Self of a node is how often its context was entered. Calls whose context had no room are below the marker
 	// Overflow, each at its deepest known context.
 	Tree *cct.Tree[Method]
+	// Allocations are the objects that the thread allocated, by context and class.
+	Allocations []Allocation
+}
+
+// An Allocation is how many objects of a class were allocated in a context, and their size.
+type Allocation struct {
+	Context        cct.NodeID // in the thread's tree; its root if the thread was in no method
+	Class          Class
+	Objects, Bytes uint64
+}
+
+// A Class is a class as the VM knows it while it is loaded.
+type Class struct {
+	Addr  uint64 // of the VM's Klass structure
+	Epoch uint32 // as in Method
 }
 
 // A Graph has an edge for every pair of methods and call site.
@@ -50,7 +66,7 @@ func (s *Snapshot) Since(earlier *Snapshot) *Recording {
 	}
 	return &Recording{
 		Threads: s.trees(earlier), Graph: s.graph(earlier), Losses: newLosses(&counts),
-		Calls: counts[bpf.ExactEntries], Returns: counts[bpf.ExactExits],
+		Calls: counts[bpf.ExactEntries], Returns: counts[bpf.ExactExits], Objects: counts[bpf.ExactAllocated],
 	}
 }
 
@@ -76,14 +92,15 @@ func (s *Snapshot) graph(earlier *Snapshot) *Graph {
 // trees returns the threads that made calls since earlier.
 func (s *Snapshot) trees(earlier *Snapshot) []Thread {
 	b := newTreeBuilder(s.nodes, earlier.nodes)
+	b.allocated(s.objects, earlier.objects)
 	var threads []Thread
 	for _, root := range b.roots {
 		t := s.threads[root]
 		thread := Thread{
 			TID: int(s.nodes[root].Method), Name: name(t.Comm), Start: t.Start, Complete: t.Complete != 0,
 		}
-		thread.Tree = b.tree(root, thread.Complete)
-		if thread.Tree.Total() > 0 {
+		thread.Tree, thread.Allocations = b.tree(root, thread.Complete)
+		if thread.Tree.Total() > 0 || len(thread.Allocations) > 0 {
 			threads = append(threads, thread)
 		}
 	}

@@ -1,8 +1,10 @@
 package exact
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +162,37 @@ func TestPhaseNote(t *testing.T) {
 	}
 }
 
+// What was allocated is in the contexts of the tree, also where nothing was called, and where the context found no room.
+func TestAllocations(t *testing.T) {
+	s, earlier := snapshot(), snapshot()
+	klass := func(node, addr uint32) bpf.ExactAllocation {
+		return bpf.ExactAllocation{Klass: uint64(addr), Node: node}
+	}
+	s.objects = map[bpf.ExactAllocation]bpf.ExactAllocations{
+		klass(3, 'X'):               {Objects: 5, Bytes: 80}, // in b
+		klass(3, 'Y'):               {Objects: 1, Bytes: 16},
+		klass(3|bpf.ExactLost, 'X'): {Objects: 2, Bytes: 32},
+		klass(4, 'X'):               {Objects: 9, Bytes: 90}, // the second thread, in no method that is known
+	}
+	earlier.objects = map[bpf.ExactAllocation]bpf.ExactAllocations{klass(3, 'X'): {Objects: 1, Bytes: 16}, klass(3, 'Y'): {Objects: 1, Bytes: 16}}
+	got := map[string][2]uint64{}
+	for _, thread := range s.Since(earlier).Threads {
+		for _, a := range thread.Allocations {
+			var path []string
+			for _, m := range slices.Backward(thread.Tree.Stack(a.Context)) {
+				path = append(path, cmp.Or(m.Marker(), string(rune(m.Addr))))
+			}
+			got[strings.Join(path, " ")+": "+string(rune(a.Class.Addr))] = [2]uint64{a.Objects, a.Bytes}
+		}
+	}
+	want := map[string][2]uint64{
+		"a b: X": {4, 64}, "a b [overflow]: X": {2, 32}, "[before recording]: X": {9, 90},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // A recursion is at most as deep as the shadow stack.
 func TestDeepTree(t *testing.T) {
 	s := &Snapshot{nodes: []bpf.ExactNode{{}, {Method: 1}}}
@@ -176,12 +209,13 @@ func TestNotes(t *testing.T) {
 	if notes := (Losses{Before: 1}).Notes(); len(notes) != 0 {
 		t.Errorf("a recording that began late is no loss: %q", notes)
 	}
-	notes := Losses{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}.Notes()
-	if len(notes) != 9 {
-		t.Errorf("%d notes: %q", len(notes), notes)
+	notes := Losses{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}.Notes()
+	numbers := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 11}
+	if len(notes) != len(numbers) {
+		t.Fatalf("%d notes: %q", len(notes), notes)
 	}
 	for i, note := range notes {
-		if note[0] != byte('1'+i) || !strings.HasSuffix(note, ".") || strings.Contains(note, "%!") {
+		if !strings.HasPrefix(note, strconv.Itoa(numbers[i])+" ") || !strings.HasSuffix(note, ".") || strings.Contains(note, "%!") {
 			t.Errorf("note %q", note)
 		}
 	}

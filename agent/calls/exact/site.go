@@ -46,6 +46,7 @@ func Check(vm VM) error {
 // Sites are the places of the probes in a libjvm, as offsets in the file.
 type Sites struct {
 	Entry, Return uint64
+	Objects       []ObjectSite // see FindObjectSites; nil if objects are not counted
 }
 
 // FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the kernel would have to single-step, which

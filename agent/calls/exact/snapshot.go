@@ -15,12 +15,13 @@ type Snapshot struct {
 	edges   map[bpf.ExactEdge]uint64
 	threads map[uint32]bpf.ExactThread // by number of the root
 	counts  bpf.ExactCounts
+	objects map[bpf.ExactAllocation]bpf.ExactAllocations
 }
 
 // Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes on, sums miss calls that are made
 // during the reading.
 func (r *Recorder) Snapshot() (*Snapshot, error) {
-	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{}}
+	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{}, objects: map[bpf.ExactAllocation]bpf.ExactAllocations{}}
 	var err error
 	if s.counts, err = r.objects.ReadCounts(); err != nil {
 		return nil, err
@@ -33,6 +34,9 @@ func (r *Recorder) Snapshot() (*Snapshot, error) {
 	}
 	if err := readAll(r.objects.ThreadRecords, s.threads); err != nil {
 		return nil, fmt.Errorf("read threads: %w", err)
+	}
+	if err := readAll(r.objects.Allocations, s.objects); err != nil {
+		return nil, fmt.Errorf("read allocations: %w", err)
 	}
 	return s, nil
 }

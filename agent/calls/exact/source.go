@@ -75,7 +75,9 @@ const edgesEngine = "exact edges"
 // A Source counts every call of the first JVM that it is given, until the window is closed.
 type Source struct {
 	Counted
-	edges bool // the call graph, with the places of calls; otherwise whole contexts
+	edges   bool // the call graph, with the places of calls; otherwise whole contexts
+	objects bool // and what is allocated in these
+	heaps   target.PerProcess[bpf.HotspotHeap]
 
 	// Only functions that have the State use these.
 	recorder *Recorder
@@ -83,10 +85,24 @@ type Source struct {
 	methods  map[target.RawFrame]struct{} // that were announced: their names are kept
 }
 
-// New returns a source for the call graph with call sites, or for the complete calling context tree of each thread.
-func New(services *source.Services, edges bool) *Source {
-	return &Source{Counted: NewCounted(services), edges: edges, methods: map[target.RawFrame]struct{}{}}
+// New returns a source for the call graph with call sites, or for the complete calling context tree of each thread. With objects it also
+// counts the objects that are allocated in each context.
+func New(services *source.Services, edges, objects bool) *Source {
+	return &Source{Counted: NewCounted(services), edges: edges, objects: objects, methods: map[target.RawFrame]struct{}{}}
 }
+
+// Announce keeps the layout of objects in p's VM.
+func (x *Source) Announce(p *target.Process, heap *bpf.HotspotHeap, serial uint32) error {
+	if x.objects && heap != nil && x.Wanted(p.PID) {
+		kept := x.heaps.Of(p)
+		*kept = *heap
+		kept.Serial = serial
+	}
+	return nil
+}
+
+// Leave forgets a process that has ended.
+func (x *Source) Leave(p *target.Process) { x.heaps.Forget(p) }
 
 // Attached starts to count the calls of a process whose VM was just attached. It runs on a worker.
 func (x *Source) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
@@ -100,6 +116,7 @@ func (x *Source) Attached(t *target.Process, g *target.VM, lib *proc.Mapping) {
 		return
 	}
 	x.Owner.Do(func(*fold.State) { x.recorder, x.halves = r, r.Halve() })
+	x.Log.Debug("calls are counted", "pid", p.PID)
 }
 
 func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recorder, error) {
@@ -109,6 +126,15 @@ func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recor
 	}
 	if err := Check(vm); err != nil {
 		return nil, err
+	}
+	opt := Options{PID: p.PID, NoEdges: !x.edges}
+	if x.objects {
+		if err := CheckObjects(vm); err != nil {
+			return nil, err
+		}
+		if opt.Heap = x.heaps.Of(p.Process); opt.Heap.Serial == 0 {
+			return nil, errHeap
+		}
 	}
 	return target.Call(x.Resolver, p.Process, func() (*Recorder, error) {
 		f, err := x.Root.OpenMapped(p.PID, lib, target.MaxLibrary)
@@ -124,7 +150,12 @@ func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recor
 		if err != nil {
 			return nil, err
 		}
-		return Start(x.Objects, f, sites, Options{PID: p.PID, NoEdges: !x.edges})
+		if x.objects {
+			if sites.Objects, err = FindObjectSites(file, f); err != nil {
+				return nil, err
+			}
+		}
+		return Start(x.Objects, f, sites, opt)
 	})
 }
 
@@ -209,8 +240,17 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	}
 	out := begin()
 	x.Resolver.Wait(ctx, fold.Targets([]*fold.Process{p}), nameDeadline)
-	out.Processes = []*profile.Process{x.profile(p, recording)}
+	part := x.profile(p, recording)
+	out.Processes = []*profile.Process{part}
 	out.Comments = append(out.Comments, fmt.Sprintf("exact: %d calls counted", recording.Calls))
+	if x.objects {
+		classes, unnamed, err := x.nameClasses(ctx, p, recording)
+		if err != nil {
+			out.Comments = append(out.Comments, fmt.Sprintf("allocated objects have no class: %v", err))
+		}
+		out.Comments = append(out.Comments, objectNotes(recording, unnamed)...)
+		part.Events = []*profile.Events{x.allocations(p, recording, classes)}
+	}
 	out.Comments = append(out.Comments, recording.Losses.Notes()...)
 	if note != "" {
 		out.Comments = append(out.Comments, note)
@@ -236,6 +276,13 @@ func (x *Source) profile(p *fold.Process, r *Recording) *profile.Process {
 		out.Threads = append(out.Threads, &profile.Thread{TID: t.TID, Name: symbolize.CleanName(t.Name), Tree: tree})
 	}
 	return out
+}
+
+// allocations makes the counted process's part of a profile of allocations.
+func (x *Source) allocations(p *fold.Process, r *Recording, classes map[Class]string) *profile.Events {
+	resolved := p.Names()
+	defer resolved.Close()
+	return allocationsOf(r, foundNames{resolved}.Method, classes)
 }
 
 // foundNames names the methods and places of a process's counts.

@@ -12,6 +12,7 @@ type treeBuilder struct {
 	nodes, before []bpf.ExactNode // by number; those of the earlier snapshot may be fewer
 	first, next   []uint32        // child and sibling, 0 for none
 	roots         []uint32
+	objects       map[uint32][]Allocation // by node, with bpf.ExactLost if it stands for a deeper context; without Context
 }
 
 func newTreeBuilder(nodes, before []bpf.ExactNode) *treeBuilder {
@@ -41,8 +42,22 @@ func (b *treeBuilder) calls(i uint32) (own, overflow uint64) {
 	return own, overflow
 }
 
-// tree returns the tree below a root. Siblings are visited one after the other, so that Add finds most of each stack in the one before.
-func (b *treeBuilder) tree(root uint32, complete bool) *cct.Tree[Method] {
+// allocated sorts objects by their node: those since an earlier snapshot.
+func (b *treeBuilder) allocated(now, before map[bpf.ExactAllocation]bpf.ExactAllocations) {
+	b.objects = map[uint32][]Allocation{}
+	for key, n := range now {
+		was := before[key]
+		if n.Objects == was.Objects {
+			continue
+		}
+		b.objects[key.Node] = append(b.objects[key.Node], Allocation{
+			Class: Class{Addr: key.Klass, Epoch: key.ClassEpoch}, Objects: n.Objects - was.Objects, Bytes: n.Bytes - was.Bytes,
+		})
+	}
+}
+
+// tree returns the tree below a root, and what was allocated in its contexts. Siblings are visited one after the other, so that Add finds most of each stack in the one before.
+func (b *treeBuilder) tree(root uint32, complete bool) (*cct.Tree[Method], []Allocation) {
 	t := &cct.Tree[Method]{Limit: 2*len(b.nodes) + 2} // an Overflow below each, and BeforeRecording
 	var path []Method                                 // outermost first
 	if !complete {
@@ -57,14 +72,27 @@ func (b *treeBuilder) tree(root uint32, complete bool) *cct.Tree[Method] {
 		slices.Reverse(stack)
 		t.Add(stack, calls)
 	}
+	var made []Allocation
+	allocated := func(node uint32, leaf ...Method) {
+		for _, a := range b.objects[node] {
+			stack = append(append(stack[:0], path...), leaf...)
+			slices.Reverse(stack)
+			a.Context = t.Add(stack, 0)
+			made = append(made, a)
+		}
+	}
 	_, overflow := b.calls(root)
 	add(overflow, Overflow)
+	allocated(root)
+	allocated(root|bpf.ExactLost, Overflow)
 	for i := b.first[root]; i != 0; {
 		n := &b.nodes[i]
 		path = append(path, Method{Addr: n.Method, Epoch: n.ClassEpoch})
 		own, overflow := b.calls(i)
 		add(own)
 		add(overflow, Overflow)
+		allocated(i)
+		allocated(i|bpf.ExactLost, Overflow)
 		if b.first[i] != 0 {
 			i = b.first[i]
 			continue
@@ -81,5 +109,5 @@ func (b *treeBuilder) tree(root uint32, complete bool) *cct.Tree[Method] {
 			break
 		}
 	}
-	return t
+	return t, made
 }

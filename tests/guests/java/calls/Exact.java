@@ -14,7 +14,7 @@ import java.util.stream.IntStream;
  * A program that knows how often each of its methods is called in which context.
  *
  * <p>The line {@code run THREADS ROUNDS} has new threads do every kind of call, {@code deep FRAMES} has one recurse,
- * {@code overflow TIMES} has one run out of stack. {@code truth} prints what was called since the start. {@code done}
+ * {@code overflow TIMES} has one run out of stack, {@code make ROUNDS} has one allocate objects. {@code truth} prints what was called since the start. {@code done}
  * follows each. The end of the input ends the program.
  */
 public final class Exact {
@@ -41,9 +41,55 @@ public final class Exact {
             case "run" -> runThreads(Integer.parseInt(order[1]), Integer.parseInt(order[2]));
             case "deep" -> onThread(c -> sink += deep(Integer.parseInt(order[1])));
             case "overflow" -> onThread(c -> overflow(c, Integer.parseInt(order[1])));
+            case "make" -> onThread(c -> makes(Integer.parseInt(order[1])));
             case "truth" -> ROOT.print(out, "");
             default -> throw new IOException("unknown order: " + order[0]);
         }
+    }
+
+    /** An object of 24 bytes: nobody else has this class. */
+    private static final class Item {
+        private int first;
+        private long second;
+    }
+
+    private static final IllegalStateException PLANNED = new IllegalStateException("planned");
+    private static volatile Object kept; // so that the objects exist
+
+    /** In a round: an item here, two and two arrays directly, one around, four in a recursion, one before an exception. */
+    private static void makes(int rounds) {
+        for (int i = 0; i < rounds; i++) {
+            makesDirectly();
+            makesAround();
+            makesDeep(3);
+            try {
+                makesAndThrows();
+            } catch (IllegalStateException e) {
+                kept = new Item();
+            }
+        }
+    }
+
+    private static void makesDirectly() {
+        kept = new Item();
+        kept = new int[10];
+    }
+
+    private static void makesAround() {
+        makesDirectly();
+        kept = new Item();
+    }
+
+    private static void makesDeep(int n) {
+        kept = new Item();
+        if (n > 0) {
+            makesDeep(n - 1);
+        }
+    }
+
+    private static void makesAndThrows() {
+        kept = new Item();
+        throw PLANNED;
     }
 
     private interface Work {
