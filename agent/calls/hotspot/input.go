@@ -36,6 +36,7 @@ type input struct {
 	codeIDs   map[codeKey]estimate.CodeID
 	methodIDs map[uint64]estimate.MethodID
 	entered   map[uint64]bool // methods with a code that their calls enter
+	bytecode  map[uint64]int  // its size, by method, once their profiles are read
 	lost      losses
 }
 
@@ -93,7 +94,7 @@ func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.Top
 func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 	return &input{
 		guest: g, vm: vm, epoch: epoch,
-		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{},
+		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{}, bytecode: map[uint64]int{},
 	}
 }
 
@@ -289,6 +290,7 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 	in.Methods = make([]estimate.Profile, len(in.methods))
 	for i, m := range in.methods {
 		if p := profiles[m]; p != nil {
+			in.bytecode[m] = p.Bytecode
 			in.Methods[i] = in.profile(p)
 			before.rates(p, now, &in.Methods[i])
 		}

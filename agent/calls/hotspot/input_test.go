@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func (v *countingVM) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodPro
 	}
 	read := map[uint64]*vmruntime.MethodProfile{}
 	for _, m := range methods {
-		p := &vmruntime.MethodProfile{Method: m, Counted: true, Invocations: 1000 * m}
+		p := &vmruntime.MethodProfile{Method: m, Bytecode: int(100 * m), Counted: true, Invocations: 1000 * m}
 		if c, ok := calls[m]; ok {
 			p.Calls = []vmruntime.CallCount{c}
 		}
@@ -151,4 +152,36 @@ func TestFadingKeepsRates(t *testing.T) {
 	if after := top.All / top.Span.Seconds(); after < 0.999*before || after > 1.001*before {
 		t.Errorf("%.1f samples a second became %.1f", before, after)
 	}
+}
+
+// The sizes of callees and the time in their prologues come along with the calls.
+func TestCallees(t *testing.T) {
+	in := inputOf(t, &countingVM{})
+	in.Edges[len(in.Edges)-1].AtEdge = 4 // of samples of 10 ms
+	in.vm = &namingVM{}
+	_, callees, err := in.graphs(estimate.Estimate(&in.Input, estimate.Options{}), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes, entering := map[string]int{}, time.Duration(0)
+	for _, c := range callees {
+		sizes[c.Method] = c.Bytecode
+		entering += c.Entering
+	}
+	if len(sizes) != 3 || sizes["a.M2()V"] != 200 || sizes["a.M3()V"] != 300 || entering != 40*time.Millisecond {
+		t.Errorf("%+v", callees)
+	}
+}
+
+// A namingVM names method n a.Mn.
+type namingVM struct{ countingVM }
+
+func (*namingVM) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
+	frames := make([]vmruntime.Frame, len(places))
+	for i, p := range places {
+		if p.Method != 0 {
+			frames[i] = vmruntime.Frame{Function: fmt.Sprintf("a.M%d", p.Method), Signature: "()V"}
+		}
+	}
+	return frames, nil
 }
