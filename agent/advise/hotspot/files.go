@@ -1,0 +1,115 @@
+package hotspot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// stable reports whether a method has the same name in another run of the program, and one that files of HotSpot can have.
+func stable(systemName string) bool {
+	name, signature, ok := strings.Cut(systemName, "(")
+	if !ok || !strings.Contains(name, ".") || signature == "" {
+		return false
+	}
+	for _, generated := range []string{"$$Lambda", "LambdaForm$", "/0x", "+0x", "GeneratedMethodAccessor", "GeneratedConstructorAccessor", "$Proxy"} {
+		if strings.Contains(name, generated) {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(systemName, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_$./<>()[;", r))
+	})
+}
+
+// pattern is a method as HotSpot's files name it: a/B.c(I)V.
+func pattern(systemName string) string {
+	name, signature, _ := strings.Cut(systemName, "(")
+	dot := strings.LastIndexByte(name, '.')
+	return strings.ReplaceAll(name[:dot], ".", "/") + name[dot:] + "(" + signature
+}
+
+// Flags are what the JVM's command line needs besides a file.
+func (p *Plan) Flags() (flags []string) {
+	for i := range p.Advice {
+		if a := &p.Advice[i]; a.Kind == Guard {
+			flags = append(flags, fmt.Sprintf("-XX:TypeProfileMajorReceiverPercent=%d", a.Percent))
+		}
+	}
+	return flags
+}
+
+// HasMethods reports whether there is advice for a file: about methods.
+func (p *Plan) HasMethods() bool {
+	return slices.ContainsFunc(p.Advice, func(a Advice) bool { return a.Kind != Guard })
+}
+
+// A directive is one element of a file of compiler directives.
+type directive struct {
+	Match []string `json:"match"`
+	C2    c2       `json:"c2"`
+}
+
+type c2 struct {
+	Inline []string `json:"inline"`
+}
+
+// Directives returns the advice about methods for -XX:CompilerDirectivesFile, and for jcmd Compiler.directives_add. Only the code that
+// was seen to make the calls is compiled differently. HotSpot applies the first directive that matches, so each method has only one.
+func (p *Plan) Directives() []byte {
+	list := []directive{}
+	index := map[string]int{}
+	for i := range p.Advice {
+		a := &p.Advice[i]
+		if a.Kind == Guard {
+			continue
+		}
+		sign := "+"
+		if a.Kind == DontInline {
+			sign = "-"
+		}
+		for _, root := range a.Into {
+			at, known := index[root]
+			if !known {
+				at = len(list)
+				index[root], list = at, append(list, directive{Match: []string{pattern(root)}})
+			}
+			list[at].C2.Inline = append(list[at].C2.Inline, sign+pattern(a.Callee))
+		}
+	}
+	// Methods with the same directives share one.
+	var merged []directive
+	for _, d := range list {
+		if i := slices.IndexFunc(merged, func(m directive) bool { return slices.Equal(m.C2.Inline, d.C2.Inline) }); i >= 0 {
+			merged[i].Match = append(merged[i].Match, d.Match...)
+		} else {
+			merged = append(merged, d)
+		}
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // <init>
+	encoder.SetIndent("", "  ")
+	if merged == nil {
+		merged = []directive{}
+	}
+	_ = encoder.Encode(merged) // strings and slices of them: it cannot fail
+	return out.Bytes()
+}
+
+// Commands returns the advice about methods for -XX:CompileCommandFile, such as .hotspot_compiler. Unlike directives, they apply to
+// all callers.
+func (p *Plan) Commands() []byte {
+	var out bytes.Buffer
+	for i := range p.Advice {
+		switch a := &p.Advice[i]; a.Kind {
+		case Inline:
+			fmt.Fprintf(&out, "inline %s\n", pattern(a.Callee))
+		case DontInline:
+			fmt.Fprintf(&out, "dontinline %s\n", pattern(a.Callee))
+		}
+	}
+	return out.Bytes()
+}
