@@ -6,6 +6,7 @@ import "time"
 type Inlining struct {
 	Limits  InlineLimits
 	Callees []Callee // by name
+	Sites   []VirtualSite
 }
 
 // InlineLimits are HotSpot's flags of that name; 0 where the VM does not have one.
@@ -21,4 +22,19 @@ type Callee struct {
 	Bytecode int    // bytes of it; 0 if unknown, and of native methods
 	// Entering is the CPU time in prologues and epilogues of the method's own code, as sampled: what a call costs besides the work.
 	Entering time.Duration
+}
+
+// A VirtualSite is a call with receivers of three or more classes, as the VM itself counted them until optimised code took over: this is what its
+// compiler decides by.
+type VirtualSite struct {
+	Caller  string // as the VM has it, with its signature
+	Offset  int32  // bytecode index of the call
+	Calls   uint64
+	Targets []VirtualTarget // of the classes that the VM distinguished, most calls first; the rest of Calls had other receivers
+}
+
+// A VirtualTarget is the method that one class of receivers has.
+type VirtualTarget struct {
+	Callee string
+	Calls  uint64
 }

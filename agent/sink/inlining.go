@@ -10,7 +10,8 @@ type inliners struct {
 	list    []stored.Inlining
 	byPID   map[int]int       // in list
 	callees map[calleeKey]int // in the list of its process
-	count   int
+	count   int               // of callees
+	sites   int
 	leftOut int
 }
 
@@ -31,6 +32,7 @@ func (n *inliners) add(proc *profile.Process, place func(name string) int) {
 	}
 	of := &n.list[at]
 	of.Limits = proc.Inlining.Limits
+	n.addSites(of, proc.Inlining.Sites, place)
 	for _, c := range proc.Inlining.Callees {
 		key := calleeKey{proc.PID, place(c.Method)}
 		i, known := n.callees[key]
@@ -45,5 +47,23 @@ func (n *inliners) add(proc *profile.Process, place func(name string) int) {
 		}
 		of.Callees[i].Bytecode = max(of.Callees[i].Bytecode, c.Bytecode)
 		of.Callees[i].Entering += c.Entering
+	}
+}
+
+// addSites replaces what is known of the calls with several receivers: counts are those since the VM started.
+func (n *inliners) addSites(of *stored.Inlining, sites []profile.VirtualSite, place func(name string) int) {
+	n.sites -= len(of.Sites)
+	of.Sites = nil
+	for i := range sites {
+		if n.sites >= stored.MaxVirtualSites {
+			n.leftOut += len(sites) - i
+			return
+		}
+		n.sites++
+		s := stored.VirtualSite{Caller: place(sites[i].Caller), Offset: sites[i].Offset, Calls: sites[i].Calls}
+		for _, t := range sites[i].Targets {
+			s.Targets = append(s.Targets, stored.VirtualTarget{Method: place(t.Callee), Calls: t.Calls})
+		}
+		of.Sites = append(of.Sites, s)
 	}
 }

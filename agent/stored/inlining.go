@@ -13,6 +13,21 @@ type Inlining struct {
 	PID     int64                `json:"pid"`
 	Limits  profile.InlineLimits `json:"limits,omitzero"`
 	Callees []Callee             `json:"callees,omitempty"`
+	Sites   []VirtualSite        `json:"sites,omitempty"`
+}
+
+// A VirtualSite is a call with several receivers: see profile.VirtualSite. Methods are places in Metadata.Methods.
+type VirtualSite struct {
+	Caller  int             `json:"caller"`
+	Offset  int32           `json:"offset"`
+	Calls   uint64          `json:"calls"`
+	Targets []VirtualTarget `json:"targets"`
+}
+
+// A VirtualTarget is one of its targets.
+type VirtualTarget struct {
+	Method int    `json:"method"`
+	Calls  uint64 `json:"calls"`
 }
 
 // A Callee is a method that calls enter: see profile.Callee.
@@ -22,13 +37,17 @@ type Callee struct {
 	Entering time.Duration `json:"entering,omitempty"`
 }
 
-// MaxCallees is how many callees a profile has at most.
-const MaxCallees = 1 << 16
+// Bounds on Inlining.
+const (
+	MaxCallees      = 1 << 16 // of a profile
+	MaxVirtualSites = 1 << 13 // of a profile
+	MaxTargets      = 8       // of a site
+)
 
 // tidyInlining brings sizes and times into their ranges.
 func (m *Metadata) tidyInlining() {
 	m.Inlining = shorten(m, slices.Clone(m.Inlining), maxList)
-	room := MaxCallees
+	room, sites := MaxCallees, MaxVirtualSites
 	for i := range m.Inlining {
 		in := &m.Inlining[i]
 		for _, limit := range []*int{&in.Limits.FreqInlineSize, &in.Limits.InlineSmallCode, &in.Limits.TypeProfileMajorReceiverPercent} {
@@ -36,6 +55,12 @@ func (m *Metadata) tidyInlining() {
 		}
 		in.Callees = shorten(m, in.Callees, room)
 		room -= len(in.Callees)
+		in.Sites = shorten(m, in.Sites, sites)
+		sites -= len(in.Sites)
+		for j := range in.Sites {
+			s := &in.Sites[j]
+			s.Targets = s.Targets[:min(len(s.Targets), MaxTargets)]
+		}
 		for j := range in.Callees {
 			c := &in.Callees[j]
 			c.Bytecode, c.Entering = min(max(c.Bytecode, 0), math.MaxInt32), max(c.Entering, 0)

@@ -3,6 +3,7 @@ package hotspot
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type evidence struct {
 	sites   []site // hottest first
 	total   float64
 	within  map[edge]profile.Interval
+	virtual map[place]virtual
 	logical bool // inlined calls were estimated, too
 
 	// CPU time in seconds; by names for people, as frames of inlined methods have them.
@@ -46,6 +48,19 @@ type (
 )
 
 type timeEdge struct{ caller, callee string }
+
+// A place is a call in a method's bytecode.
+type place struct {
+	caller string
+	offset int32
+}
+
+// A virtual is the most frequent target of a call with receivers of three classes or more, by the VM's own counts.
+type virtual struct {
+	target  string
+	share   float64 // of the calls
+	classes int     // at least
+}
 
 // A callee is a method that calls enter.
 type callee struct {
@@ -98,7 +113,7 @@ func read(p *pprof.Profile, pid int64) (*evidence, error) {
 			of.Sample = append(of.Sample, s)
 		}
 	}
-	e := &evidence{pid: pid, others: len(calls) - 1, seconds: time.Duration(p.DurationNanos).Seconds(), callees: map[string]callee{},
+	e := &evidence{pid: pid, others: len(calls) - 1, seconds: time.Duration(p.DurationNanos).Seconds(), callees: map[string]callee{}, virtual: map[place]virtual{},
 		edgeTime: map[timeEdge]float64{}, ownTime: map[string]float64{}, compiled: map[string]*compiled{}}
 	if !(e.seconds > 0) {
 		return nil, fmt.Errorf("the profile does not say how long it was recorded")
@@ -143,6 +158,13 @@ func (e *evidence) readMetadata(p *pprof.Profile) {
 				continue
 			}
 			e.limits = in.Limits
+			for i := range in.Sites {
+				s := &in.Sites[i]
+				if len(s.Targets) > 0 && s.Calls > 0 {
+					top := s.Targets[0]
+					e.virtual[place{m.MethodName(s.Caller), s.Offset}] = virtual{m.MethodName(top.Method), float64(top.Calls) / float64(s.Calls), max(len(s.Targets), leastTargets)}
+				}
+			}
 			for _, c := range in.Callees {
 				e.callees[m.MethodName(c.Method)] = callee{c.Bytecode, c.Entering.Seconds()}
 			}
@@ -175,17 +197,20 @@ func (e *evidence) readCalls(p *pprof.Profile) error {
 		case profile.Inferred.String():
 			e.logical = true
 			continue
-		case profile.Estimated.String(), profile.Counted.String():
+		case profile.Estimated.String(), profile.Counted.String(), profile.Unmeasured.String():
 		default:
 			continue
 		}
 		for from, calls := range c.Graph.Edges() {
 			to := edge{Caller: from.Caller.SystemName, Site: from.Site, Callee: from.Callee.SystemName}
-			g.Add(to, calls)
 			within, ok := c.Intervals[from]
 			if !ok {
 				within = profile.Interval{Low: calls, High: calls}
 			}
+			if c.Basis == profile.Unmeasured.String() {
+				calls = math.Sqrt(within.Low * within.High) // the stored number is the lower end
+			}
+			g.Add(to, calls)
 			e.within[to] = e.within[to].Add(within)
 		}
 	}
@@ -338,7 +363,7 @@ func (e *evidence) calls(s *site, t cct.Target[string]) Calls {
 		Rate: t.Weight / e.seconds, Low: within.Low / e.seconds, High: within.High / e.seconds,
 		Of: t.Weight / e.total, Target: s.Share(t), Targets: len(s.Targets),
 	}
-	if spent := e.edgeTime[timeEdge{c.Caller, display(t.Callee)}]; spent > 0 && t.Weight > 0 {
+	if spent := e.edgeTime[timeEdge{c.Caller, display(t.Callee)}]; spent > 0 && c.High <= wide*c.Low {
 		c.Time = spent / t.Weight
 	}
 	return c

@@ -45,7 +45,10 @@ const (
 
 	leastTargets = 3   // C2 inlines both targets where there are two
 	onlyTarget   = 0.9 // share of the calls from which a site with more targets counts as one with a single target
+	step         = 5   // percentage points: more digits would claim too much
 	margin       = 10  // percentage points below the observed share: the JVM's own counts are from an earlier time
+
+	wide = 10 // how far apart the ends of an interval may be where a time is divided by a number of calls
 
 	leastSamples  = 300 // in code, before a method inlined there counts as cold
 	leastBytecode = 100 // bytes: what is saved where a cold method is not inlined
@@ -88,7 +91,8 @@ type Calls struct {
 	Low, High float64 // ends of the 95 % interval of Rate
 	Of        float64 // share of the process's calls
 	Target    float64 // share of the calls of the site
-	Targets   int     // of the site
+	Targets   int     // of the site, at least
+	Counted   bool    // Target is by the JVM's own counts
 	Time      float64 // seconds of CPU time a call in the callee's own code; 0 if unknown
 }
 
@@ -172,37 +176,53 @@ func (e *evidence) inline() (list []Advice) {
 	return slices.DeleteFunc(list, func(a Advice) bool { return a.weight() < leastGain })
 }
 
-// guard advises about calls with three or more targets, of which one has more than cct.GuardedShare of the calls but less than C2 asks for.
+// guard advises about calls with three or more targets, of which one has more than cct.GuardedShare of the calls but less than C2 asks for. The
+// shares are those that C2 decides by, if the profile has them: the VM's own counts.
 func (e *evidence) guard() []Advice {
 	var all Advice
 	least := 1.
 	for i := range e.sites {
-		s := &e.sites[i]
-		if len(s.Targets) < leastTargets || s.Site.Offset < 0 {
+		c, ok := e.mostFrequent(&e.sites[i])
+		into := e.into(e.sites[i].Caller)
+		if !ok || c.Target <= cct.GuardedShare || c.Target >= float64(e.limits.TypeProfileMajorReceiverPercent)/100 || len(into) == 0 {
 			continue
 		}
-		t := s.Targets[0]
-		share := s.Share(t)
-		into := e.into(s.Caller)
-		if share <= cct.GuardedShare || share >= float64(e.limits.TypeProfileMajorReceiverPercent)/100 || len(into) == 0 {
-			continue
-		}
-		one := Advice{Kind: Guard, Into: into, Calls: []Calls{e.calls(s, t)}}
+		one := Advice{Kind: Guard, Into: into, Calls: []Calls{c}}
 		if e.judge(&one, virtualCall); one.weight() < leastGain {
 			continue
 		}
-		all.Into, all.Calls = add(all.Into, into...), append(all.Calls, one.Calls...)
-		least = min(least, share)
+		all.Into, all.Calls = add(all.Into, into...), append(all.Calls, c)
+		least = min(least, c.Target)
 	}
 	if len(all.Calls) == 0 {
 		return nil
 	}
 	all.Kind = Guard
-	all.Percent = max(int(100*least)-margin, int(100*cct.GuardedShare))
+	all.Percent = max((int(math.Round(100*least))-margin)/step*step, int(100*cct.GuardedShare))
 	all.Reason = fmt.Sprintf("the most frequent receiver of %s has less than TypeProfileMajorReceiverPercent, %d %%",
 		stored.Plural(len(all.Calls), "call"), e.limits.TypeProfileMajorReceiverPercent)
 	e.judge(&all, virtualCall)
 	return []Advice{all}
+}
+
+// mostFrequent returns the calls of a virtual site with three targets or more to the most frequent one; ok is false for other sites.
+func (e *evidence) mostFrequent(s *site) (c Calls, ok bool) {
+	if s.Site.Offset < 0 {
+		return c, false
+	}
+	if v, counted := e.virtual[place{s.Caller, s.Site.Offset}]; counted {
+		at := slices.IndexFunc(s.Targets, func(t cct.Target[string]) bool { return t.Callee == v.target })
+		if at < 0 {
+			return c, false // the program has changed
+		}
+		c = e.calls(s, s.Targets[at])
+		c.Target, c.Targets, c.Counted = v.share, max(v.classes, len(s.Targets)), true
+		return c, true
+	}
+	if len(s.Targets) < leastTargets {
+		return c, false
+	}
+	return e.calls(s, s.Targets[0]), true
 }
 
 // dontInline advises about cold methods in code into which others should be inlined: they use up the room there. That a method is cold

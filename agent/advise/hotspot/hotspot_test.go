@@ -232,6 +232,16 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%+v: %+v", test, plan.Advice)
 		}
 	}
+	// The VM's own counts are what its compiler decides by.
+	p := shapes(3, 0.5)
+	p.proc.Inlining.Sites = []profile.VirtualSite{{Caller: loop, Offset: 7, Calls: 1000, Targets: []profile.VirtualTarget{{Callee: "app.ShapeA.area(I)I", Calls: 800}}}}
+	if plan := p.advise(t); len(plan.Advice) != 1 || abs(plan.Advice[0].Percent-70) > 1 || !plan.Advice[0].Calls[0].Counted {
+		t.Errorf("%+v", plan.Advice)
+	}
+	p.proc.Inlining.Sites[0].Targets[0].Callee = "app.Shape.gone(I)I"
+	if plan := p.advise(t); len(plan.Advice) != 0 {
+		t.Errorf("the receiver is one of the past: %+v", plan.Advice)
+	}
 	if plan := shapes(3, 0.7).major(60).advise(t); len(plan.Advice) != 0 {
 		t.Errorf("the VM has the flag already: %+v", plan.Advice)
 	}

@@ -115,7 +115,11 @@ func (c *Calls) write(out *bufio.Writer, kind Kind) {
 	}
 	fmt.Fprintf(out, ", %.1f %% of all calls", 100*c.Of)
 	if kind == Guard {
-		fmt.Fprintf(out, ", %.0f %% of those of %s here", 100*c.Target, stored.Plural(c.Targets, "target"))
+		fmt.Fprintf(out, "\n     %.0f %% of the calls from here", 100*c.Target)
+		if c.Counted {
+			fmt.Fprint(out, " by the JVM's own counts")
+		}
+		fmt.Fprintf(out, ", with %d or more targets", c.Targets)
 	}
 	if c.Time > 0 {
 		fmt.Fprintf(out, "; %.1f ns of CPU time a call in it", 1e9*c.Time)

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -180,61 +176,31 @@ func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err err
 	if lost := in.lost.String(); lost != "" {
 		out.Note = fmt.Sprintf("calls of process %d are estimated %s", t.process.PID, lost)
 	}
-	var callees []profile.Callee
-	if out.Calls, callees, err = in.graphs(r, t.length); err == nil {
-		out.Inlining = &profile.Inlining{Limits: e.inlineLimits(g, t.process), Callees: callees}
+	if out.Calls, err = in.graphs(r, t.length); err != nil {
+		return out, err
+	}
+	if out.Inlining, err = in.inlining(r); err == nil {
+		out.Inlining.Limits = e.inlineLimits(g, t.process)
 	}
 	return out, err
 }
 
-// inlineLimits returns the limits of the VM's inliner. They do not change, so that they are read once.
-func (e *Engine) inlineLimits(g *target.VM, p *fold.Process) profile.InlineLimits {
-	e.mu.Lock()
-	own := e.guestOf(p)
-	e.mu.Unlock()
-	if own.limits != nil {
-		return *own.limits
-	}
-	own.limits = &profile.InlineLimits{}
-	vm, err := target.As[interface {
-		Number(name string) (int64, error)
-	}](g)
-	if err != nil {
-		return *own.limits
-	}
-	for name, to := range map[string]*int{
-		"FreqInlineSize":                  &own.limits.FreqInlineSize,
-		"InlineSmallCode":                 &own.limits.InlineSmallCode,
-		"TypeProfileMajorReceiverPercent": &own.limits.TypeProfileMajorReceiverPercent,
-	} {
-		if n, err := vm.Number(name); err == nil && n > 0 && n <= math.MaxInt32 {
-			*to = int(n)
-		}
-	}
-	return *own.limits
-}
-
-// graphs names an estimate: one graph for each basis, in calls per window. It also returns what is known of all callees.
-func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Calls, []profile.Callee, error) {
+// graphs names an estimate: one graph for each basis, in calls per window.
+func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Calls, error) {
 	places := make([]vmruntime.Scope, 0, 2*len(r.Calls))
 	for _, c := range r.Calls {
 		places = append(places, in.scope(c.Caller), in.scope(estimate.Place{Method: c.Callee, BCI: -1}))
 	}
 	frames, err := in.vm.Names(places)
 	if err != nil {
-		return nil, nil, fmt.Errorf("name methods: %w", err)
+		return nil, fmt.Errorf("name methods: %w", err)
 	}
-	entering := in.entering()
-	callees := map[string]profile.Callee{}
 	byBasis := map[profile.Basis]*profile.Calls{}
 	for i, c := range r.Calls {
 		caller, callee := frames[2*i], frames[2*i+1]
 		edge := profile.Edge{
 			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
 			Site: profile.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
-		}
-		if name := edge.Callee.Value().SystemName; c.Callee != estimate.NoMethod && callee.Function != "" {
-			callees[name] = profile.Callee{Method: name, Bytecode: in.bytecode[in.methods[c.Callee]], Entering: entering[c.Callee]}
 		}
 		basis, within := basisOf(c), profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
 		weight := c.Rate * length.Seconds()
@@ -257,19 +223,7 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 			out = append(out, c)
 		}
 	}
-	known := slices.SortedFunc(maps.Values(callees), func(a, b profile.Callee) int { return strings.Compare(a.Method, b.Method) })
-	return out, known, nil
-}
-
-// entering returns the CPU time in prologues and epilogues, by method.
-func (in *input) entering() map[estimate.MethodID]time.Duration {
-	times := map[estimate.MethodID]time.Duration{}
-	for _, e := range in.Edges {
-		if e.AtEdge > 0 {
-			times[in.Codes[e.Callee].Method] += time.Duration(e.AtEdge * in.Period * float64(time.Second))
-		}
-	}
-	return times
+	return out, nil
 }
 
 // unmeasured is the factor from which an interval is nearly meaningless: from a thirtieth to thirty times as many calls.

@@ -35,8 +35,8 @@ type input struct {
 
 	codeIDs   map[codeKey]estimate.CodeID
 	methodIDs map[uint64]estimate.MethodID
-	entered   map[uint64]bool // methods with a code that their calls enter
-	bytecode  map[uint64]int  // its size, by method, once their profiles are read
+	entered   map[uint64]bool                     // methods with a code that their calls enter
+	profiles  map[uint64]*vmruntime.MethodProfile // by method, once they are read
 	lost      losses
 }
 
@@ -94,7 +94,7 @@ func newInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32, top fold.Top
 func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 	return &input{
 		guest: g, vm: vm, epoch: epoch,
-		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{}, bytecode: map[uint64]int{},
+		codeIDs: map[codeKey]estimate.CodeID{}, methodIDs: map[uint64]estimate.MethodID{}, entered: map[uint64]bool{},
 	}
 }
 
@@ -290,11 +290,11 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 	in.Methods = make([]estimate.Profile, len(in.methods))
 	for i, m := range in.methods {
 		if p := profiles[m]; p != nil {
-			in.bytecode[m] = p.Bytecode
 			in.Methods[i] = in.profile(p)
 			before.rates(p, now, &in.Methods[i])
 		}
 	}
+	in.profiles = profiles
 	before.replace(profiles, now)
 	return nil
 }

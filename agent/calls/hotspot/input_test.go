@@ -2,12 +2,14 @@ package hotspot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -159,17 +161,22 @@ func TestCallees(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	in.Edges[len(in.Edges)-1].AtEdge = 4 // of samples of 10 ms
 	in.vm = &namingVM{}
-	_, callees, err := in.graphs(estimate.Estimate(&in.Input, estimate.Options{}), 10*time.Second)
+	in.profiles[step].Calls[0].Receivers = []vmruntime.Receiver{{Target: leaf, Count: 1400}, {Target: run, Count: 300}}
+	out, err := in.inlining(estimate.Estimate(&in.Input, estimate.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sizes, entering := map[string]int{}, time.Duration(0)
-	for _, c := range callees {
+	for _, c := range out.Callees {
 		sizes[c.Method] = c.Bytecode
 		entering += c.Entering
 	}
 	if len(sizes) != 3 || sizes["a.M2()V"] != 200 || sizes["a.M3()V"] != 300 || entering != 40*time.Millisecond {
-		t.Errorf("%+v", callees)
+		t.Errorf("%+v", out.Callees)
+	}
+	if len(out.Sites) != 1 || out.Sites[0].Caller != "a.M2()V" || out.Sites[0].Offset != 7 || out.Sites[0].Calls != 2000 ||
+		!slices.Equal(out.Sites[0].Targets, []profile.VirtualTarget{{Callee: "a.M3()V", Calls: 1400}, {Callee: "a.M1()V", Calls: 300}}) {
+		t.Errorf("%+v", out.Sites)
 	}
 }
 
