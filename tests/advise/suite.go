@@ -20,9 +20,11 @@ var programs = []string{"Xalan", "Xerces", "Jython", "H2", "Luindex", "Javac"}
 func marker(program string) string { return "advise-" + strings.ToLower(program) }
 
 const (
-	programRecord = 20 * time.Second
-	programTurn   = time.Second // of a JVM, at least; whole iterations
-	programTurns  = 3           // of each JVM in a round
+	programRecord = 10 * time.Second
+	programTurn   = time.Second / 2 // of a JVM, at least; whole iterations
+	programTurns  = 3               // of each JVM in a round
+	// warmups is the part of a program's warm-up that JVMs get which are measured: all alike, and soon replaced by others.
+	warmups = 3
 	// programRounds is how often new JVMs are started: what C2 makes of a program differs from one JVM to the next.
 	programRounds = 6
 )
@@ -109,7 +111,7 @@ func (l lab) round(ctx context.Context, r *programResult, flags map[side][]strin
 	for i := range sides {
 		wg.Go(func() {
 			if sides[i], errs[i] = suite.Start(ctx, l.jdks[0], r.program, flags[side(i)]...); errs[i] == nil {
-				_, errs[i] = sides[i].Run(sides[i].Warmup())
+				_, errs[i] = sides[i].Run(max(sides[i].Warmup()/warmups, 1))
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -56,51 +57,42 @@ type c2 struct {
 	Inline []string `json:"inline"`
 }
 
-// Directives returns the advice about methods for -XX:CompilerDirectivesFile, and for jcmd Compiler.directives_add. Only the code that
-// was seen to make the calls is compiled differently. HotSpot applies the first directive that matches, so each method has only one.
+// everywhere matches all methods.
+const everywhere = "*.*"
+
+// Directives returns the advice about methods for -XX:CompilerDirectivesFile, and for jcmd Compiler.directives_add. Methods to inline are
+// inlined into all callers: in the next run C2 may compile the recorded calls as a part of other methods, depending on what it inlines where.
+// HotSpot applies the first directive that matches, so those about single methods come first and have everything.
 func (p *Plan) Directives() []byte {
-	list := []directive{}
-	index := map[string]int{}
+	var inline []string
+	without := map[string][]string{}
 	for i := range p.Advice {
-		a := &p.Advice[i]
-		if a.Kind == Guard {
-			continue
-		}
-		sign := "+"
-		if a.Kind == DontInline {
-			sign = "-"
-		}
-		for _, root := range a.Into {
-			at, known := index[root]
-			if !known {
-				at = len(list)
-				index[root], list = at, append(list, directive{Match: []string{pattern(root)}})
+		switch a := &p.Advice[i]; a.Kind {
+		case Inline:
+			inline = append(inline, "+"+pattern(a.Callee))
+		case DontInline:
+			for _, root := range a.Into {
+				without[root] = append(without[root], "-"+pattern(a.Callee))
 			}
-			list[at].C2.Inline = append(list[at].C2.Inline, sign+pattern(a.Callee))
 		}
 	}
-	// Methods with the same directives share one.
-	var merged []directive
-	for _, d := range list {
-		if i := slices.IndexFunc(merged, func(m directive) bool { return slices.Equal(m.C2.Inline, d.C2.Inline) }); i >= 0 {
-			merged[i].Match = append(merged[i].Match, d.Match...)
-		} else {
-			merged = append(merged, d)
-		}
+	list := []directive{}
+	for _, root := range slices.Sorted(maps.Keys(without)) {
+		list = append(list, directive{[]string{pattern(root)}, c2{append(without[root], inline...)}})
+	}
+	if len(inline) > 0 {
+		list = append(list, directive{[]string{everywhere}, c2{inline}})
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false) // <init>
 	encoder.SetIndent("", "  ")
-	if merged == nil {
-		merged = []directive{}
-	}
-	_ = encoder.Encode(merged) // strings and slices of them: it cannot fail
+	_ = encoder.Encode(list) // strings and slices of them: it cannot fail
 	return out.Bytes()
 }
 
-// Commands returns the advice about methods for -XX:CompileCommandFile, such as .hotspot_compiler. Unlike directives, they apply to
-// all callers.
+// Commands returns the advice about methods for -XX:CompileCommandFile, such as .hotspot_compiler. Unlike directives, those not to
+// inline a method apply to all callers.
 func (p *Plan) Commands() []byte {
 	var out bytes.Buffer
 	for i := range p.Advice {

@@ -139,7 +139,7 @@ func TestInline(t *testing.T) {
 		C2    struct{ Inline []string }
 	}
 	if err := json.Unmarshal(plan.Directives(), &directives); err != nil || len(directives) != 1 ||
-		directives[0].Match[0] != "app/Main.loop(I)I" || directives[0].C2.Inline[0] != "+app/Main.apply(II)I" {
+		directives[0].Match[0] != "*.*" || directives[0].C2.Inline[0] != "+app/Main.apply(II)I" {
 		t.Errorf("%v: %s", err, plan.Directives())
 	}
 	if got := string(plan.Commands()); got != "inline app/Main.apply(II)I\n" {
@@ -265,6 +265,11 @@ func TestDontInline(t *testing.T) {
 	if len(plan.Advice) != 2 || plan.Advice[1].Kind != hotspot.DontInline || plan.Advice[1].Callee != cold ||
 		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold(I)V") {
 		t.Errorf("%+v", plan.Advice)
+	}
+	var directives []struct{ Match []string }
+	if err := json.Unmarshal(plan.Directives(), &directives); err != nil || len(directives) != 2 || directives[0].Match[0] != "app/Main.loop(I)I" ||
+		directives[1].Match[0] != "*.*" || strings.Count(string(plan.Directives()), "+app/Main.apply(II)I") != 2 {
+		t.Errorf("%v: %s", err, plan.Directives())
 	}
 	inlined := in(11, cold)
 	inlined.Inlined = true

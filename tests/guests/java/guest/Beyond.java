@@ -22,7 +22,7 @@ final class Beyond {
         for (int i = 0; i < times; i++) {
             x = apply(3, x);
             x = apply(17, x);
-            x = apply(31, x);
+            x = apply(30, x);
         }
         return x;
     }
