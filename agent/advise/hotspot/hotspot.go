@@ -173,7 +173,7 @@ func (e *evidence) inline() (list []Advice) {
 	for i := range list {
 		e.judge(&list[i], directCall)
 	}
-	return slices.DeleteFunc(list, func(a Advice) bool { return a.weight() < leastGain })
+	return slices.DeleteFunc(list, func(a Advice) bool { return !e.matters(&a, directCall) })
 }
 
 // guard advises about calls with three or more targets, of which one has more than cct.GuardedShare of the calls but less than C2 asks for. The
@@ -188,7 +188,7 @@ func (e *evidence) guard() []Advice {
 			continue
 		}
 		one := Advice{Kind: Guard, Into: into, Calls: []Calls{c}}
-		if e.judge(&one, virtualCall); one.weight() < leastGain {
+		if e.judge(&one, virtualCall); !e.matters(&one, virtualCall) {
 			continue
 		}
 		all.Into, all.Calls = add(all.Into, into...), append(all.Calls, c)
@@ -276,6 +276,18 @@ func (e *evidence) judge(a *Advice, cost float64) {
 		}
 	}
 	a.AtMost = min(time/e.seconds/e.cpu, high*cost/e.cpu, 1)
+}
+
+// matters reports whether calls probably take leastGain of the CPU time. The upper ends of wide intervals are no reason to try something.
+func (e *evidence) matters(a *Advice, cost float64) bool {
+	if e.cpu == 0 {
+		return a.weight() >= leastGain
+	}
+	rate := 0.
+	for _, c := range a.Calls {
+		rate += c.Rate
+	}
+	return min(a.AtMost, rate*cost/e.cpu) >= leastGain
 }
 
 // add adds those that are not in the list.

@@ -57,6 +57,9 @@ func (p *program) calls(basis profile.Basis, caller, callee string, offset int32
 	e := profile.Edge{Caller: symbolize.Intern(function(caller)), Site: profile.Site{Line: 42, Offset: offset}, Callee: symbolize.Intern(function(callee))}
 	p.proc.Calls[i].Graph.Add(e, 10*rate)
 	p.proc.Calls[i].Intervals[e] = profile.Interval{Low: 5 * rate, High: 20 * rate}
+	if basis == profile.Unmeasured {
+		p.proc.Calls[i].Intervals[e] = profile.Interval{Low: 10 * rate, High: 64e3 * rate} // rate is the lower end
+	}
 	return p
 }
 
@@ -162,13 +165,14 @@ func TestInline(t *testing.T) {
 // There is no advice where C2 decides by itself, or would not follow.
 func TestNoInline(t *testing.T) {
 	for name, p := range map[string]*program{
-		"small enough":     beyond().bytecode(map[string]int{apply: 0}).limit(400),
-		"size unknown":     newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(12, apply)),
-		"far too large":    beyond().bytecode(map[string]int{apply: 5000}),
-		"rarely called":    newProgram().calls(profile.Estimated, loop, apply, 7, 500).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
-		"caller not by C2": newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(12, apply, 600).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
-		"recursion":        newProgram().calls(profile.Estimated, loop, loop, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(11, loop)).bytecode(map[string]int{loop: 400}),
-		"only inlined":     newProgram().calls(profile.Inferred, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+		"small enough":         beyond().bytecode(map[string]int{apply: 0}).limit(400),
+		"size unknown":         newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(12, apply)),
+		"far too large":        beyond().bytecode(map[string]int{apply: 5000}),
+		"rarely called":        newProgram().calls(profile.Estimated, loop, apply, 7, 500).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+		"caller not by C2":     newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(12, apply, 600).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+		"perhaps often called": newProgram().calls(profile.Unmeasured, loop, apply, 7, 5e3).code(11, loop, 800).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+		"recursion":            newProgram().calls(profile.Estimated, loop, loop, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(11, loop)).bytecode(map[string]int{loop: 400}),
+		"only inlined":         newProgram().calls(profile.Inferred, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
 		"counted, and perhaps inlined": newProgram().calls(profile.Counted, loop, apply, 7, 50e6).calls(profile.Inferred, loop, small, 9, 1).
 			code(11, loop, 800, "app.Main.apply").sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
 		"generated": newProgram().calls(profile.Estimated, loop, "app.Main$$Lambda$14/0x0000.apply(II)I", 7, 50e6).code(11, loop, 800).
