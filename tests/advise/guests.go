@@ -151,14 +151,13 @@ func nanoseconds(g *jvm.Guest, d time.Duration) (ns float64, err error) {
 }
 
 func guestTable(results []guestResult) report.Table {
-	table := report.Table{Header: []string{"guest", "JDK", "advice", "ns a call without", "with", "times as fast", "control", "expected at most"}}
+	table := report.Table{Header: []string{"guest", "JDK", "advice", "ns a call without", "with", "times as fast", "control"}}
 	for _, r := range results {
 		if r.advice == "none" {
-			table.Add(r.program, r.jdk.String(), r.advice, "", "", "", "", "")
+			table.Add(r.program, r.jdk.String(), r.advice, "", "", "", "")
 			continue
 		}
-		table.Add(r.program, r.jdk.String(), r.advice, fmt.Sprintf("%.2f", r.without.Median), fmt.Sprintf("%.2f", r.with.Median), r.ratio.String(), r.controlled.String(),
-			expected(r.plan.Advice[0].AtMost))
+		table.Add(r.program, r.jdk.String(), r.advice, fmt.Sprintf("%.2f", r.without.Median), fmt.Sprintf("%.2f", r.with.Median), r.ratio.String(), r.controlled.String())
 	}
 	return table
 }
@@ -176,12 +175,4 @@ func describe(a *hotspot.Advice) string {
 		return fmt.Sprintf("`dontinline %s`", name(a.Callee))
 	}
 	return fmt.Sprintf("`inline %s`", name(a.Callee))
-}
-
-// expected is what advice may save, as a cell.
-func expected(share float64) string {
-	if share != share {
-		return "-"
-	}
-	return fmt.Sprintf("-%.1f %%", 100*share)
 }

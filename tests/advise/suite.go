@@ -149,3 +149,11 @@ func programTable(r programResult) report.Table {
 	}
 	return table
 }
+
+// expected is what advice may save, as a cell.
+func expected(share float64) string {
+	if share != share {
+		return "-"
+	}
+	return fmt.Sprintf("-%.1f %%", 100*share)
+}

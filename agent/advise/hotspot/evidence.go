@@ -363,8 +363,18 @@ func (e *evidence) calls(s *site, t cct.Target[string]) Calls {
 		Rate: t.Weight / e.seconds, Low: within.Low / e.seconds, High: within.High / e.seconds,
 		Of: t.Weight / e.total, Target: s.Share(t), Targets: len(s.Targets),
 	}
-	if spent := e.edgeTime[timeEdge{c.Caller, display(t.Callee)}]; spent > 0 && c.High <= wide*c.Low {
-		c.Time = spent / t.Weight
+	c.spent, c.high = e.edgeTime[timeEdge{c.Caller, display(t.Callee)}], c.High
+	if c.spent > 0 && c.High <= wide*c.Low {
+		c.Time = c.spent / t.Weight
 	}
 	return c
+}
+
+// whole adds up the calls of a site to all targets: a test of the receiver's class changes what all of them cost.
+func (e *evidence) whole(s *site) (spent, high float64) {
+	for _, t := range s.Targets {
+		c := e.calls(s, t)
+		spent, high = spent+c.spent, high+c.high
+	}
+	return spent, high
 }

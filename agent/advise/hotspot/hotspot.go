@@ -94,6 +94,10 @@ type Calls struct {
 	Targets   int     // of the site, at least
 	Counted   bool    // Target is by the JVM's own counts
 	Time      float64 // seconds of CPU time a call in the callee's own code; 0 if unknown
+
+	// What advice about the calls can change: of a guarded call, those to all targets.
+	spent float64 // CPU time in callees, in seconds
+	high  float64 // upper end of the calls a second
 }
 
 // A Plan is the advice for one process.
@@ -217,12 +221,15 @@ func (e *evidence) mostFrequent(s *site) (c Calls, ok bool) {
 		}
 		c = e.calls(s, s.Targets[at])
 		c.Target, c.Targets, c.Counted = v.share, max(v.classes, len(s.Targets)), true
+		c.spent, c.high = e.whole(s)
 		return c, true
 	}
 	if len(s.Targets) < leastTargets {
 		return c, false
 	}
-	return e.calls(s, s.Targets[0]), true
+	c = e.calls(s, s.Targets[0])
+	c.spent, c.high = e.whole(s)
+	return c, true
 }
 
 // dontInline advises about cold methods in code into which others should be inlined: they use up the room there. That a method is cold
@@ -264,8 +271,8 @@ func (e *evidence) judge(a *Advice, cost float64) {
 	var high, time float64
 	callers, callees := map[string]bool{}, map[string]bool{}
 	for _, c := range a.Calls {
-		high += c.High
-		time += e.edgeTime[timeEdge{c.Caller, display(c.Callee)}]
+		high += c.high
+		time += c.spent
 		if !callers[c.Caller] {
 			callers[c.Caller] = true
 			time += e.ownTime[c.Caller]

@@ -236,6 +236,10 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%+v: %+v", test, plan.Advice)
 		}
 	}
+	// A guard changes the cost of calls to all targets.
+	if a := shapes(3, 0.7).advise(t).Advice[0]; a.AtMost < 0.97 {
+		t.Errorf("at most %v, but all of the time is around the call", a.AtMost)
+	}
 	// The VM's own counts are what its compiler decides by.
 	p := shapes(3, 0.5)
 	p.proc.Inlining.Sites = []profile.VirtualSite{{Caller: loop, Offset: 7, Calls: 1000, Targets: []profile.VirtualTarget{{Callee: "app.ShapeA.area(I)I", Calls: 800}}}}
