@@ -51,6 +51,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/audit/audittest", "agent/audit"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/stored cct"},
 	{"agent/advise/gopgo", "agent/stored"},
+	{"agent/advise/hotspot", "agent/profile agent/report agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},

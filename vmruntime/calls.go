@@ -82,7 +82,8 @@ type InlineNode struct {
 // A MethodProfile is what a VM counted in one method. Everything in it was counted from the same moment on, and stops
 // when code without counters takes over, so that ratios are good for longer than numbers.
 type MethodProfile struct {
-	Method uint64
+	Method   uint64
+	Bytecode int // bytes of it; 0 for native methods
 	// Counted reports that calls were counted: Invocations and the counts in Calls have a meaning. Otherwise
 	// only what the method can call is known.
 	Counted     bool

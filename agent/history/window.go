@@ -101,7 +101,7 @@ func (n *names) window(p *profile.Profile, room *arena) *window {
 	w.Processes = nil
 	for _, from := range p.Processes {
 		to := &process{Process: *from}
-		to.Threads, to.Events, to.Versions = nil, nil, nil
+		to.Threads, to.Events, to.Versions, to.Inlining = nil, nil, nil, nil
 		to.Executable = symbolize.Mapping{File: from.Executable.File, BuildID: from.Executable.BuildID}
 		for _, t := range from.Threads {
 			if t.Tree != nil && (t.Tree.Len() > 0 || t.Tree.Total() > 0) {

@@ -48,6 +48,8 @@ type Process struct {
 	Contexts   *Contexts // nil if every stack was walked
 	// Calls are the call graphs, one for each engine and basis. Exact profiles have whole contexts instead: see Profile.Unit.
 	Calls []*Calls
+	// Inlining is what the VM's inliner decides by; nil unless calls were estimated.
+	Inlining *Inlining
 	// Versions are the code versions that were sampled, and others of the same methods, by method and age.
 	Versions []Version
 	// Events are the recorded events, one entry for each kind that was requested.

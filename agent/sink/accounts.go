@@ -24,6 +24,7 @@ type accounts struct {
 	basis    processNotes
 	notes    processNotes
 	versions codeVersions
+	inliners inliners
 	lanes    threadLanes
 	programs programs
 }
@@ -70,6 +71,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		}
 		if content&CallCounts != 0 || !ofEvents {
 			a.calls.add(proc)
+			a.inliners.add(proc, a.versions.place)
 		}
 		if !ofEvents {
 			if proc.Contexts != nil {
@@ -128,7 +130,8 @@ func (a *accounts) complete() *stored.Metadata {
 		m.Samples = profile.Counts{} // these are of the file with the samples
 	}
 	m.Versions, m.Methods = a.versions.list, a.versions.methods
-	m.LeftOut += a.versions.leftOut
+	m.Inlining = a.inliners.list
+	m.LeftOut += a.versions.leftOut + a.inliners.leftOut
 	m.Lanes = a.lanes.list
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m

@@ -25,7 +25,7 @@ type versionKey struct {
 // known, except for the beginning.
 func (c *codeVersions) add(proc *profile.Process, began time.Duration) {
 	if c.index == nil {
-		c.index, c.places = make(map[versionKey]int), make(map[string]int)
+		c.index = make(map[versionKey]int)
 	}
 	for i := range proc.Versions {
 		v := &proc.Versions[i]
@@ -53,6 +53,9 @@ func (c *codeVersions) add(proc *profile.Process, began time.Duration) {
 // place is where a name is in methods.
 func (c *codeVersions) place(name string) int {
 	name = stored.Printable(name)
+	if c.places == nil {
+		c.places = make(map[string]int)
+	}
 	at, known := c.places[name]
 	if !known {
 		at = len(c.methods)

@@ -31,7 +31,8 @@ type Metadata struct {
 	Rounding []Rounding        `json:"rounding,omitempty"` // what is missing because values are whole numbers of 63 bits
 	Notes    []Note            `json:"notes,omitempty"`    // profile.Process.Notes, each once
 	Versions []Version         `json:"versions,omitempty"` // of code, of all processes: see VersionOf
-	Methods  []string          `json:"methods,omitempty"`  // names that Versions refer to
+	Inlining []Inlining        `json:"inlining,omitempty"` // of each process whose calls were estimated
+	Methods  []string          `json:"methods,omitempty"`  // names that Versions and Inlining refer to
 	Lanes    []Lanes           `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
 	Followed string            `json:"followed,omitempty"` // the method of TypeSlow
 	LeftOut  int               `json:"left_out,omitempty"` // remarks, notes and the like that were too many
@@ -262,6 +263,7 @@ func (m *Metadata) tidy() {
 		r.Comm, r.Engine, r.Edges = Printable(r.Comm), Printable(r.Engine), max(r.Edges, 0)
 	}
 	m.tidyVersions()
+	m.tidyInlining()
 	m.tidyLanes()
 	m.Followed = Printable(m.Followed)
 	m.LeftOut = max(m.LeftOut, 0)

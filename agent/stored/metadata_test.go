@@ -48,6 +48,8 @@ func everything() *Metadata {
 			{1, 1450, 4, new(17), 4096, 0, -time.Second, true, int(profile.VersionGivenUp), nil, new(41 * time.Second), []int{1},
 				[]profile.Trap{{Method: "app.Main.put", Reason: "class_check", Count: 2}}, new(1)},
 		},
+		Inlining: []Inlining{{PID: 7, Limits: profile.InlineLimits{FreqInlineSize: 325, InlineSmallCode: 2500, TypeProfileMajorReceiverPercent: 90},
+			Callees: []Callee{{Method: 0, Bytecode: 412, Entering: time.Second}}}},
 		Methods: []string{"app.Main.get()V", "app.Main.put"},
 		Lanes: []Lanes{{"java", 1, "shop", 2, time.Unix(1_700_000_000, 123_000_000).UTC(), 20 * time.Millisecond, 500, []string{"running", "socket"},
 			[]Lane{{8, "exec-1", 3, "40a2(b70a30)()"}}, 5, 2}},

@@ -18,8 +18,13 @@ Turns a recorded profile into hints for an optimizer, each with its evidence and
 what it may save at most. Nothing is applied: try the hints in one process, and
 compare it with one without. FILE is what record wrote. OPTIMIZER is one of:
 
+  hotspot         the JVM's inliner: compiler directives (JDK 9 and newer)
+  compilecommand  the same as lines of -XX:CompileCommandFile
   go-pgo          the Go compiler: a profile for go build -pgo
 
+  vmprof-agent record -e cpu,calls -p 4711 -d 60 -o calls.pb.gz
+  vmprof-agent advise --for=hotspot -o directives.json calls.pb.gz
+  vmprof-agent advise --for=compilecommand -o .hotspot_compiler calls.pb.gz
   vmprof-agent record -p 4712 -d 60 -o cpu.pb.gz
   vmprof-agent advise --for=go-pgo -o default.pgo cpu.pb.gz
 
@@ -40,6 +45,8 @@ type adviser struct {
 
 // advisers are all of them, by the value of --for.
 var advisers = []adviser{
+	{"hotspot", adviseHotspot},
+	{"compilecommand", adviseCompileCommand},
 	{"go-pgo", adviseGo},
 }
 

@@ -84,6 +84,8 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 		return noValue, nil
 	case "by":
 		return oneOf, []string{"method", "edge", "context", "class", "total", "service"}
+	case "for":
+		return oneOf, adviserNames()
 	case "until":
 		return oneOf, []string{"decided"}
 	case "log.format":

@@ -32,6 +32,7 @@ type calling struct {
 	sites               []callSite
 	callees             []calleeName // by site
 	cut                 bool         // the bytecode could not be understood to its end
+	bytecode            int          // bytes of it
 	constMethod         uint64
 	data                uint64 // its MethodData when it was last read, 0 if it had none
 	dataSize            uint64 // bytes of that, header included
@@ -101,7 +102,9 @@ func (r callReader) sites(reads []*callRead) error {
 func (r callReader) readCode(reads []*callRead) error {
 	var codes vmstructs.Batch
 	for _, m := range reads {
-		codes.Add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, r.methodReader.schema.codeSize.Of(m.header))
+		size := r.methodReader.schema.codeSize.Of(m.header)
+		m.bytecode = int(size)
+		codes.Add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, size)
 	}
 	if err := codes.Read(r.Mem); err != nil {
 		return err

@@ -182,7 +182,7 @@ func (c *calling) siteAt(bci int) int {
 func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
 	s := targets.schema
 	profile := &vmruntime.MethodProfile{
-		Method: m.method, Counted: m.counted, Before: m.before, Cut: m.cut,
+		Method: m.method, Bytecode: m.bytecode, Counted: m.counted, Before: m.before, Cut: m.cut,
 		Calls: make([]vmruntime.CallCount, len(m.sites)),
 	}
 	if m.counted {

@@ -54,9 +54,10 @@ type Engine struct {
 
 // A guest is the engine's state for a process.
 type guest struct {
-	heard       []observedWindow    // oldest first
-	last        reading             // the last one; belongs to the worker that handles the process
-	credibility profile.Credibility // from the last plan
+	heard       []observedWindow      // oldest first
+	last        reading               // the last one; belongs to the worker that handles the process
+	limits      *profile.InlineLimits // of the VM's inliner, nil until they are read; belongs to the same worker
+	credibility profile.Credibility   // from the last plan
 
 	// The goroutine that plans and opens windows owns these.
 	plan       plan          // the last one

@@ -176,7 +176,12 @@ func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err err
 	if lost := in.lost.String(); lost != "" {
 		out.Note = fmt.Sprintf("calls of process %d are estimated %s", t.process.PID, lost)
 	}
-	out.Calls, err = in.graphs(r, t.length)
+	if out.Calls, err = in.graphs(r, t.length); err != nil {
+		return out, err
+	}
+	if out.Inlining, err = in.inlining(r); err == nil {
+		out.Inlining.Limits = e.inlineLimits(g, t.process)
+	}
 	return out, err
 }
 

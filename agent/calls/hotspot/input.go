@@ -35,7 +35,8 @@ type input struct {
 
 	codeIDs   map[codeKey]estimate.CodeID
 	methodIDs map[uint64]estimate.MethodID
-	entered   map[uint64]bool // methods with a code that their calls enter
+	entered   map[uint64]bool                     // methods with a code that their calls enter
+	profiles  map[uint64]*vmruntime.MethodProfile // by method, once they are read
 	lost      losses
 }
 
@@ -293,6 +294,7 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 			before.rates(p, now, &in.Methods[i])
 		}
 	}
+	in.profiles = profiles
 	before.replace(profiles, now)
 	return nil
 }

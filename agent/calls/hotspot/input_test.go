@@ -1,12 +1,15 @@
 package hotspot
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/estimate"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -68,7 +71,7 @@ func (v *countingVM) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodPro
 	}
 	read := map[uint64]*vmruntime.MethodProfile{}
 	for _, m := range methods {
-		p := &vmruntime.MethodProfile{Method: m, Counted: true, Invocations: 1000 * m}
+		p := &vmruntime.MethodProfile{Method: m, Bytecode: int(100 * m), Counted: true, Invocations: 1000 * m}
 		if c, ok := calls[m]; ok {
 			p.Calls = []vmruntime.CallCount{c}
 		}
@@ -151,4 +154,41 @@ func TestFadingKeepsRates(t *testing.T) {
 	if after := top.All / top.Span.Seconds(); after < 0.999*before || after > 1.001*before {
 		t.Errorf("%.1f samples a second became %.1f", before, after)
 	}
+}
+
+// The sizes of callees and the time in their prologues come along with the calls.
+func TestCallees(t *testing.T) {
+	in := inputOf(t, &countingVM{})
+	in.Edges[len(in.Edges)-1].AtEdge = 4 // of samples of 10 ms
+	in.vm = &namingVM{}
+	in.profiles[step].Calls[0].Receivers = []vmruntime.Receiver{{Target: leaf, Count: 1400}, {Target: run, Count: 300}}
+	out, err := in.inlining(estimate.Estimate(&in.Input, estimate.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes, entering := map[string]int{}, time.Duration(0)
+	for _, c := range out.Callees {
+		sizes[c.Method] = c.Bytecode
+		entering += c.Entering
+	}
+	if len(sizes) != 3 || sizes["a.M2()V"] != 200 || sizes["a.M3()V"] != 300 || entering != 40*time.Millisecond {
+		t.Errorf("%+v", out.Callees)
+	}
+	if len(out.Sites) != 1 || out.Sites[0].Caller != "a.M2()V" || out.Sites[0].Offset != 7 || out.Sites[0].Calls != 2000 ||
+		!slices.Equal(out.Sites[0].Targets, []profile.VirtualTarget{{Callee: "a.M3()V", Calls: 1400}, {Callee: "a.M1()V", Calls: 300}}) {
+		t.Errorf("%+v", out.Sites)
+	}
+}
+
+// A namingVM names method n a.Mn.
+type namingVM struct{ countingVM }
+
+func (*namingVM) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
+	frames := make([]vmruntime.Frame, len(places))
+	for i, p := range places {
+		if p.Method != 0 {
+			frames[i] = vmruntime.Frame{Function: fmt.Sprintf("a.M%d", p.Method), Signature: "()V"}
+		}
+	}
+	return frames, nil
 }
