@@ -564,7 +564,7 @@ func TestPanel(t *testing.T) {
 		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) => [...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
 		var text string
 		tab.Eval(t, `document.querySelector(".side").textContent`, &text)
-		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price", "25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "250 ms/sblock java.util.Hashtable"} {
+		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price", "25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "0.25 threadsblock java.util.Hashtable"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the panel lacks %q: %q", name, want, text)
 			}
