@@ -146,6 +146,7 @@ func Start(o Options) (*Program, error) {
 		err = errors.New(text)
 	}
 	if err != nil {
+		_ = cmd.Process.Kill() // it may be stuck
 		p.end()
 		return nil, fmt.Errorf("start runner of %s: %w", o.Path, err)
 	}
