@@ -78,21 +78,28 @@ func TestLiveFollower(t *testing.T) {
 			}
 			continue
 		}
-		// The program goes on while it is asked: it is asked before and after.
-		before := callsOf(t, g)
-		first := counts()
-		after := callsOf(t, g)
-		last := first
-		for deadline := time.Now().Add(time.Minute); last.Entered-first.Entered < 2*attach.MaxBreakpointHits; time.Sleep(50 * time.Millisecond) {
-			if last = counts(); time.Now().After(deadline) || f.Err() != nil {
-				t.Fatalf("%s: %+v, %v", test.name, last, f.Err())
+		var last bpf.InvocationCounts
+		var got, least, most float64
+		// Calls of new code are not seen until it is found: what counts is a time without new code.
+		for versions := -1; versions != len(f.Code(g.PID()).Versions); {
+			versions = len(f.Code(g.PID()).Versions)
+			// The program goes on while it is asked: it is asked before and after.
+			before := callsOf(t, g)
+			first := counts()
+			after := callsOf(t, g)
+			last = first
+			for deadline := time.Now().Add(time.Minute); last.Entered-first.Entered < 2*attach.MaxBreakpointHits; time.Sleep(50 * time.Millisecond) {
+				if last = counts(); time.Now().After(deadline) || f.Err() != nil {
+					t.Fatalf("%s: %+v, %v", test.name, last, f.Err())
+				}
 			}
+			least = callsOf(t, g) - after
+			last = counts()
+			most = callsOf(t, g) - before
+			got = float64(last.Entered - first.Entered)
+			time.Sleep(3 * followEvery) // what is new is found by then
+			t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v, %d versions", test.name, got, least, most, last, versions)
 		}
-		least := callsOf(t, g) - after
-		last = counts()
-		most := callsOf(t, g) - before
-		got := float64(last.Entered - first.Entered)
-		t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v", test.name, got, least, most, last)
 		// A hundredth for when the breakpoints are set anew, on a machine whose agent comes too late to refill them.
 		if got < 0.99*least-1 || got > most+1 {
 			t.Errorf("%s: %.0f calls, %.0f to %.0f in truth", test.name, got, least, most)
