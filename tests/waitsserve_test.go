@@ -60,38 +60,39 @@ func scrapeAfter(t *testing.T, url, metric string, pid, windows int) (s scrape) 
 // Windows of a server add up: between two scrapes each thread has the time that passed, on a CPU and off it.
 func TestServeWaits(t *testing.T) {
 	needs.Root(t, "sampling")
-	for kind, metric := range map[string]string{"wall": "vmprof_wall_seconds_total", "offcpu": "vmprof_offcpu_seconds_total"} {
-		for name, start := range map[string]func(t *testing.T) int{
-			"native": func(t *testing.T) int { return startBusy(t).PID() },
-			"JVM":    func(t *testing.T) int { return start(t, "Plain").PID() },
-		} {
-			t.Run(kind+" "+name, func(t *testing.T) {
-				t.Parallel()
-				pid := start(t)
-				url := serve(t, "-e", kind, "-p", strconv.Itoa(pid), "--budget=20%")
-				first := scrapeAfter(t, url, metric, pid, 1) // the first window begins before all is attached
-				last := scrapeAfter(t, url, metric, pid, first.windows+1)
-				passed, sum := last.at.Sub(first.at), time.Duration(0)
-				var parts []string
-				for cause, after := range last.causes {
-					part := after - first.causes[cause]
-					sum += part
-					parts = append(parts, fmt.Sprintf("%s %v", cause, part.Round(time.Millisecond)))
-				}
-				used := last.cpu - first.cpu
-				t.Logf("%d threads, %d then, in %v: %v in all: %s; CPU time %v", first.threads, last.threads, passed, sum, strings.Join(parts, ", "), used)
-				running := last.causes["running"] - first.causes["running"]
-				if kind == "offcpu" {
-					sum += used
-				} else if math.Abs(float64(running-used)) > 0.05*float64(used)+float64(passed)/20 {
-					t.Errorf("threads ran for %v, by the kernel's account for %v", running, used)
-				}
-				// A thread that comes or goes counts with its part. The scrape is a moment later than the window's end.
-				fewest, most := min(first.threads, last.threads), max(first.threads, last.threads)
-				if low, high := 0.95*float64(fewest)*float64(passed), 1.05*float64(most)*float64(passed); float64(sum) < low || float64(sum) > high {
-					t.Errorf("%d to %d threads have %v together in %v", fewest, most, sum, passed)
-				}
-			})
-		}
+	for _, test := range []struct {
+		kind, metric, name string
+		start              func(t *testing.T) int
+	}{
+		{"wall", "vmprof_wall_seconds_total", "native", func(t *testing.T) int { return startBusy(t).PID() }},
+		{"offcpu", "vmprof_offcpu_seconds_total", "JVM", func(t *testing.T) int { return start(t, "Plain").PID() }},
+	} {
+		t.Run(test.kind+" "+test.name, func(t *testing.T) {
+			t.Parallel()
+			pid := test.start(t)
+			url := serve(t, "-e", test.kind, "-p", strconv.Itoa(pid), "--budget=20%")
+			first := scrapeAfter(t, url, test.metric, pid, 1) // the first window begins before all is attached
+			last := scrapeAfter(t, url, test.metric, pid, first.windows+1)
+			passed, sum := last.at.Sub(first.at), time.Duration(0)
+			var parts []string
+			for cause, after := range last.causes {
+				part := after - first.causes[cause]
+				sum += part
+				parts = append(parts, fmt.Sprintf("%s %v", cause, part.Round(time.Millisecond)))
+			}
+			used := last.cpu - first.cpu
+			t.Logf("%d threads, %d then, in %v: %v in all: %s; CPU time %v", first.threads, last.threads, passed, sum, strings.Join(parts, ", "), used)
+			running := last.causes["running"] - first.causes["running"]
+			if test.kind == "offcpu" {
+				sum += used
+			} else if math.Abs(float64(running-used)) > 0.05*float64(used)+float64(passed)/20 {
+				t.Errorf("threads ran for %v, by the kernel's account for %v", running, used)
+			}
+			// A thread that comes or goes counts with its part. The scrape is a moment later than the window's end.
+			fewest, most := min(first.threads, last.threads), max(first.threads, last.threads)
+			if low, high := 0.95*float64(fewest)*float64(passed), 1.05*float64(most)*float64(passed); float64(sum) < low || float64(sum) > high {
+				t.Errorf("%d to %d threads have %v together in %v", fewest, most, sum, passed)
+			}
+		})
 	}
 }
