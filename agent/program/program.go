@@ -128,8 +128,8 @@ func Start(o Options) (*Program, error) {
 	cmd := exec.Command("/proc/self/exe", Verb, o.Path, strconv.Itoa(uid), strconv.Itoa(gid), o.Timeout.String(), strconv.FormatInt(o.Memory, 10))
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdin, cmd.Stdout = requestsHere, answersThere
-	// A namespace of its own: when the runner ends, or kills all, the program's children end as well, and they see no other process of that user.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Setsid: true}
+	// Namespaces of its own: when the runner ends, or kills all, the program's children end as well, and they see no other process.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Setsid: true}
 	if err := cmd.Start(); err != nil {
 		requests.Close()
 		answers.Close()

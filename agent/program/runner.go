@@ -42,6 +42,9 @@ func Main(args []string) error {
 	}
 	timeout, err := time.ParseDuration(args[3])
 	if err == nil {
+		err = mountProc()
+	}
+	if err == nil {
 		err = confine(args[1], args[2], args[4])
 	}
 	if err != nil {
@@ -74,6 +77,18 @@ func Main(args []string) error {
 		if err := reply(out, answer, text); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// mountProc has /proc show the processes of this namespace. The one that was inherited shows those of the agent's, where process 1 is another: who looks
+// there for threads of its own, as libcap does in programs with cgo, waits for ever.
+func mountProc() error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("separate mounts: %w; it needs CAP_SYS_ADMIN at the start", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
 	}
 	return nil
 }
