@@ -116,8 +116,14 @@ func (j contextJob) warm(ctx context.Context) (contextAgents, harness.Worked, er
 	return agents, did, errors.Join(err, failed)
 }
 
+// maxWindows is how many windows a file may have.
+const maxWindows = 4096
+
 // start starts agents that record for that long, 0 for until they are interrupted.
 func (j contextJob) start(ctx context.Context, d time.Duration) (agents contextAgents, err error) {
+	if d == 0 && j.length.windows > 1 {
+		d = min(time.Hour, maxWindows*j.length.window)
+	}
 	for _, s := range j.settings {
 		extra := s.flags
 		if j.length.windows > 1 {
