@@ -39,8 +39,8 @@ const (
 	usualRecord = 10 * time.Microsecond
 )
 
-// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: two runs of programs, measured
-// on a virtual machine.
+// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: the work of two runs of programs.
+// These are estimates for a virtual machine. That the kernel calls the programs at all costs as much again, in every process.
 const (
 	switchCost = 200 * time.Nanosecond
 	skipCost   = 40 * time.Nanosecond
