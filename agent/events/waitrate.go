@@ -118,7 +118,7 @@ func (r *waitRate) raised(mean, now time.Duration) bool {
 }
 
 // next returns the interval with which waits take no more than that many CPUs, given the counts until now; changed is false if it stays. The kernel
-// side has used the interval mean since before the last call; if it raised it meanwhile, the counts say little.
+// side has used the interval mean since before the last call; if it has raised it since then, the counts say nothing of the new one.
 func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised bool) (mean time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
