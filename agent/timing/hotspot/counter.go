@@ -44,7 +44,7 @@ const (
 type Counter struct {
 	opt   Options
 	timer *timer
-	jvms  *members[*counted]
+	jvms  members[*counted]
 }
 
 // A Count is how often a method was entered in one process.
@@ -103,7 +103,7 @@ func OpenCounter(ctx context.Context, opt Options) (*Counter, error) {
 		return nil, err
 	}
 	c := &Counter{opt: opt}
-	c.jvms, err = attachMembers(ctx, &opt, func(p *process) *counted {
+	err = c.jvms.attach(ctx, &opt, func(p *process) *counted {
 		now := proc.Monotonic()
 		g := &counted{process: p, counter: c, tally: tally{from: now, taken: now}, begun: now}
 		g.bucket.Fill(firstSlice, firstSlice) // a method that is called too often shows at once

@@ -37,7 +37,7 @@ type Follower struct {
 	opt    Options
 	kernel *bpf.Invocations
 	trap   time.Duration // of a hit, without the program
-	jvms   *members[*followed]
+	jvms   members[*followed]
 }
 
 // followed is a process whose method is followed.
@@ -104,7 +104,7 @@ func OpenFollower(ctx context.Context, opt Options, kernel *bpf.Invocations) (*F
 		return nil, err
 	}
 	f := &Follower{opt: opt, kernel: kernel}
-	f.jvms, err = attachMembers(ctx, &opt, func(p *process) *followed {
+	err = f.jvms.attach(ctx, &opt, func(p *process) *followed {
 		return &followed{process: p, follower: f, begun: proc.Monotonic(), credit: followCredit}
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
-// members are the processes that a Counter or a Follower works in, each by a goroutine of its own.
+// members are the processes that a Counter or a Follower works in, each by a goroutine of its own. The zero value has none.
 type members[M member] struct {
 	list   []M
 	cancel context.CancelFunc // nil until they run
@@ -32,17 +32,17 @@ type ending struct {
 
 func (e *ending) how() *ending { return e }
 
-// attachMembers attaches to JVMs, and makes a member of each. If it fails, they are closed.
-func attachMembers[M member](ctx context.Context, opt *Options, of func(*process) M) (*members[M], error) {
-	m, pool := new(members[M]), proc.NewPool(proc.PoolOptions{})
+// attach attaches to JVMs, and makes a member of each. If it fails, they are closed.
+func (m *members[M]) attach(ctx context.Context, opt *Options, of func(*process) M) error {
+	pool := proc.NewPool(proc.PoolOptions{})
 	for _, pid := range opt.PIDs {
 		p, err := attachProcess(ctx, opt.Root, pool, pid, opt.Method)
 		if err != nil {
-			return nil, errors.Join(err, m.close())
+			return errors.Join(err, m.close())
 		}
 		m.list = append(m.list, of(p))
 	}
-	return m, nil
+	return nil
 }
 
 // start has all of them run.
