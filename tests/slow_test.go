@@ -88,6 +88,9 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 		found[best] = true
 		checkSlow(t, c, truth.Calls[best], tolerance(truth.Calls[best].Length))
 	}
+	if t.Failed() {
+		t.Log(strings.Join(p.Comments, "\n"))
+	}
 	least := got[len(got)-1].length
 	for i, of := range truth.Calls {
 		if of.Length > least+tolerance(least) && !found[i] {
