@@ -55,8 +55,10 @@ check-generate: ## what is generated is what the sources say
 
 ##@ Test
 
-test: export GOFLAGS += -buildvcs=false # also in a clone that belongs to somebody else
-test: export CGO_ENABLED = 0 # as the agent is built: what is compiled for it serves the tests as well
+# Also in a clone that belongs to somebody else.
+test: export GOFLAGS += -buildvcs=false
+# As the agent is built: what is compiled for it serves the tests as well. (A comment behind the value would make a blank part of it.)
+test: export CGO_ENABLED = 0
 test: deps lint check-generate check-web cross race fuzz-short kernels ## everything; installs what is missing
 	go test -timeout 30m $(ALL)
 
@@ -81,8 +83,8 @@ cross: ## the agent builds for arm64
 fuzz: ## every fuzz target for FUZZTIME (60s)
 	scripts/fuzz $(FUZZTIME)
 
-fuzz-short: ## as many fuzz targets as fit into a minute, 3 s each
-	scripts/fuzz 3s 60
+fuzz-short: ## as many fuzz targets as fit into 45 s, 3 s each
+	scripts/fuzz 3s 45
 
 kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests there, and a live one
 	@scripts/deps kernels demo

@@ -2,9 +2,11 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -19,10 +21,22 @@ var views = map[string]browser.View{
 	"wide": {Width: 1600}, "wide-dark": {Width: 1600, Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true},
 }
 
+// lookTwice does as look in two views: what differs between them is the same in every page.
+func lookTwice(t *testing.T, b *browser.Browser, name, address string) {
+	t.Helper()
+	lookIn(t, b, name, address, nil, "wide", "narrow-dark")
+}
+
 // look opens a page in all views, and says what is wrong with them. The page is ready when it is drawn; then it is prepared.
 func look(t *testing.T, b *browser.Browser, name, address string, prepare func(*browser.Tab)) {
 	t.Helper()
-	for view, v := range views {
+	lookIn(t, b, name, address, prepare, slices.Collect(maps.Keys(views))...)
+}
+
+func lookIn(t *testing.T, b *browser.Browser, name, address string, prepare func(*browser.Tab), in ...string) {
+	t.Helper()
+	for _, view := range in {
+		v := views[view]
 		tab := b.Open(t, address, v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 3`)
 		if prepare != nil {
@@ -128,17 +142,17 @@ func TestPages(t *testing.T) {
 		}
 	})
 	t.Run("selected", func(t *testing.T) {
-		look(t, b, "selected", "file://"+page+"#sel="+heavy, nil)
+		lookTwice(t, b, "selected", "file://"+page+"#sel="+heavy)
 	})
 	t.Run("report", func(t *testing.T) {
 		mustSucceed(t, "report", "-o", again, filepath.Join(stored, "cpu.pb.gz"), filepath.Join(stored, "alloc.pb.gz"))
-		look(t, b, "report", "file://"+again, nil)
+		lookTwice(t, b, "report", "file://"+again)
 	})
 	t.Run("compare", func(t *testing.T) {
 		other, diff := filepath.Join(dir, "other.pb.gz"), filepath.Join(dir, "diff.html")
 		mustSucceed(t, "record", "-p", pid, "-F", strconv.Itoa(frequency), "-d", "2", "-o", other)
 		mustSucceed(t, "compare", "-o", diff, filepath.Join(stored, "cpu.pb.gz"), other)
-		look(t, b, "compare", "file://"+diff, nil)
+		lookTwice(t, b, "compare", "file://"+diff)
 	})
 	t.Run("serve", func(t *testing.T) {
 		look(t, b, "serve", url+"/", nil)

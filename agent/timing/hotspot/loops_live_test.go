@@ -111,7 +111,7 @@ func TestLiveLoops(t *testing.T) {
 				g := startLoops(t, jdk, test.mode, test.n, test.rounds, strings.Fields(test.flags)...)
 				time.Sleep(2 * time.Second) // until it is compiled
 				e := openLoops(t, test.mode, g)
-				const enough = 900
+				const enough = 450
 				var list []timing.Timing
 				done := func(all map[timing.Version]map[uint32][]timing.Timing) bool {
 					for v, of := range all {
