@@ -45,27 +45,19 @@ func recordOffCPU(t *testing.T, jdk jvm.JDK, flags ...string) {
 func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
 	t.Helper()
 	for _, away := range truth.Away {
-		own := events.Where(rows, func(r events.Row) bool { return r.Has(away.Method) })
-		sum := func(causes ...string) (sum float64) {
-			for _, cause := range causes {
-				sum += events.Sum(events.Where(own, func(r events.Row) bool { return r.Cause == cause }), offCPU)
-			}
-			return sum
-		}
-		got := events.Sum(own, offCPU)
-		delayed := sum("runnable", "throttled", "stopped", "safepoint", "vm call") // the last is for classes, compilers and collections
-		right := sum(away.Cause) + sum(events.Also[away.Cause])
-		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(own),
-			time.Duration(got), time.Duration(delayed), time.Duration(right), away.Cause, away.Sum, away.Times)
-		checkAway(t, away.Method, got, away.Sum, float64(events.Count(own)))
+		f := away.Find(rows, offCPU)
+		delayed := f.Delayed + f.VMCall // the latter is for classes, compilers and collections
+		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(f.Rows),
+			time.Duration(f.Time), time.Duration(delayed), time.Duration(f.Right), away.Cause, away.Sum, away.Times)
+		checkAway(t, away.Method, f.Time, away.Sum, float64(events.Count(f.Rows)))
 		if away.Cause == "runnable" {
-			if right < 0.95*got {
-				t.Errorf("%s was runnable for %v of %v", away.Method, time.Duration(right), time.Duration(got))
+			if f.Right < 0.95*f.Time {
+				t.Errorf("%s was runnable for %v of %v", away.Method, time.Duration(f.Right), time.Duration(f.Time))
 			}
-		} else if wrong := got - delayed - right; wrong > 0.1*(got-delayed)+0.01*float64(away.Sum) {
+		} else if wrong := f.Wrong() + f.VM; wrong > 0.1*(f.Time-delayed)+0.01*float64(away.Sum) {
 			// The second part is for what all ways share, such as waiting for a collection, where nearly all of the time is delays.
-			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(right), time.Duration(got-delayed), away.Cause)
-			logRows(t, own)
+			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(f.Right), time.Duration(f.Time-delayed), away.Cause)
+			logRows(t, f.Rows)
 		}
 	}
 }
@@ -118,21 +110,11 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 	if ran == 0 {
 		t.Error("no thread ran")
 	}
-	own := events.Own(rows)
+	own := events.Where(events.Own(rows), func(r events.Row) bool { return r.Cause != "running" })
 	for _, away := range truth.Away {
-		waited, right, n := 0.0, 0.0, int64(0)
-		for _, r := range own {
-			if !r.Has(away.Method) || r.Cause == "running" {
-				continue
-			}
-			waited += r.Values[0]
-			n += r.Count
-			if r.Cause == away.Cause || r.Cause == events.Also[away.Cause] {
-				right += r.Values[0]
-			}
-		}
-		checkAway(t, away.Method, waited, away.Sum, float64(n))
-		if right == 0 {
+		f := away.Find(own, 0)
+		checkAway(t, away.Method, f.Time, away.Sum, float64(events.Count(f.Rows)))
+		if f.Right == 0 {
 			t.Errorf("%s did not wait because of %s", away.Method, away.Cause)
 		}
 	}

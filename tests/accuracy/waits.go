@@ -223,18 +223,13 @@ func collapsedTime(text, method string) (sum float64) {
 
 // judgeWay adds up what was recorded of one way to wait.
 func judgeWay(away events.OffCPU, offCPU, wall []events.Row) wayResult {
-	w := wayResult{OffCPU: away}
-	own := events.Where(offCPU, func(r events.Row) bool { return r.Has(away.Method) })
-	w.offCPU = events.Sum(own, 0)
-	w.sampled = w.offCPU / math.Sqrt(float64(max(events.Count(own), 1)))
-	sum := func(causes ...string) float64 {
-		return events.Sum(events.Where(own, func(r events.Row) bool { return slices.Contains(causes, r.Cause) }), 0)
-	}
-	delayed := sum("runnable", "throttled", "safepoint", "vm call") // the last is for JFR
-	if away.Cause == "runnable" {
-		w.right = share(delayed, w.offCPU)
+	f := away.Find(offCPU, 0)
+	w := wayResult{OffCPU: away, offCPU: f.Time}
+	w.sampled = f.Time / math.Sqrt(float64(max(events.Count(f.Rows), 1)))
+	if away.Cause == "runnable" { // JFR has threads call the VM
+		w.right = share(f.Right+f.Delayed+f.VMCall, f.Time)
 	} else {
-		w.right = share(sum(away.Cause, events.Also[away.Cause]), w.offCPU-delayed)
+		w.right = share(f.Right, f.Time-f.Delayed-f.VMCall)
 	}
 	w.wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
 	return w

@@ -59,28 +59,17 @@ type way struct {
 	Others        string  // the other causes and where stacks end, with their times
 }
 
-// inVM are causes of waits in the VM, for whatever it is: the program does not know of them.
-var inVM = []string{"vm", "vm call"}
-
 // wayOf adds up the rows of one way to wait. The root is the method where whole stacks end; cut are the rows of its thread whose stacks do
 // not: as much of these as is missing may be of this way. A thread that starts waits before it has any Java method.
 func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way {
 	w := way{Method: away.Method, Cause: away.Cause, Truth: float64(away.Sum)}
-	own := events.Where(offCPU, func(r events.Row) bool { return r.Has(away.Method) })
-	right, whole := 0.0, 0.0
-	others := map[string]float64{}
-	for _, r := range own {
+	f := away.Find(offCPU, 0)
+	w.OffCPU, w.Wrong, w.InVM = f.Time, f.Wrong(), f.VM+f.VMCall
+	whole, others := 0.0, map[string]float64{}
+	for _, r := range f.Rows {
 		ns := r.Values[0]
-		w.OffCPU += ns
-		switch {
-		case r.Cause == away.Cause, r.Cause == events.Also[away.Cause]:
-			right += ns
-		case slices.Contains(inVM, r.Cause):
+		if r.Cause != away.Cause && r.Cause != events.Also[away.Cause] && !r.Delayed() {
 			others[r.Cause] += ns
-			w.InVM += ns
-		case !r.Delayed():
-			others[r.Cause] += ns
-			w.Wrong += ns
 		}
 		if r.Truncated() == "" && r.Has(root) {
 			whole += ns
@@ -88,12 +77,12 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 			others["ends at "+outermost(r.Stack)] += ns
 		}
 	}
-	w.Sampled = sampled(own)
+	w.Sampled = sampled(f.Rows)
 	lost := min(events.Sum(cut, 0), max(w.Truth-w.OffCPU-awaySigmas*w.Sampled, 0))
 	for _, r := range cut {
 		others["no callers of "+outermost(r.Stack)] += r.Values[0]
 	}
-	w.Right = share(right, right+w.Wrong+w.InVM)
+	w.Right = share(f.Right, f.Right+w.Wrong+w.InVM)
 	w.Whole = share(whole, w.OffCPU+lost)
 	w.Wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
 	w.Others = listed(others)
