@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -249,6 +250,22 @@ func TestSplit(t *testing.T) {
 	}
 	if err := reader.Split(t.Context(), Selection{From: began.Add(-2 * time.Hour), To: began.Add(-time.Hour)}, 3, nil); !errors.Is(err, ErrNone) {
 		t.Errorf("another time: %v", err)
+	}
+}
+
+// All fields of a frame are kept, but for the address.
+func TestFrame(t *testing.T) {
+	recorded := symbolize.Frame{Function: "total", SystemName: "main.total", File: "main.go", Line: 23, StartLine: 18, Kind: symbolize.KindNative,
+		Inlined: true, Approximate: true, Mapping: unique.Make(symbolize.Mapping{File: "/usr/bin/shop", BuildID: "1a2b"})}
+	want := recorded
+	recorded.Address = 0x1234
+	tree := new(cct.Tree[symbolize.Symbol])
+	tree.Add([]symbolize.Symbol{symbolize.Intern(recorded)}, 1)
+	r := newRig(t, Options{})
+	r.add(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}})
+	stored := r.all(t, 0).Processes[0].Threads[0].Tree
+	if stored.Len() != 1 || stored.Node(1).Key.Value() != want {
+		t.Errorf("%+v, want %+v", stored.Node(1).Key.Value(), want)
 	}
 }
 
