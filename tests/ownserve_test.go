@@ -13,21 +13,23 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// windowProgram is for --window-exec: it keeps each part of a window in the directory parts. It hangs on CPU time; of the others it counts the parts.
+// windowProgram is for --window-exec: it keeps each part of a window in the directory parts. It hangs on CPU time; of the others it
+// counts the parts, and labels the guest.
 const windowProgram = `#!/bin/sh
 kept=$(mktemp "%[1]s/parts/$VMPROF_KIND.XXXXXX")
 cat >"$kept"
 mv "$kept" "$kept.pb.gz"
 [ "$VMPROF_KIND" != cpu ] || exec sleep 1000
-printf '# TYPE parts_total counter\nparts_total{kind="%%s"} 1\n' "$VMPROF_KIND"
+printf '# TYPE parts_total counter\nparts_total{kind="%%s"} 1\nprocess_labels{pid="%[2]d",team="checkout"} 1\n' "$VMPROF_KIND"
 `
 
-// TestServeOwn: the user's own numbers of a window. A rule has what report says of the same window, a program has its metrics, and loses
-// nothing but the part of the window that it hangs on. The window has its slowest calls, too.
+// TestServeOwn: the user's own numbers of a window. A rule has what report says of the same window, a program has its metrics, labels the
+// process, and loses nothing but the part of the window that it hangs on. The window has its slowest calls, too.
 func TestServeOwn(t *testing.T) {
 	t.Parallel() // most of it is the wait for a window
 	needs.Root(t, "sampling")
@@ -39,7 +41,7 @@ func TestServeOwn(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program, parts := filepath.Join(dir, "program"), filepath.Join(dir, "parts")
-	if err := os.WriteFile(program, fmt.Appendf(nil, windowProgram, dir), 0o755); err != nil {
+	if err := os.WriteFile(program, fmt.Appendf(nil, windowProgram, dir, guest.PID()), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(parts, 0o700); err != nil {
@@ -101,8 +103,8 @@ func TestServeOwn(t *testing.T) {
 		if metricOf(body, `vmprof_rule_seconds_total{group="",rule="slowest"}`) == 0 {
 			t.Error("the rule of slow calls has no time")
 		}
-		text := mustSucceed(t, "report", "--view=slow", url+"/profiles/wall?seconds=2").stdout
-		for _, want := range []string{"Slow calls", handle} {
+		text := mustSucceed(t, "report", "--view=slow", `--where="team" in labels && labels["team"] == "checkout"`, url+"/profiles/wall?seconds=2").stdout
+		for _, want := range []string{"Slow calls", handle, events.Thread} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}

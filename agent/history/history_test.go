@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -266,6 +267,31 @@ func TestFrame(t *testing.T) {
 	stored := r.all(t, 0).Processes[0].Threads[0].Tree
 	if stored.Len() != 1 || stored.Node(1).Key.Value() != want {
 		t.Errorf("%+v, want %+v", stored.Node(1).Key.Value(), want)
+	}
+}
+
+// Labels of processes are kept. Merging leaves apart what had others.
+func TestProcessLabels(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, team := range []string{"a", "b", "a", ""} {
+		tree := new(cct.Tree[symbolize.Symbol])
+		tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "f"})}, 1)
+		proc := &profile.Process{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}
+		if team != "" {
+			proc.Labels = []profile.Label{{Name: "area", Value: "x"}, {Name: "team", Value: team}}
+		}
+		r.add(t, &profile.Profile{Processes: []*profile.Process{proc}})
+	}
+	stored, err := sink.Pprof(r.all(t, 0), sink.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := map[string]int64{}
+	for _, s := range stored.Sample {
+		samples[strings.Join(append(s.Label["area"], s.Label["team"]...), " ")] += s.Value[0]
+	}
+	if want := map[string]int64{"x a": 2, "x b": 1, "": 1}; !maps.Equal(samples, want) {
+		t.Errorf("%v, want %v", samples, want)
 	}
 }
 
