@@ -31,7 +31,7 @@ var layers = []struct{ packages, imports string }{
 		"vmruntime/hotspot/javaheap vmruntime/hotspot/vmstructs"},
 
 	// The kernel side and the machine.
-	{"bpf contrib/guest agent/privilege agent/retry agent/ring", ""},
+	{"bpf contrib/guest contrib/rules/team-labels agent/privilege agent/retry agent/ring", ""},
 	{"agent/proc", "vmruntime"},
 	{"agent/probesite agent/valueprobe", "elffile"},
 	{"agent/library", "agent/proc"},

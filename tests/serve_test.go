@@ -81,6 +81,7 @@ func repeat(t *testing.T, run func() error) (stop func()) {
 }
 
 func TestServe(t *testing.T) {
+	t.Parallel() // most of it is the wait for a window
 	guest := start(t, "Plain")
 	url := serve(t, "-F", strconv.Itoa(frequency))
 

@@ -280,6 +280,7 @@ func (c *codec) frameFields(f *frame) {
 	small(c, &f.system, most)
 	small(c, &f.file, most)
 	number(c, &f.line)
+	number(c, &f.start)
 	small(c, &f.kind, symbolize.KindMarker)
 	c.flag(&f.inlined)
 	c.flag(&f.approximate)

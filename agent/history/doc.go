@@ -10,10 +10,10 @@
 //
 // # What is kept
 //
-// A stored window has the processes of a window with their calling context trees, events and call graphs, and the accounts of what was
-// lost. Threads of a process whose names differ only in the number at their end are one thread. Frames have lines, but no addresses and no code
-// versions. Beyond a bound, the rarest stacks become a frame [rare stacks] below their nearest common caller, so that sums stay. Merging
-// adds windows up: counts stay exact.
+// A stored window has the processes of a window with their labels, calling context trees, events and call graphs, and the accounts of what was
+// lost. Threads of a process whose names differ only in the number at their end are one thread. Frames have lines and those on which their
+// functions begin, but no addresses and no code versions. Beyond a bound, the rarest stacks become a frame [rare stacks] below their nearest
+// common caller, so that sums stay. Merging adds windows up: counts stay exact.
 //
 // # Files
 //

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -249,6 +251,47 @@ func TestSplit(t *testing.T) {
 	}
 	if err := reader.Split(t.Context(), Selection{From: began.Add(-2 * time.Hour), To: began.Add(-time.Hour)}, 3, nil); !errors.Is(err, ErrNone) {
 		t.Errorf("another time: %v", err)
+	}
+}
+
+// All fields of a frame are kept, but for the address.
+func TestFrame(t *testing.T) {
+	recorded := symbolize.Frame{Function: "total", SystemName: "main.total", File: "main.go", Line: 23, StartLine: 18, Kind: symbolize.KindNative,
+		Inlined: true, Approximate: true, Mapping: unique.Make(symbolize.Mapping{File: "/usr/bin/shop", BuildID: "1a2b"})}
+	want := recorded
+	recorded.Address = 0x1234
+	tree := new(cct.Tree[symbolize.Symbol])
+	tree.Add([]symbolize.Symbol{symbolize.Intern(recorded)}, 1)
+	r := newRig(t, Options{})
+	r.add(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}})
+	stored := r.all(t, 0).Processes[0].Threads[0].Tree
+	if stored.Len() != 1 || stored.Node(1).Key.Value() != want {
+		t.Errorf("%+v, want %+v", stored.Node(1).Key.Value(), want)
+	}
+}
+
+// Labels of processes are kept. Merging leaves apart what had others.
+func TestProcessLabels(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, team := range []string{"a", "b", "a", ""} {
+		tree := new(cct.Tree[symbolize.Symbol])
+		tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "f"})}, 1)
+		proc := &profile.Process{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}
+		if team != "" {
+			proc.Labels = []profile.Label{{Name: "area", Value: "x"}, {Name: "team", Value: team}}
+		}
+		r.add(t, &profile.Profile{Processes: []*profile.Process{proc}})
+	}
+	stored, err := sink.Pprof(r.all(t, 0), sink.Time)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples := map[string]int64{}
+	for _, s := range stored.Sample {
+		samples[strings.Join(append(s.Label["area"], s.Label["team"]...), " ")] += s.Value[0]
+	}
+	if want := map[string]int64{"x a": 2, "x b": 1, "": 1}; !maps.Equal(samples, want) {
+		t.Errorf("%v, want %v", samples, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -92,6 +93,16 @@ func (s *spare) eventsOf(kind profile.EventKind) *mergedEvents {
 type processKey struct {
 	pid                    int
 	comm, service, runtime string
+	labels                 string
+}
+
+// keyOf distinguishes processes of several windows. What had other labels for a while stays apart.
+func keyOf(p *process) processKey {
+	var labels strings.Builder
+	for _, l := range p.Labels {
+		labels.WriteString(l.Name + "\x00" + l.Value + "\x00")
+	}
+	return processKey{p.PID, p.Comm, p.Service, p.Runtime, labels.String()}
 }
 
 type mergedProcess struct {
@@ -252,7 +263,7 @@ func byContext(rows []row, contexts int, room *arena) []row {
 
 // process finds or makes the one that stands for a process.
 func (m *merger) process(one *process) *mergedProcess {
-	key := processKey{one.PID, one.Comm, one.Service, one.Runtime}
+	key := keyOf(one)
 	if m.index[key] == nil && len(m.index) >= maxProcesses {
 		key = processKey{comm: otherProcesses}
 	}
@@ -261,7 +272,7 @@ func (m *merger) process(one *process) *mergedProcess {
 		p = &mergedProcess{index: make(map[threadKey]*mergedThread), calls: make(map[callKey]*profile.Calls)}
 		p.PID, p.Comm, p.Service, p.Runtime = key.pid, key.comm, key.service, key.runtime
 		if key.comm != otherProcesses {
-			p.VM, p.Executable = one.VM, one.Executable
+			p.VM, p.Executable, p.Labels = one.VM, one.Executable, one.Labels
 		}
 		m.index[key] = p
 		m.processes = append(m.processes, p)

@@ -31,7 +31,7 @@ const rare frameID = 0
 // A frame is a frame as it is stored. An address means nothing without its process, and would make a context of each.
 type frame struct {
 	function, system, file, mapped, build stringID
-	line                                  int
+	line, start                           int // of the code, and of the function's begin
 	kind                                  symbolize.Kind
 	inlined, approximate                  bool
 }
@@ -101,7 +101,7 @@ func (n *names) record(s symbolize.Symbol) frameID {
 }
 
 func (n *names) frameOf(s symbolize.Frame) frame {
-	f := frame{function: n.string(s.Function), system: n.string(s.SystemName), file: n.string(s.File), line: s.Line, kind: s.Kind, inlined: s.Inlined, approximate: s.Approximate}
+	f := frame{function: n.string(s.Function), system: n.string(s.SystemName), file: n.string(s.File), line: s.Line, start: s.StartLine, kind: s.Kind, inlined: s.Inlined, approximate: s.Approximate}
 	if s.Mapping != (unique.Handle[symbolize.Mapping]{}) { // the zero handle has no value
 		m := s.Mapping.Value()
 		f.mapped, f.build = n.string(m.File), n.string(m.BuildID)
@@ -129,7 +129,7 @@ func (n *names) symbol(id frameID) symbolize.Symbol {
 	}
 	if n.symbols[id] == (symbolize.Symbol{}) {
 		f := &n.frames[id]
-		s := symbolize.Frame{Function: n.strings[f.function], SystemName: n.strings[f.system], File: n.strings[f.file], Line: f.line, Kind: f.kind, Inlined: f.inlined, Approximate: f.approximate}
+		s := symbolize.Frame{Function: n.strings[f.function], SystemName: n.strings[f.system], File: n.strings[f.file], Line: f.line, StartLine: f.start, Kind: f.kind, Inlined: f.inlined, Approximate: f.approximate}
 		if f.mapped != 0 || f.build != 0 {
 			s.Mapping = unique.Make(symbolize.Mapping{File: n.strings[f.mapped], BuildID: n.strings[f.build]})
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // magic begins a segment. Its last bytes are damaged by whatever takes the file for text.
-const magic = "vmph1\x00\r\n"
+const magic = "vmph2\x00\r\n"
 
 // prefixSize is the length of what precedes a record: the lengths of header and body, and checksums of both and the lengths.
 const prefixSize = 16

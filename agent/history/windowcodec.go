@@ -92,6 +92,10 @@ func (c *codec) process(p *process) (wanted bool) {
 		c.str(&p.VM)
 		c.str(&p.Executable.File)
 		c.str(&p.Executable.BuildID)
+		list(c, &p.Labels, maxTexts, func(l *profile.Label) {
+			c.str(&l.Name)
+			c.str(&l.Value)
+		})
 		list(c, &p.Notes, maxTexts, c.str)
 		c.block(c.want.has(sink.Time), func() {
 			list(c, &p.threads, 2*int(profile.Certainties)*(maxThreads+1), c.thread)

@@ -43,6 +43,7 @@ type Process struct {
 	VM         string // the runtime's version for display, or ""
 	Service    string // systemd unit, application of a JVM, container id or comm: the bounded name for metrics
 	Executable symbolize.Mapping
+	Labels     []Label  // that the user gave it, by name, each once
 	Notes      []string // what a reader of this process's part must know
 	Threads    []*Thread
 	Contexts   *Contexts // nil if every stack was walked
@@ -60,6 +61,9 @@ type Process struct {
 	// Course is Profile.Course of this process; nil if the window had many other processes before.
 	Course []uint16
 }
+
+// A Label is a word of the user about a process: team, checkout.
+type Label struct{ Name, Value string }
 
 // A Thread is one thread in a Process, with its calling context tree in the profile's Unit. A thread has several entries if
 // its contexts differ in certainty, and one more for samples taken at a safepoint if safepoints are recorded.

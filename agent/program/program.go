@@ -1,10 +1,11 @@
 // Package program hands each closed window to a program of the user, a profiler of their own (Moret, Binder and Villazón, PEPM 2009,
-// section 5.1), and reads metrics from its standard output.
+// section 5.1), and reads metrics and labels of processes from its standard output.
 //
 //	p, err := program.Start(program.Options{Path: "/usr/local/libexec/rule", User: "nobody", Parts: parts})
 //	p.Observe(window)     // each closed window
 //	err = p.Run(ctx)
 //	state := p.State()
+//	window = p.Label(window)
 //
 // The agent may be root, so the program is kept away from it: it runs as another user, in a process namespace of its own, without capabilities,
 // with an empty environment and no descriptors but the standard ones, in bounded time and memory. A runner does this: a process that the agent
@@ -71,7 +72,7 @@ const (
 	FailedTimeout = "timeout" // killed
 	FailedExit    = "exit"    // ended with a code or by a signal
 	FailedOutput  = "output"  // wrote too much; killed
-	FailedFormat  = "format"  // wrote no metrics, or too many
+	FailedFormat  = "format"  // wrote no metrics, too many, or labels that are refused
 	FailedStart   = "start"   // could not be started, or others may write to it
 	FailedRunner  = "runner"  // the runner has ended, so that nothing can run any more
 )
@@ -96,9 +97,10 @@ type Program struct {
 	ended    bool
 	failing  bool
 
-	mu    sync.Mutex
-	state State
-	kept  series
+	mu     sync.Mutex
+	state  State
+	kept   series
+	labels map[string]processLabels // by part: of its last answer
 }
 
 // Start starts the runner. The agent needs its privileges for that, and not later.
@@ -138,7 +140,7 @@ func Start(o Options) (*Program, error) {
 		}
 		return nil, fmt.Errorf("start runner of %s: %w", o.Path, err)
 	}
-	p := &Program{o: o, queue: make(chan *profile.Profile, 1), runner: cmd, requests: requests, answers: answers, kept: newSeries(),
+	p := &Program{o: o, queue: make(chan *profile.Profile, 1), runner: cmd, requests: requests, answers: answers, kept: newSeries(), labels: make(map[string]processLabels),
 		state: State{Failed: make(map[string]uint64)}}
 	// The runner says once that it has given up its privileges.
 	answer, text, err := p.receive(grace)
@@ -260,16 +262,29 @@ func (p *Program) part(w *profile.Profile, part Part) (cause string, err error) 
 	if answer != done {
 		return causes[answer], fmt.Errorf("%s: %s", p.o.Path, text)
 	}
-	list, err := parse([]byte(text))
-	if err == nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		err = p.kept.add(part.Name, list)
-	}
-	if err != nil {
+	if err := p.take(w, part.Name, text); err != nil {
 		return FailedFormat, fmt.Errorf("%s: %w", p.o.Path, err)
 	}
 	return "", nil
+}
+
+// take takes what the program said of a part of a window: all of it or nothing.
+func (p *Program) take(w *profile.Profile, part, text string) error {
+	list, err := parse([]byte(text))
+	if err != nil {
+		return err
+	}
+	metrics, labels, err := labelsIn(list, w)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.kept.add(part, metrics); err != nil {
+		return err
+	}
+	p.labels[part] = labels
+	return nil
 }
 
 // An answer is how a run ended.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -269,6 +270,48 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// The program labels processes of the window that it has seen. What is refused leaves what was there.
+func TestLabels(t *testing.T) {
+	process := func(pid int, comm string) *profile.Process { return &profile.Process{PID: pid, Comm: comm} }
+	w := &profile.Profile{Processes: []*profile.Process{process(1, "java"), process(2, "sh"), process(2, "java")}}
+	p := &Program{o: Options{Parts: []Part{{Name: "cpu"}, {Name: "wall"}}}, kept: newSeries(), labels: make(map[string]processLabels)}
+	for _, step := range []struct{ part, text, refused, want string }{
+		{"cpu", "process_labels{pid=\"1\",team=\"a\",tier=\"\"} 1\nn 5\n", "", "1 java team=a; "},
+		{"wall", "process_labels{pid=\"1\",team=\"b\",area=\"x\"} 1\n", "", "1 java area=x team=a; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"c\"} 1\n", "", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"3\",team=\"c\"} 1\n", "process 3, which the window does not have", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 2\n", "gauge of value 1", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "# TYPE process_labels counter\nprocess_labels{pid=\"2\",team=\"d\"} 1\n", "gauge of value 1", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{team=\"d\"} 1\n", "needs the label pid", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"2\"} 1\n", "twice", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",cause=\"d\"} 1\n", "cannot set cause", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "", "", "1 java area=x team=b; "},
+		{"wall", "", "", ""},
+	} {
+		if err := p.take(w, step.part, step.text); (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+			t.Errorf("%s: %v, want an error with %q", step.text, err, step.refused)
+		}
+		// Another process with the pid of a labelled one has none.
+		next := &profile.Profile{Processes: append(slices.Clone(w.Processes), process(1, "python"))}
+		got := ""
+		for _, of := range p.Label(next).Processes {
+			if len(of.Labels) > 0 {
+				got += fmt.Sprintf("%d %s", of.PID, of.Comm)
+				for _, l := range of.Labels {
+					got += " " + l.Name + "=" + l.Value
+				}
+				got += "; "
+			}
+		}
+		if got != step.want {
+			t.Errorf("after %s: %s, want %s", step.text, got, step.want)
+		}
+	}
+	if s := p.State(); len(s.Series) != 0 || w.Processes[0].Labels != nil {
+		t.Errorf("%+v: labels are no metrics, and the window does not change: %v", s.Series, w.Processes[0].Labels)
+	}
+}
+
 // The number of series is bounded, over parts and windows. What is refused leaves what was there.
 func TestSeries(t *testing.T) {
 	k := newSeries()
@@ -316,6 +359,9 @@ func FuzzParse(f *testing.F) {
 		if list, err := parse([]byte(text)); err == nil {
 			k := newSeries()
 			_ = k.add("cpu", list)
+			if _, labels, err := labelsIn(list, window()); err == nil && len(labels) > 1 {
+				t.Errorf("labels of %d processes, of one", len(labels))
+			}
 		}
 	})
 }

@@ -84,6 +84,9 @@ func processLabels(proc *profile.Process) map[string][]string {
 	setLabel(labels, stored.LabelComm, proc.Comm)
 	setLabel(labels, stored.LabelRuntime, proc.Runtime)
 	setLabel(labels, stored.LabelService, proc.Service)
+	for _, l := range proc.Labels {
+		setLabel(labels, stored.Printable(l.Name), l.Value)
+	}
 	return labels
 }
 

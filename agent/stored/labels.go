@@ -2,6 +2,7 @@ package stored
 
 import (
 	"math"
+	"slices"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -123,6 +124,17 @@ const (
 	LabelStart = "start" // when it began: RFC 3339, UTC
 	LabelEnd   = "end"   // returned, unwound, running: see profile.CallEnd
 )
+
+// labels are all of these.
+var labels = []string{
+	LabelThread, LabelThreadGroup, LabelComm, LabelRuntime, LabelService, LabelPID, LabelTID, LabelAttribution, LabelContext, LabelStopped,
+	LabelWindow, LabelEngine, LabelBasis, LabelFactor, LabelStride, LabelSamples, LabelClass, LabelGeneration, LabelPlace, LabelKind,
+	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID,
+	LabelCall, LabelStart, LabelEnd,
+}
+
+// IsLabel reports whether a label is one of those above, which users cannot give to processes.
+func IsLabel(name string) bool { return slices.Contains(labels, name) }
 
 // ValueSum is the only value that may be negative.
 var ValueSum = profile.Values.Values()[1]

@@ -75,6 +75,7 @@ func TestServeHistory(t *testing.T) {
 		"--from=10m":                            {"0.05       -", "100%", "shop", "com.acme.Main.hot", "from the history: "},
 		"--from=10m --service=shop --view=tree": {"com.acme.Main.hot"},
 		"--from=10m --view=allocs":              {"com.acme.Cart"},
+		"--from=10m --where=service=='shop'":    {"com.acme.Main.hot"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append(strings.Fields("report "+args), "--history-dir", dir), &stdout, &stderr)
@@ -85,6 +86,9 @@ func TestServeHistory(t *testing.T) {
 			if !strings.Contains(stdout.String(), want) {
 				t.Errorf("report %s: no %q in\n%s", args, want, &stdout)
 			}
+		}
+		if strings.Contains(args, "--where") && strings.Contains(stdout.String(), "Services from") {
+			t.Errorf("report %s: sums of services, which are of all samples:\n%s", args, &stdout)
 		}
 		for line := range strings.Lines(stdout.String()) {
 			if len(strings.TrimSuffix(line, "\n")) > 80 && !strings.Contains(line, "/") {

@@ -308,7 +308,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if o.output != "" {
 		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
 	}
-	if o.view == nil {
+	if o.view == nil && o.where == nil { // the sums of services are of all samples
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
 			return err
 		}

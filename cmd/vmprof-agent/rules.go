@@ -41,7 +41,7 @@ func (r *ruleFlags) read(contents []sink.Content) error {
 	return nil
 }
 
-// contents are the parts of each window.
+// contents are the parts of each window. The slowest calls are in that of wall time.
 func (o *serveOptions) contents() (parts []sink.Content) {
 	if o.time {
 		parts = append(parts, sink.Time)
@@ -50,8 +50,9 @@ func (o *serveOptions) contents() (parts []sink.Content) {
 		parts = append(parts, sink.CallCounts)
 	}
 	for kind, on := range o.events.Kinds {
-		if on {
-			parts = append(parts, sink.OfEvents(profile.EventKind(kind)))
+		if kind := profile.EventKind(kind); on {
+			content := sink.OfEvents(kind)
+			parts = append(parts, content|o.slow.content(part{kind.String(), content}))
 		}
 	}
 	return parts

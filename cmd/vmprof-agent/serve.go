@@ -249,6 +249,7 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	var programState func() program.State
 	if o.program != nil {
 		programState = o.program.State
+		p = labelled{p, o.program}
 	}
 	metrics, err := prom.New(p, &prom.Options{
 		History: past, Rules: ruleStates, Program: programState,
@@ -310,6 +311,26 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		stop()
 	}
 	return errors.Join(errs...)
+}
+
+// labelled has the labels that the program of --window-exec gives to processes.
+type labelled struct {
+	profiler
+	program *program.Program
+}
+
+// Collect is the profiler's, with labels.
+func (l labelled) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
+	p, err := l.profiler.Collect(ctx, d, pids)
+	if err != nil {
+		return nil, err
+	}
+	return l.program.Label(p), nil
+}
+
+// Follow is the profiler's, with labels.
+func (l labelled) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
+	return l.profiler.Follow(ctx, length, func(w *profile.Profile) { observe(l.program.Label(w)) })
 }
 
 // orNone is a number of series as prom.Options has it, where 0 stands for the default.

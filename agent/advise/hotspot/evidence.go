@@ -72,7 +72,7 @@ type callee struct {
 type compiled struct {
 	size        int             // bytes of the largest version
 	inlined     []string        // methods in it, by names for people
-	touched     map[string]bool // those of which there are samples
+	touched     map[string]bool // those that samples are in, or in what they call
 	samples     int64
 	approximate bool // inlined methods may have no samples of their own: the JVM has no debug information between safepoints
 }
@@ -253,6 +253,7 @@ func (e *evidence) readTime(p *pprof.Profile, cpuAt, samplesAt int) {
 			continue
 		}
 		total += seconds
+		e.touch(s)
 		leaf, system := names(s.Location[0])
 		if !isCode(s.Location[0]) {
 			// A stub, such as that of an interface call, belongs to the call that it is a part of.
@@ -280,11 +281,20 @@ func (e *evidence) readTime(p *pprof.Profile, cpuAt, samplesAt int) {
 			c.samples += s.Value[samplesAt]
 		}
 		c.approximate = c.approximate || len(s.Label[stored.LabelAttribution]) > 0
-		for _, name := range leaf {
-			c.touched[name] = true
-		}
 	}
 	e.cpu = total / e.seconds
+}
+
+// touch notes which inlined methods a stack is in. One that only calls others has few samples of its own, and is not cold.
+func (e *evidence) touch(s *pprof.Sample) {
+	for _, l := range s.Location {
+		list, system := names(l)
+		if c := e.compiled[system]; c != nil && isCode(l) {
+			for _, name := range list {
+				c.touched[name] = true
+			}
+		}
+	}
 }
 
 // isCode reports whether a location is in a method's code, compiled or not.

@@ -235,7 +235,12 @@ func (e *evidence) mostFrequent(s *site) (c Calls, ok bool) {
 // dontInline advises about cold methods in code into which others should be inlined: they use up the room there. That a method is cold
 // follows from samples alone, so it takes many of them, and exact ones.
 func (e *evidence) dontInline(hot []Advice) (list []Advice) {
-	seen := map[string]bool{}
+	seen, wanted := map[string]bool{}, map[string]bool{}
+	for _, a := range hot {
+		if a.Kind == Inline {
+			wanted[a.Callee] = true
+		}
+	}
 	for _, a := range hot {
 		if a.Kind != Inline {
 			continue
@@ -248,11 +253,11 @@ func (e *evidence) dontInline(hot []Advice) (list []Advice) {
 			seen[root] = true
 			for _, name := range c.inlined {
 				callee, size := e.sized(name)
-				if size < leastBytecode || c.touched[name] || !stable(callee) {
+				if size < leastBytecode || c.touched[name] || wanted[callee] || !stable(callee) {
 					continue
 				}
 				list = append(list, Advice{Kind: DontInline, Callee: callee, Into: []string{root}, AtMost: math.NaN(), Entering: math.NaN(),
-					Reason: fmt.Sprintf("none of %d samples in the code of %s is in it; it has %d bytes of bytecode", c.samples, display(root), size)})
+					Reason: fmt.Sprintf("none of %d samples in the code of %s is in it or in what it calls; it has %d bytes of bytecode", c.samples, display(root), size)})
 			}
 		}
 	}

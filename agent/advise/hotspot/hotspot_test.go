@@ -284,6 +284,9 @@ func TestDontInline(t *testing.T) {
 	if plan := make().sampled(1, in(11, loop), inlined).advise(t); len(plan.Advice) != 1 {
 		t.Errorf("with a sample in it: %+v", plan.Advice)
 	}
+	if plan := make().sampled(1, in(11, loop), inlined, in(12, apply)).advise(t); len(plan.Advice) != 1 {
+		t.Errorf("with a sample in what it calls: %+v", plan.Advice)
+	}
 	approximate := in(11, loop)
 	approximate.Function, approximate.SystemName, approximate.Approximate, approximate.Inlined = "[inlined in app.Main.loop]", "[inlined in app.Main.loop]", true, true
 	if plan := make().sampled(1, in(11, loop), approximate).advise(t); len(plan.Advice) != 1 {
