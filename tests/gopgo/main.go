@@ -2,9 +2,9 @@
 // the same run: the calls that it inlines because they are hot, and those that it makes direct; and how much faster the programs become. A
 // second run with the runtime's profiler shows how much two profiles of one program differ anyway.
 //
-//	go run ./tests/gopgo             # ten minutes, most of it in the compiler
+//	go run ./tests/gopgo             # twelve minutes, half of it in the compiler
 //	go run ./tests/gopgo -short      # one program, without the compiler
-//	go run ./tests/gopgo -run xz
+//	go run ./tests/gopgo -run json
 //	go run ./tests/gopgo -update     # also rewrites the tables in docs/tasks/make-a-go-program-faster.md
 package main
 
@@ -45,7 +45,8 @@ func (p program) String() string { return p.name }
 func programs(short bool) []program {
 	all := []program{
 		{"format", "go/format over packages of the standard library"},
-		{"xz", "github.com/ulikunitz/xz over 1 MB of Go source"},
+		{"templates", "html/template: pages that list these"},
+		{"json", "encoding/json: their tokens written and read"},
 	}
 	if short {
 		return all[:1]
