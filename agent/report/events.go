@@ -252,6 +252,7 @@ var eventNames = [profile.EventKinds]struct{ events, record string }{
 	profile.Cycles:      {"cycles", "-e cpi"},
 	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
 	profile.Wall:        {"wall time", "-e wall"},
+	profile.Barriers:    {"write barriers", "-e write-barrier"},
 }
 
 // EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
@@ -287,6 +288,8 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 		return Safepoints
 	case profile.Faults:
 		return Faults
+	case profile.Barriers:
+		return Barriers
 	case profile.OffCPU:
 		return OffCPU
 	case profile.Wall:
