@@ -120,6 +120,9 @@ func (e *storedEvents) about(all tally) string {
 	if half == 0 && e.stated != nil && e.stated.missed > 0 {
 		return fmt.Sprintf("without up to %v before observation began", e.stated.missed.Round(time.Second/10))
 	}
+	if half == 0 && e.kind == profile.Barriers {
+		return "at least" // no queue was full, and what else was in it is unknown
+	}
 	if half == 0 {
 		return "exact"
 	}
