@@ -41,7 +41,8 @@ func TestRecordBarriers(t *testing.T) {
 		for _, m := range truth.Cards {
 			own := events.In(rows, m.Method)
 			// Four standard errors, a little for the JVM's own stores.
-			share, got := float64(m.Times)/all, events.Sum(own, cards)/all
+			share, got := float64(m.Times)/all, events.Sum(own, cards)/sum
+			t.Logf("%s: %.2f%% of all cards, %.2f%% in truth", m.Method, 100*got, 100*share)
 			if allowed := 4*math.Sqrt(share*(1-share)/n) + 0.01; math.Abs(got-share) > allowed {
 				t.Errorf("%s: %.2f%% of all cards, %.2f%% in truth, allowed are %.2f", m.Method, 100*got, 100*share, 100*allowed)
 			}

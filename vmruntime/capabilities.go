@@ -79,6 +79,8 @@ type Cards struct {
 	Base  uint64 // address that the card of address 0 would have; it may wrap around
 	Bytes uint64 // a power of two
 	Queue uint64 // cards that a thread makes dirty until it calls the VM
+	// Region is the size in bytes, a power of two, of the regions at whose start humongous objects begin; 0 if it is not known.
+	Region uint64
 
 	// Narrow says that compiled code may hold a reference as 32 bits n: the object is at NarrowBase + n<<NarrowShift.
 	Narrow      bool
@@ -90,6 +92,20 @@ type Cards struct {
 func (c Cards) Range(card uint64) (low, high uint64) {
 	low = (card - c.Base) * c.Bytes
 	return low, low + c.Bytes
+}
+
+// Starts returns where a humongous object may begin that has the address: at the start of its region, or of one of the n-1 before.
+func (c Cards) Starts(addr uint64, n int) (starts []uint64) {
+	if c.Region == 0 {
+		return nil
+	}
+	for at := addr &^ (c.Region - 1); len(starts) < n; at -= c.Region {
+		starts = append(starts, at)
+		if at < c.Region {
+			break
+		}
+	}
+	return starts
 }
 
 // Within returns the addresses in a card that values of registers and words of a stack may be: as they are, or as narrow references in either

@@ -45,3 +45,21 @@ func TestCardsWithin(t *testing.T) {
 		}
 	}
 }
+
+func TestCardsStarts(t *testing.T) {
+	const mb = 1 << 20
+	for _, test := range []struct {
+		region, addr uint64
+		n            int
+		want         []uint64
+	}{
+		{0, 5 * mb, 2, nil},
+		{mb, 5*mb + 40, 3, []uint64{5 * mb, 4 * mb, 3 * mb}},
+		{2 * mb, 5 * mb, 1, []uint64{4 * mb}},
+		{2 * mb, 5 * mb, 9, []uint64{4 * mb, 2 * mb, 0}},
+	} {
+		if got := (Cards{Region: test.region}).Starts(test.addr, test.n); !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %#x", test, got)
+		}
+	}
+}

@@ -70,13 +70,22 @@ func locateCard(resolver *target.Resolver, g *target.VM, f *fault) {
 	age, err := reader.Age(low)
 	resolver.CountRead(err)
 	f.event.Labels.Place = age
-	class, err := storedInto(heap, low, high, cards.Within(f.address, f.bases), f.bases)
+	bases := f.bases
+	if age == humongous {
+		bases = append(cards.Starts(low, maxRegions), bases...)
+	}
+	class, err := storedInto(heap, low, high, cards.Within(f.address, f.bases), bases)
 	resolver.CountRead(err)
 	if err != nil || resolver.SafepointPauses(g) != f.stops {
 		return
 	}
 	f.event.Labels.Class = class
 }
+
+// maxRegions bounds the regions in which the start of a humongous object is looked for.
+const maxRegions = 16
+
+var humongous = placeName(bpf.PlaceHumongous)
 
 // maxAddresses bounds the addresses in a card that are looked up: compiled code has one or two.
 const maxAddresses = 8

@@ -62,6 +62,9 @@ func (p *Process) Cards() (vmruntime.Cards, error) {
 	cards, err := p.schema.object.cards.Read(p.memory, p.Number)
 	if l := &p.layout.Objects; err == nil {
 		cards.Narrow, cards.NarrowBase, cards.NarrowShift = l.OopIsNarrow, l.OopBase, l.OopShift
+		if l.Heap.Generations == javaheap.GenerationsByRegion {
+			cards.Region = 1 << l.Heap.RegionShift
+		}
 		p.cards = &cards
 	}
 	return cards, err
