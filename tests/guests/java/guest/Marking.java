@@ -29,6 +29,9 @@ final class Marking implements Events {
     /** Stores of a thread in a round. */
     static final int STORES = 100_000;
 
+    /** How much later in their order the stores of a round begin: not all rounds fill the queue of cards with the same ones. */
+    private static final int STEP = 101;
+
     /** Bytes of a card. */
     private static final int CARD = 512;
 
@@ -91,7 +94,8 @@ final class Marking implements Events {
         long checksum = 0;
         for (int round = 0; round < amount; round++) {
             System.gc();
-            checksum += Crew.run(threads, number -> work(targets[number]));
+            int first = round * STEP % STORES;
+            checksum += Crew.run(threads, number -> work(targets[number], first));
         }
         for (int i = 0; i < METHODS.length; i++) {
             long times = 0;
@@ -103,9 +107,10 @@ final class Marking implements Events {
         return checksum;
     }
 
-    static long work(Targets targets) {
+    static long work(Targets targets, int first) {
         long checksum = 0;
-        for (int i = 0; i < STORES; i++) {
+        for (int n = 0; n < STORES; n++) {
+            int i = (first + n) % STORES;
             Object[] group = targets.groups[i];
             int slot = targets.slots[i];
             Item item = fresh(targets);
