@@ -45,6 +45,21 @@ static __always_inline __u64 probed_at(const struct registers *r)
 #endif
 }
 
+/* The stack pointer there, and the frame pointer. */
+static __always_inline __u64 probed_sp(const struct registers *r)
+{
+	return r->sp; /* the name on either machine */
+}
+
+static __always_inline __u64 probed_fp(const struct registers *r)
+{
+#if defined(__TARGET_ARCH_x86)
+	return r->bp;
+#elif defined(__TARGET_ARCH_arm64)
+	return r->regs[29];
+#endif
+}
+
 #define MAX_ALLOCATORS 16384 /* threads; of more, the one that was not heard of for longest is forgotten */
 
 /* What is known of a thread's allocation buffer. */

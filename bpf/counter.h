@@ -44,7 +44,7 @@ enum counter {
 	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
 	NS_CALLS,	 /* in the call engines' programs */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
-	PROBE_HITS,	 /* every time a probe of allocations, waits, values or page faults ran in a guest, recorded or not, and the last one of a pause */
+	PROBE_HITS,	 /* every time a probe of allocations, waits, values, write barriers or page faults ran in a guest, recorded or not, and the last one of a pause */
 	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,

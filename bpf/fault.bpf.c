@@ -39,8 +39,6 @@ static __always_inline void tell_registers(struct scratch *s)
 		s->seen.o.text_len = sizeof(struct registers);
 }
 
-#define HURRY 32 /* faults of which one makes user space look at once */
-
 /* What is at the address is looked up by user space, which must come before the object moves. */
 SEC("perf_event")
 int page_fault(struct tick_context *ctx)
@@ -59,7 +57,7 @@ int page_fault(struct tick_context *ctx)
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
 	if (h)
 		s->seen.o.place = place_of(h, ctx->addr);
-	write_observation(s, &events, bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP);
+	write_observation(s, &events, hurried_flags());
 	return 0;
 }
 

@@ -15,6 +15,7 @@ enum observed {
 	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
 	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum away_state */
 	OBSERVED_WAKER,		 /* who ended a wait, before its record: see enum waker_values; flags are of enum waker_flags; text is the process's comm */
+	OBSERVED_CARD,		 /* address of a card in G1's table; 1 if the thread had no queue; text is struct registers, and words of the stack */
 };
 
 enum seen_flags {

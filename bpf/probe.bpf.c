@@ -6,6 +6,7 @@
  * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h). As uprobe.multi programs, where the kernel has
  * them, the same programs are loaded with that attach type.
  */
+#include "barrier.bpf.h"
 #include "pause.bpf.h"
 #include "value.bpf.h"
 #include "wakeup.bpf.h"
@@ -66,7 +67,7 @@ int observe(struct registers *ctx)
 	if (s) {
 		take_registers(s, ctx);
 		learn_from(ctx, s);
-		write_observation(s, &events, wakeup_flags());
+		write_observation(s, &events, s->seen.o.what == OBSERVED_CARD ? hurried_flags() : wakeup_flags());
 	}
 	return go_on(ctx, false);
 }
@@ -206,6 +207,13 @@ int thread_exit(void *ctx)
 {
 	forget_thread();
 	return 0;
+}
+
+/* At the jump or call in write_ref_field_post_entry to G1DirtyCardQueueSet::enqueue. */
+SEC("uprobe")
+int card_enqueued(struct registers *ctx)
+{
+	return go_on(ctx, see_card(ctx, bpf_get_attach_cookie(ctx)));
 }
 
 /* At any instruction: what user space asks for. */

@@ -33,6 +33,7 @@ const (
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
 	ObservedWait       = uint8(ProbeObservedOBSERVED_WAIT)     // values: WaitSince and so on; flags: AwayBlocked and so on
 	ObservedWaker      = uint8(ProbeObservedOBSERVED_WAKER)    // values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
+	ObservedCard       = uint8(ProbeObservedOBSERVED_CARD)     // values: address of a card, 1 if the thread had no queue
 )
 
 // Flags of an observation.

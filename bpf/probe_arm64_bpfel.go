@@ -135,6 +135,7 @@ const (
 	ProbeObservedOBSERVED_OVERFLOW   ProbeObserved = 7
 	ProbeObservedOBSERVED_WAIT       ProbeObserved = 8
 	ProbeObservedOBSERVED_WAKER      ProbeObserved = 9
+	ProbeObservedOBSERVED_CARD       ProbeObserved = 10
 )
 
 type ProbePauseCause struct {
@@ -221,6 +222,7 @@ const (
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKeptStacks          = "kept_stacks"
 	ProbeMapKnownThreads        = "known_threads"
+	ProbeMapMarkers             = "markers"
 	ProbeMapNameSites           = "name_sites"
 	ProbeMapNmiEvents           = "nmi_events"
 	ProbeMapParked              = "parked"
@@ -236,6 +238,7 @@ const (
 	ProbeMapValueProbes         = "value_probes"
 	ProbeProgAllocationInBuffer = "allocation_in_buffer"
 	ProbeProgAllocationOutside  = "allocation_outside"
+	ProbeProgCardEnqueued       = "card_enqueued"
 	ProbeProgCollectionBegin    = "collection_begin"
 	ProbeProgLightweightEnter   = "lightweight_enter"
 	ProbeProgManagerBegin       = "manager_begin"
@@ -323,6 +326,7 @@ type ProbeSpecs struct {
 type ProbeProgramSpecs struct {
 	AllocationInBuffer *ebpf.ProgramSpec `ebpf:"allocation_in_buffer"`
 	AllocationOutside  *ebpf.ProgramSpec `ebpf:"allocation_outside"`
+	CardEnqueued       *ebpf.ProgramSpec `ebpf:"card_enqueued"`
 	CollectionBegin    *ebpf.ProgramSpec `ebpf:"collection_begin"`
 	LightweightEnter   *ebpf.ProgramSpec `ebpf:"lightweight_enter"`
 	ManagerBegin       *ebpf.ProgramSpec `ebpf:"manager_begin"`
@@ -357,6 +361,7 @@ type ProbeMapSpecs struct {
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
 	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
+	Markers      *ebpf.MapSpec `ebpf:"markers"`
 	NameSites    *ebpf.MapSpec `ebpf:"name_sites"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Parked       *ebpf.MapSpec `ebpf:"parked"`
@@ -431,6 +436,7 @@ type ProbeMaps struct {
 	Heaps        *ebpf.Map `ebpf:"heaps"`
 	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.Map `ebpf:"known_threads"`
+	Markers      *ebpf.Map `ebpf:"markers"`
 	NameSites    *ebpf.Map `ebpf:"name_sites"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Parked       *ebpf.Map `ebpf:"parked"`
@@ -458,6 +464,7 @@ func (m *ProbeMaps) Close() error {
 		m.Heaps,
 		m.KeptStacks,
 		m.KnownThreads,
+		m.Markers,
 		m.NameSites,
 		m.NmiEvents,
 		m.Parked,
@@ -509,6 +516,7 @@ type ProbeVariables struct {
 type ProbePrograms struct {
 	AllocationInBuffer *ebpf.Program `ebpf:"allocation_in_buffer"`
 	AllocationOutside  *ebpf.Program `ebpf:"allocation_outside"`
+	CardEnqueued       *ebpf.Program `ebpf:"card_enqueued"`
 	CollectionBegin    *ebpf.Program `ebpf:"collection_begin"`
 	LightweightEnter   *ebpf.Program `ebpf:"lightweight_enter"`
 	ManagerBegin       *ebpf.Program `ebpf:"manager_begin"`
@@ -533,6 +541,7 @@ func (p *ProbePrograms) Close() error {
 	return _ProbeClose(
 		p.AllocationInBuffer,
 		p.AllocationOutside,
+		p.CardEnqueued,
 		p.CollectionBegin,
 		p.LightweightEnter,
 		p.ManagerBegin,

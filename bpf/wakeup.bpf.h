@@ -19,3 +19,11 @@ static __always_inline __u64 nmi_wakeup_flags(void)
 
 	return bpf_ringbuf_query(&nmi_events, BPF_RB_AVAIL_DATA) >= half ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
+
+#define HURRY 32 /* records of which one makes user space look at once */
+
+/* Where user space must look up an object before it moves. */
+static __always_inline __u64 hurried_flags(void)
+{
+	return bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP;
+}

@@ -1,6 +1,10 @@
 package vmruntime
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // Capabilities of a Process beyond naming code. A Process implements those that its VM allows; callers ask for each with a type
 // assertion and do without where it is missing. As those of Process, their methods are called from one goroutine at a time.
@@ -60,6 +64,67 @@ type HeapReader interface {
 	// PlaceAt says what an address in the heap is in; bases are values of registers, where the object may begin. The answer is
 	// right if no collection moved the object since the address was seen.
 	PlaceAt(addr uint64, bases ...uint64) (Place, error)
+}
+
+// A CardReader knows the cards in which a collector notes stores of references into old objects.
+type CardReader interface {
+	// Cards says where they are. An error says that stores call nothing in this VM, or that the table of cards is not known.
+	Cards() (Cards, error)
+	// Age is how long objects at an address in the heap have lived: young, survivor, old, humongous; "" if it is not known.
+	Age(addr uint64) (string, error)
+}
+
+// Cards are those of G1: a byte for each Bytes bytes of the heap.
+type Cards struct {
+	Base  uint64 // address that the card of address 0 would have; it may wrap around
+	Bytes uint64 // a power of two
+	Queue uint64 // cards that a thread makes dirty until it calls the VM
+	// Region is the size in bytes, a power of two, of the regions at whose start humongous objects begin; 0 if it is not known.
+	Region uint64
+
+	// Narrow says that compiled code may hold a reference as 32 bits n: the object is at NarrowBase + n<<NarrowShift.
+	Narrow      bool
+	NarrowBase  uint64
+	NarrowShift uint8
+}
+
+// Range returns the addresses [low, high) that a card is of.
+func (c Cards) Range(card uint64) (low, high uint64) {
+	low = (card - c.Base) * c.Bytes
+	return low, low + c.Bytes
+}
+
+// Starts returns where a humongous object may begin that has the address: at the start of its region, or of one of the n-1 before.
+func (c Cards) Starts(addr uint64, n int) (starts []uint64) {
+	if c.Region == 0 {
+		return nil
+	}
+	for at := addr &^ (c.Region - 1); len(starts) < n; at -= c.Region {
+		starts = append(starts, at)
+		if at < c.Region {
+			break
+		}
+	}
+	return starts
+}
+
+// Within returns the addresses in a card that values of registers and words of a stack may be: as they are, or as narrow references in either
+// half. Each is there once, in the order of the values.
+func (c Cards) Within(card uint64, values []uint64) (addrs []uint64) {
+	low, high := c.Range(card)
+	add := func(addr uint64) {
+		if addr >= low && addr < high && !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	for _, v := range values {
+		add(v)
+		if c.Narrow {
+			add(c.NarrowBase + v&math.MaxUint32<<c.NarrowShift)
+			add(c.NarrowBase + v>>32<<c.NarrowShift)
+		}
+	}
+	return addrs
 }
 
 // A Place is where an address is in an object.

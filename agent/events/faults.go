@@ -12,14 +12,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// maxFaults bounds the page faults of a process that wait for the lookup of their object. Faults beyond it are recorded without one.
+// maxFaults bounds the page faults, and cards of write barriers, of a process that wait for the lookup of their object. Those beyond it are
+// recorded without one.
 const maxFaults = 4096
 
-// A fault is a page fault whose object is not known yet. The worker that handles the process looks it up. Then it is added to the windows
-// that were open when it was received.
+// A fault is a page fault, or a card of a write barrier, whose object is not known yet. The worker that handles the process looks it up.
+// Then it is added to the windows that were open when it was received.
 type fault struct {
 	event   fold.Event
-	address uint64
+	address uint64   // of the data; of a write barrier, of the card
 	bases   []uint64 // addresses where objects may begin: the thread's registers
 	stops   uint32   // safepoint count of the VM at the fault
 	process *fold.Process
@@ -30,11 +31,15 @@ type fault struct {
 func (e *Source) handleFault(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted bool) {
 	event.Kind = profile.Faults
 	event.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{float64(o.Seen.Every)}}
-	address := o.Seen.Values[0]
+	return e.lookUpLater(s, p, o, event)
+}
+
+// lookUpLater leaves an event, whose first value leads to an object, to the worker.
+func (e *Source) lookUpLater(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted bool) {
 	if o.Attachment == 0 || o.Attachment != p.Attachment.Load() {
-		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: the touched object is unknown
+		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: the object is unknown
 	}
-	f := fault{process: p, event: *event, address: address, stops: o.Seen.Stops}
+	f := fault{process: p, event: *event, address: o.Seen.Values[0], stops: o.Seen.Stops}
 	for _, w := range s.Windows() {
 		if w.Wants(int(o.Pid)) {
 			f.windows = append(f.windows, w)
@@ -69,7 +74,12 @@ func (f *fault) fold(*fold.State) {
 // lookUpFaults labels all waiting faults with what was touched.
 func (e *Source) lookUpFaults(p *target.Process, faults []fault) {
 	for i := range faults {
-		if g := p.VM(); g != nil {
+		g := p.VM()
+		switch {
+		case g == nil:
+		case faults[i].event.Kind == profile.Barriers:
+			locateCard(e.services.Resolver, g, &faults[i])
+		default:
 			locate(e.services.Resolver, g, &faults[i])
 		}
 	}

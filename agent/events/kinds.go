@@ -48,7 +48,9 @@ const (
 	functionTrySpin     = "ObjectMonitor::TrySpin"
 	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and 25; the next later
 	functionSynchronize = "ObjectSynchronizer::enter"
-	functionBlock       = "ObjectMonitor::enter_with_contention_mark" // JDK 24 and later
+	functionBlock       = "ObjectMonitor::enter_with_contention_mark"       // JDK 24 and later
+	functionBarrier     = "G1BarrierSetRuntime::write_ref_field_post_entry" // up to JDK 25
+	functionEnqueue     = "G1DirtyCardQueueSet::enqueue"
 )
 
 // Variables of libjvm: when a safepoint began, and when it ended (src/hotspot/share/runtime/safepoint.hpp).
@@ -71,6 +73,9 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 		}},
 		monitorPlan(o, f),
 		parkPlan(o, f),
+		{kind: profile.Barriers, of: "write barriers", probes: []plannedProbe{
+			{name: functionBarrier, program: o.CardEnqueued, find: barriers},
+		}},
 		{kind: profile.Pauses, of: "pauses", probes: []plannedProbe{
 			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"), configure: clockSite(o, clockEnd)},
 			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: nameSite(o)},
@@ -168,6 +173,15 @@ func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 		{name: function, program: o.ParkBegin, find: entriesWith(function, 0)},
 	}
 	return p
+}
+
+// barriers finds where a thread whose queue of dirty cards is full is about to get another one.
+func barriers(f *probesite.Finder) ([]probesite.Site, error) {
+	sites, err := f.Towards(functionEnqueue, functionBarrier)
+	if err != nil {
+		return nil, fmt.Errorf("this needs JDK 17 to 25, and a libjvm with symbols, as Debian's and Eclipse Temurin's have: %w", err)
+	}
+	return sites, nil
 }
 
 func entries(function string) findSites {

@@ -67,6 +67,8 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	case o.Seen.What == bpf.ObservedFault && o.Seen.Count > 0:
 		event.Labels.Place = placeName(o.Seen.Place)
 		folded = e.handleFault(s, p, o, &event)
+	case o.Seen.What == bpf.ObservedCard && o.Seen.Count > 1:
+		folded = e.handleCard(s, p, o, &event)
 	case o.Seen.What == bpf.ObservedWait:
 		wanted, ok := e.waits.handle(s, p, o, &event)
 		if !ok {

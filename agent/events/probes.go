@@ -207,6 +207,9 @@ func (e *Probes) forgetUser(p *target.Process) {
 func (e *Probes) Look(p *target.Process) {
 	e.config.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
+	if e.Options.Kinds[profile.Barriers] {
+		noteBarriers(p)
+	}
 }
 
 // Leave records that p has ended: libraries that no other process maps are detached after a while.
@@ -257,8 +260,8 @@ func lack(plan *eventPlan, err error) string {
 }
 
 func (e *Probes) wants(plan *eventPlan) bool {
-	if plan.kind == profile.Pauses && (e.Options.Kinds[profile.Faults] || e.Options.Kinds[profile.Allocations]) {
-		return true // objects move while Java threads stand still, and allocation buffers are taken away
+	if k := &e.Options.Kinds; plan.kind == profile.Pauses && (k[profile.Faults] || k[profile.Allocations] || k[profile.Barriers]) {
+		return true // objects move while Java threads stand still, and allocation buffers and queues of cards are taken away
 	}
 	return e.Options.Kinds[plan.kind] && (!plan.exact || e.Options.ExactAllocations)
 }

@@ -201,8 +201,10 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 	all, waits := s.Profile(names, p.Noticed, covered), e.waits
 	for _, e := range all {
 		switch e.Kind {
-		case profile.Locks: // the only kind with values that are known late
+		case profile.Locks: // whose values are known late
 			e.Basis = append(e.Basis, notes...)
+		case profile.Barriers:
+			e.Basis = append(e.Basis, barrierBasis)
 		case profile.OffCPU:
 			for _, note := range [...]string{waits.rate.note(w.Began, w.Ended), waits.share.note(w.Began, w.Ended)} {
 				if note != "" {

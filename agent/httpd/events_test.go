@@ -48,6 +48,8 @@ func busyShop(n uint64) *profile.Profile {
 		case profile.Faults:
 			row(total, profile.EventLabels{Class: "com.acme.shop.Cart", Field: "items", Offset: 16}, 30)
 			row(add, profile.EventLabels{}, 12)
+		case profile.Barriers:
+			row(total, profile.EventLabels{Class: "com.acme.shop.Cart", Place: "old"}, 1280)
 		case profile.Cycles:
 			row(total, profile.EventLabels{}, 4e9, 2e9)
 		case profile.OffCPU:

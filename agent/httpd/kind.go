@@ -45,6 +45,8 @@ var kinds = []*kind{
 		view{column: "Off CPU", value: 1, leaf: []string{"cause"}, aside: cause.Idle, asideAre: "threads with nothing to do", whole: "100 % is one thread that is off the CPU all the time. Idle threads are not included."}),
 	ofEvents(profile.Wall, "Wall time", "what threads do all the time, on the CPU and off it", "wall time", "wall time is not recorded",
 		view{column: "Wall", leaf: []string{"cause"}, aside: cause.Idle, asideAre: "threads with nothing to do", whole: "100 % is one thread, all the time. Idle threads are not included."}),
+	ofEvents(profile.Barriers, "Write barriers", "stores of references into old objects", "cards made dirty", "write barriers are not recorded",
+		view{column: "Cards", leaf: []string{"class"}}),
 }
 
 // ofEvents is a kind of events.

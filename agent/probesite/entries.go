@@ -2,6 +2,7 @@ package probesite
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -85,4 +86,50 @@ func (f *Finder) entry(fn function, kept registers) (Site, error) {
 	}
 	return Site{}, fmt.Errorf("the kernel emulates none of the first %d instructions: %w",
 		min(maxAhead, len(l.at)), ErrNoSite)
+}
+
+// Towards returns the places in a function where it calls another one directly, or goes on there with a jump: the other one's arguments are
+// in their registers. Both are named as for Entries, which this replaces where the kernel emulates nothing before a function hands its
+// arguments on. ErrNotFound if there is no such symbol, ErrNoSite if no place leads there.
+func (f *Finder) Towards(callee, from string) (sites []Site, err error) {
+	if err := f.needX86(); err != nil {
+		return nil, err
+	}
+	callers, err := f.named(from)
+	if err != nil {
+		return nil, err
+	}
+	callees, err := f.named(callee)
+	if err != nil {
+		return nil, err
+	}
+	for _, caller := range callers {
+		l, err := f.list(caller)
+		if err != nil {
+			return nil, fmt.Errorf("function %s: %w", caller.name, err)
+		}
+		for n, k := range l.kinds {
+			if k != Call && k != Jump {
+				continue
+			}
+			i, err := Decode(l.bytes(n))
+			if err != nil {
+				return nil, fmt.Errorf("function %s: %w", caller.name, err)
+			}
+			to, _ := i.Branch(l.address(n))
+			if !slices.ContainsFunc(callees, func(fn function) bool { return fn.role == itself && fn.start == to }) {
+				continue
+			}
+			s, err := f.site(l.address(n), k)
+			if err != nil {
+				return nil, err
+			}
+			s.Function, s.Clone, s.Distance = caller.name, caller.clone, n
+			sites = append(sites, s)
+		}
+	}
+	if len(sites) == 0 {
+		return nil, fmt.Errorf("no way from function %s to %s: %w", from, callee, ErrNoSite)
+	}
+	return sorted(sites), nil
 }

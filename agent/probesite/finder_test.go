@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +107,45 @@ func TestEntries(t *testing.T) {
 				t.Errorf("%+v, want %v at %#x", got, test.kind, begin+test.at)
 			}
 		})
+	}
+}
+
+// Calls of and jumps to a function, in another one only.
+func TestTowards(t *testing.T) {
+	f := finderOf(t, imageOf(t, nil,
+		routine{"f", "c3"},                                    // 5000
+		routine{"a", "4889fa e9f7ffffff"},                     // 5001: hands an argument on
+		routine{"b", "e8f2ffffff 85c0 7405 e8e9ffffff c3 90"}, // 5009: calls it twice
+		routine{"c", "e8e3ffffff c3"},                         // 5019: calls a
+		routine{"d", "74e0 c3"},                               // 501f: a jump on a flag to a is no call
+	))
+	for _, test := range []struct {
+		callee, from string
+		want         []uint64
+		err          error
+	}{
+		{"f", "a", []uint64{0x5004}, nil},
+		{"f", "b", []uint64{0x5009, 0x5012}, nil},
+		{"a", "c", []uint64{0x5019}, nil},
+		{"f", "c", nil, ErrNoSite},
+		{"a", "d", nil, ErrNoSite},
+		{"f", "nobody", nil, ErrNotFound},
+		{"nobody", "a", nil, ErrNotFound},
+	} {
+		sites, err := f.Towards(test.callee, test.from)
+		if !errors.Is(err, test.err) {
+			t.Errorf("from %s to %s: %v, want %v", test.from, test.callee, err, test.err)
+		}
+		var got []uint64
+		for _, s := range sites {
+			got = append(got, s.Address)
+			if s.Function != test.from || !s.Emulated || s.Offset != s.Address-codeAddress+codeOffset {
+				t.Errorf("%+v", s)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("from %s to %s: %#x, want %#x", test.from, test.callee, got, test.want)
+		}
 	}
 }
 

@@ -129,6 +129,20 @@ func TestLiveEntries(t *testing.T) {
 	})
 }
 
+// The write barrier of G1 goes on to the queue of cards with a jump.
+func TestLiveTowards(t *testing.T) {
+	onEach(t, func(t *testing.T, version int, f *Finder) {
+		if version > 25 {
+			t.Skip("JDK 26 has another barrier")
+		}
+		sites, err := f.Towards("G1DirtyCardQueueSet::enqueue", "G1BarrierSetRuntime::write_ref_field_post_entry")
+		if err != nil || len(sites) != 1 {
+			t.Fatalf("%+v, %v", sites, err)
+		}
+		checkSite(t, f, sites[0])
+	})
+}
+
 // checkSite compares a site with the file.
 func checkSite(t *testing.T, f *Finder, s Site) {
 	t.Helper()

@@ -21,10 +21,11 @@ const (
 	Cycles                       // CPU cycles and instructions
 	OffCPU                       // time of threads that use no CPU
 	Wall                         // all time of threads: on the CPU and off it
+	Barriers                     // stores of references into old objects
 	EventKinds                   // number of kinds
 )
 
-var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall"}
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall", "write-barrier"}
 
 // String is the kind as record -e takes it.
 func (k EventKind) String() string { return eventKindNames[k] }
@@ -58,6 +59,7 @@ var eventValues = [EventKinds][]ValueType{
 	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
 	OffCPU:      {{"waits", "count"}, {"offcpu", "nanoseconds"}},
 	Wall:        {{"wall", "nanoseconds"}},
+	Barriers:    {{"dirty_cards", "count"}},
 }
 
 // Values are the types of a row's values, in order. The caller must not change them.

@@ -148,8 +148,8 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 
 // noClasses is the error for a comparison by class of something else than objects.
 func noClasses(name string, s *stacks) error {
-	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e alloc), locks (-e lock) or page faults "+
-		"(-e page-faults); compare these by method", name, s.unit())
+	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e alloc), locks (-e lock), page faults "+
+		"(-e page-faults) or write barriers (-e write-barrier); compare these by method", name, s.unit())
 }
 
 // byMethod compares the innermost methods. It gets them as edge does, so that by method and by edge agree on what is

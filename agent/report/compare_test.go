@@ -218,7 +218,7 @@ func TestCompareByClassRefuses(t *testing.T) {
 		want string
 	}{
 		{sinktest.Only(profile.Allocations), sinktest.Shop(), "a has values of type alloc_objects or alloc_space or events, b of type samples or cpu"},
-		{sinktest.Shop(), sinktest.Shop(), "a has no events of objects, only values of type samples: --by=class needs allocations (record -e alloc), locks (-e lock) or page faults"},
+		{sinktest.Shop(), sinktest.Shop(), "a has no events of objects, only values of type samples: --by=class needs allocations (record -e alloc), locks (-e lock), page faults (-e page-faults) or write barriers"},
 		{sinktest.Only(profile.Allocations), sinktest.Only(profile.Locks), "a has allocations, b has locks: compare files of one kind"},
 	} {
 		err := report.Compare(new(bytes.Buffer), report.Named{Name: "a", Profile: sinktest.MustPprof(t, test.a)}, report.Named{Name: "b", Profile: sinktest.MustPprof(t, test.b)},

@@ -120,6 +120,9 @@ func (e *storedEvents) about(all tally) string {
 	if half == 0 && e.stated != nil && e.stated.missed > 0 {
 		return fmt.Sprintf("without up to %v before observation began", e.stated.missed.Round(time.Second/10))
 	}
+	if half == 0 && e.kind == profile.Barriers {
+		return "at least" // no queue was full, and what else was in it is unknown
+	}
 	if half == 0 {
 		return "exact"
 	}
@@ -252,6 +255,7 @@ var eventNames = [profile.EventKinds]struct{ events, record string }{
 	profile.Cycles:      {"cycles", "-e cpi"},
 	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
 	profile.Wall:        {"wall time", "-e wall"},
+	profile.Barriers:    {"write barriers", "-e write-barrier"},
 }
 
 // EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
@@ -287,6 +291,8 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 		return Safepoints
 	case profile.Faults:
 		return Faults
+	case profile.Barriers:
+		return Barriers
 	case profile.OffCPU:
 		return OffCPU
 	case profile.Wall:

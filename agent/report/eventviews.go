@@ -139,10 +139,22 @@ func ratio(a, b float64) string {
 // data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
 // 2009). The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
 func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTouches(w, p, opts, profile.Faults, "first touches of memory", "method / place, class.field +offset")
+}
+
+// Barriers writes which methods stored references into old objects, by the cards that they made dirty, the most first. Under each method are
+// the objects by place and class. The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no
+// write barriers.
+func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects", "method / place, class stored into")
+}
+
+// writeTouches writes what objects were touched, by method.
+func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	e, err := readEvents(p, profile.Faults)
+	e, err := readEvents(p, kind)
 	if err != nil {
 		return err
 	}
@@ -153,15 +165,18 @@ func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("Page faults%s: %s (%s) first touches of memory, from %s", elapsed(p), quantity(all.values[0]), e.about(all),
+	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", flameTitles[kind], elapsed(p), quantity(all.values[0]), e.about(all), what,
 		manyOf(quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
-	table.columns = []eventColumn{shareColumn(0, all), valueColumn("faults", 0, quantity), eventsColumn}
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, quantity), eventsColumn}
 	out.WriteByte('\n')
-	writeEvents(&table, "method / place, class.field +offset", &byMethod)
-	return flush(out, "page faults")
+	writeEvents(&table, heading, &byMethod)
+	return flush(out, eventNames[kind].events)
 }
+
+// touchColumns are the titles of the columns of writeTouches.
+var touchColumns = map[profile.EventKind]string{profile.Faults: "faults", profile.Barriers: "cards"}
 
 // Values of locks.
 const (

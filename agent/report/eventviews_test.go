@@ -22,6 +22,7 @@ var eventViews = [profile.EventKinds]sinktest.ViewFunc{
 	profile.Cycles:      report.CPI,
 	profile.OffCPU:      report.OffCPU,
 	profile.Wall:        report.Wall,
+	profile.Barriers:    report.Barriers,
 }
 
 func TestEventViewsGolden(t *testing.T) {
@@ -81,6 +82,15 @@ func TestEventViews(t *testing.T) {
 			"20.0%      20      20    young   com.acme.Cart +0",
 			"20.0%      20      20  G1ParScanThreadState::trim_queue(bool)",
 			"20.0%      20      20    native  [unknown]",
+		}},
+		{profile.Barriers, []string{
+			// 40 events of 256 cards and 20 of as many: 1.96 roots of 60 * 256² are 3887 of 15360.
+			"Write barriers, in 10.00 s: 15360 (±25.3%) cards made dirty by stores into old",
+			"66.7%  10240      40  com.acme.Shop.checkout",
+			"50.0%   7680      30    old        com.acme.Cart",
+			"16.7%   2560      10    humongous  java.lang.Object[]",
+			"33.3%   5120      20  com.acme.Cart.total",
+			"33.3%   5120      20    old        [unknown]",
 		}},
 		{profile.Cycles, []string{
 			"Cycles, in 10.00 s: 10.00G cycles, 8.00G instructions, CPI 1.25, from 100",

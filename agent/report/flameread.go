@@ -19,13 +19,14 @@ import (
 var flameTitles = map[profile.EventKind]string{
 	profile.Allocations: "Allocated bytes", profile.Locks: "Delay by locks", profile.Values: "Values at probes",
 	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles", profile.OffCPU: "Off-CPU time",
-	profile.Wall: "Wall time",
+	profile.Wall: "Wall time", profile.Barriers: "Write barriers",
 }
 
 // flameLeaves are the labels of events that make the innermost frame.
 var flameLeaves = map[profile.EventKind][]string{
 	profile.Allocations: {stored.LabelClass}, profile.Locks: {stored.LabelKind, stored.LabelClass}, profile.Values: {stored.LabelProbe, stored.LabelValue},
 	profile.Pauses: {stored.LabelKind}, profile.Faults: {stored.LabelClass}, profile.OffCPU: {stored.LabelCause}, profile.Wall: {stored.LabelCause},
+	profile.Barriers: {stored.LabelClass},
 }
 
 // Flames returns one Flame for each kind of values in a stored profile, the one to show first first; none of a kind that has

@@ -11,7 +11,7 @@ import (
 )
 
 // Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents, and perhaps calls.
-type Content uint16
+type Content uint32
 
 const (
 	// Time is where CPU time was spent: the sample types samples/count and cpu/nanoseconds.
@@ -128,7 +128,7 @@ func (c Content) Events() (kind profile.EventKind, ok bool) {
 	if set == 0 {
 		return 0, false
 	}
-	return profile.EventKind(bits.TrailingZeros16(uint16(set))), true
+	return profile.EventKind(bits.TrailingZeros32(uint32(set))), true
 }
 
 // eventValues are those of a sample of events, given the values of the kind and how many events it is of.

@@ -32,6 +32,7 @@ func TestPprofEventsTypes(t *testing.T) {
 		{profile.Values, "executions/count sum/count events/count", "executions", "executions/count 1"},
 		{profile.Pauses, "pauses/count stopped/nanoseconds events/count", "stopped", "stopped/nanoseconds 1"},
 		{profile.Faults, "faults/count events/count", "faults", "faults/count 1"},
+		{profile.Barriers, "dirty_cards/count events/count", "dirty_cards", "dirty_cards/count 1"},
 		{profile.Cycles, "cycles/count instructions/count events/count", "cycles", "cycles/count 1"},
 	} {
 		stored := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)))
@@ -62,6 +63,7 @@ func TestPprofEventsLabels(t *testing.T) {
 	}{
 		{profile.Allocations, profile.EventLabels{Class: "C", Place: "old", What: "exact"}, "class=C comm=java generation=old kind=exact runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
 		{profile.Locks, profile.EventLabels{Class: "C", Place: "old", What: "spin"}, "class=C comm=java kind=spin place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Barriers, profile.EventLabels{Class: "C", Place: "old"}, "class=C comm=java place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
 		{profile.Faults, labels, "class=C comm=java field=f kind=w place=old probe=p runtime=hotspot service=shop.service thread=http-1 value=v offset=0 pid=1234 tid=1240"},
 		{profile.Faults, profile.EventLabels{Class: "C", Offset: -8}, "class=C comm=java runtime=hotspot service=shop.service thread=http-1 offset=-8 pid=1234 tid=1240"},
 		{profile.Faults, profile.EventLabels{Place: "stack", Offset: 8}, "comm=java place=stack runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},

@@ -124,7 +124,7 @@ var viewContents = map[string]sink.Content{
 	"edges": sink.CallCounts, "layers": sink.CallCounts,
 	"allocs": sink.OfEvents(profile.Allocations), "locks": sink.OfEvents(profile.Locks), "values": sink.OfEvents(profile.Values),
 	"faults": sink.OfEvents(profile.Faults), "cpi": sink.OfEvents(profile.Cycles), "safepoints": sink.OfEvents(profile.Pauses),
-	"offcpu": sink.OfEvents(profile.OffCPU), "wall": sink.OfEvents(profile.Wall),
+	"barriers": sink.OfEvents(profile.Barriers), "offcpu": sink.OfEvents(profile.OffCPU), "wall": sink.OfEvents(profile.Wall),
 }
 
 // parse reads the flags for a view, "" for the one that suits what there is.

@@ -52,6 +52,7 @@ EVENT is one or several of:
   calls  call graph with counts
   offcpu what threads wait for when they use no CPU
   wall   all time of threads: on the CPU, and off it by cause
+  write-barrier  stores of references into old objects, with G1
   cpi    cycles per instruction; experimental, not verified on hardware
 FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
 .json (speedscope), .folded or .txt. For several events .html and .json have

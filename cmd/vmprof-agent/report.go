@@ -35,7 +35,7 @@ VIEW is one of:
             with METHOD, the history of that method
   layers    calls within and between application and JDK
   timeline  what each thread did over time: running, waiting, for what
-  allocs, locks, values, faults, cpi, safepoints, offcpu, wall
+  allocs, locks, values, faults, barriers, cpi, safepoints, offcpu, wall
             events by method, and by class, place, cause and so on;
             cpi is experimental, not verified on hardware
   slow      the slowest calls of a method, and what each waited for
@@ -78,6 +78,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"locks":      report.Locks,
 	"values":     report.Values,
 	"faults":     report.Faults,
+	"barriers":   report.Barriers,
 	"cpi":        report.CPI,
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
@@ -87,7 +88,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall; slow"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall; slow"
 
 // reportOptions are the flags of report.
 type reportOptions struct {

@@ -121,6 +121,7 @@ func TestReportEvents(t *testing.T) {
 		"values":     {profile.Values, "6000000 executions, mean 1", "6000000 executions"},
 		"safepoints": {profile.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
 		"faults":     {profile.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
+		"barriers":   {profile.Barriers, "Write barriers: 6000000 (±35.8%) cards made dirty", "6000000 dirty_cards"},
 		"offcpu":     {profile.OffCPU, "Off-CPU time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms offcpu"},
 		"wall":       {profile.Wall, "Wall time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms wall"},
 		"cpi":        {profile.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
@@ -236,7 +237,7 @@ func TestReportErrors(t *testing.T) {
 	}{
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
-		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, cpi, safepoints, offcpu or wall`},
+		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
 		{[]string{"--window=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{[]string{"--window=0", path}, "--window needs the number of a window"},

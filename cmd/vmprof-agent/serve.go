@@ -39,8 +39,8 @@ Profiles until it is stopped, and serves over HTTP:
                                     processes or some (pid is repeatable)
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
   /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
-                                    safepoint, page-faults, offcpu, wall,
-                                    cpi (not verified on hardware)
+                                    safepoint, page-faults, write-barrier,
+                                    offcpu, wall, cpi (not verified on hardware)
   /healthz                          200 while the agent is alive
   /versions                         what JVMs compiled of hot methods, and why
                                     they gave code up

@@ -73,6 +73,10 @@ var (
 		quiet, "-XX:CompileCommand=dontinline,guest.Faulting::*",
 		"-XX:+UseSerialGC", "-Xms1g", "-Xmx1g", "-Xmn768m",
 	}}
+	// Marking stores references into old objects; AMOUNT is how many rounds each thread goes, of 100,000 cards.
+	Marking = Program{Class: "Marking", Flags: []string{
+		quiet, "-XX:CompileCommand=dontinline,guest.Marking::*", "-XX:+UseG1GC", "-Xms1g", "-Xmx1g",
+	}}
 	// Pausing has the JVM stop all threads; AMOUNT is how many rounds each thread goes, of 64 MB of garbage.
 	Pausing = Program{Class: "Pausing", Flags: []string{"-Xmx512m"}}
 )

@@ -17,6 +17,7 @@ type Truth struct {
 	Waits       []Waited
 	Idle        []Waited // waits for a notification, which are no contention
 	Faults      []Faulted
+	Cards       []Marked
 	Collections []Collected
 	Worked      []Worked
 	Away        []OffCPU
@@ -88,6 +89,12 @@ type Faulted struct {
 	Bytes         uint64
 }
 
+// Marked is how many cards a method has made dirty by stores into objects of the class.
+type Marked struct {
+	Method, Class string
+	Times         uint64
+}
+
 // Collected is what a collector has done since the program's beginning, by the JVM's account.
 type Collected struct {
 	Collector string
@@ -128,6 +135,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"wait":        {3, 5},
 	"idle":        {3, 5},
 	"fault":       {3, 1},
+	"card":        {3, 1},
 	"away":        {3, 2},
 	"stage":       {2, 2},
 	"call":        {2, 7},
@@ -185,6 +193,8 @@ func (t *Truth) parse(words []string) error {
 		t.Woken = append(t.Woken, Waking{Method: words[1], Waker: words[2], Times: n[0], Sum: time.Duration(n[1])})
 	case "fault":
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
+	case "card":
+		t.Cards = append(t.Cards, Marked{Method: words[1], Class: words[2], Times: n[0]})
 	case "collections":
 		time := time.Duration(n[1]) * time.Millisecond
 		t.Collections = append(t.Collections, Collected{Collector: words[1], Count: n[0], Time: time})

@@ -1,6 +1,11 @@
 package hotspot
 
-import "github.com/vmprof-agent/vmprof-agent/vmruntime"
+import (
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+)
 
 // What vmruntime lets a Process and a Runtime offer beyond names of code.
 var (
@@ -12,6 +17,7 @@ var (
 	_ vmruntime.ThreadNamer   = (*Process)(nil)
 	_ vmruntime.ClassReader   = (*Process)(nil)
 	_ vmruntime.HeapReader    = (*Process)(nil)
+	_ vmruntime.CardReader    = (*Process)(nil)
 	_ vmruntime.FlagReader    = (*Process)(nil)
 	_ vmruntime.MethodCounter = (*Process)(nil)
 	_ vmruntime.JDK           = (*Process)(nil)
@@ -43,6 +49,37 @@ func (p *Process) PlaceAt(addr uint64, bases ...uint64) (vmruntime.Place, error)
 		return vmruntime.Place{}, err
 	}
 	return vmruntime.Place{Class: object.Class, Offset: object.Offset, Field: object.Field.Name, Index: object.Index}, nil
+}
+
+// Cards reads where G1's cards are, once. The other collectors' barriers are inlined as a whole.
+func (p *Process) Cards() (vmruntime.Cards, error) {
+	if p.cards != nil {
+		return *p.cards, nil
+	}
+	if c := p.layout.Objects.Heap.Collector; !p.layout.HasObjects || c != javaheap.CollectorG1 {
+		return vmruntime.Cards{}, fmt.Errorf("the collector of this JVM (%v) is not G1: its stores call nothing that a probe can observe", c)
+	}
+	cards, err := p.schema.object.cards.Read(p.memory, p.Number)
+	if l := &p.layout.Objects; err == nil {
+		cards.Narrow, cards.NarrowBase, cards.NarrowShift = l.OopIsNarrow, l.OopBase, l.OopShift
+		if l.Heap.Generations == javaheap.GenerationsByRegion {
+			cards.Region = 1 << l.Heap.RegionShift
+		}
+		p.cards = &cards
+	}
+	return cards, err
+}
+
+// Age is Generation in the form that all runtimes share.
+func (p *Process) Age(addr uint64) (string, error) {
+	g, err := p.Generation(addr)
+	switch {
+	case err != nil || g == javaheap.GenerationUnknown:
+		return "", err
+	case g == javaheap.GenerationEden:
+		g = javaheap.GenerationYoung
+	}
+	return g.String(), nil
 }
 
 // ClassName makes the bytes of the Symbol that names a class a name for people.

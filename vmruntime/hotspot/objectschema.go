@@ -43,6 +43,7 @@ type objectSchema struct {
 
 	archiveLow, archiveHigh uint64 // statics: bounds of the CDS archives, 0 if unknown
 	heap                    javaheap.Schema
+	cards                   javaheap.CardSchema
 	lacks                   []string
 }
 
@@ -104,6 +105,7 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 		archiveLow:    r.OptionalStatic("MetaspaceObj._shared_metaspace_base"),
 		archiveHigh:   r.OptionalStatic("MetaspaceObj._shared_metaspace_top"),
 		heap:          javaheap.NewSchema(r),
+		cards:         javaheap.NewCardSchema(r),
 	}
 	if s.archiveLow == 0 { // JDK 26
 		s.archiveLow = r.OptionalStatic("MetaspaceObj._aot_metaspace_base")

@@ -52,6 +52,7 @@ type Process struct {
 	notes          []string
 
 	objects objectTable
+	cards   *vmruntime.Cards // nil until they are known
 }
 
 // A schema is where the fields are that this package reads, in one process. See the table in jdks.go for what each JDK

@@ -71,7 +71,7 @@ func (fixed) Stats() profile.Stats {
 }
 
 // allEvents are all kinds.
-var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true, true}
+var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true, true, true}
 
 func pastStats() history.Stats {
 	return history.Stats{

@@ -78,6 +78,11 @@ func ShopEvents() *profile.Profile {
 		Event{stack{Futex, Allocate, Checkout, CallStub, Run}, labels{Class: cart, Place: "young", Offset: 0}, 20, values{20}},
 		Event{stack{Futex, Gc}, labels{Place: "native"}, 20, values{20}},
 	)
+	barriers := EventsOf(profile.Barriers,
+		Event{stack{Checkout, CallStub, Run}, labels{Class: cart, Place: "old"}, 30, values{7680}},
+		Event{stack{Checkout, CallStub, Run}, labels{Class: "java.lang.Object[]", Place: "humongous"}, 10, values{2560}},
+		Event{stack{Total, Checkout, CallStub, Run}, labels{Place: "old"}, 20, values{5120}},
+	)
 	cycles := EventsOf(profile.Cycles,
 		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{}, 90, values{9e9, 3e9}},
 		Event{stack{Futex, Checkout, CallStub, Run}, labels{}, 10, values{1e9, 5e9}},
@@ -100,7 +105,7 @@ func ShopEvents() *profile.Profile {
 			{PID: 77, Comm: "bash", Service: "bash", Executable: Bash},
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
-				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits, wall},
+				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits, wall, barriers},
 			},
 		},
 		EventCounts: profile.EventCounts{
