@@ -145,7 +145,7 @@ func TestInline(t *testing.T) {
 		directives[0].Match[0] != "*.*" || directives[0].C2.Inline[0] != "+app/Main.apply(II)I" {
 		t.Errorf("%v: %s", err, plan.Directives())
 	}
-	if got := string(plan.Commands()); got != "inline app/Main.apply(II)I\n" {
+	if got := string(plan.Commands()); got != "inline app/Main.apply (II)I\n" {
 		t.Errorf("%q", got)
 	}
 	var text strings.Builder
@@ -180,6 +180,31 @@ func TestNoInline(t *testing.T) {
 	} {
 		if plan := p.advise(t); len(plan.Advice) != 0 {
 			t.Errorf("%s: %+v", name, plan.Advice)
+		}
+	}
+}
+
+// Where nothing shows how often a call is made, there is no rate and no share of all calls. Call sites on one line are told apart.
+func TestUnmeasured(t *testing.T) {
+	plan := beyond().calls(profile.Unmeasured, loop, apply, 9, 1e6).advise(t)
+	if len(plan.Advice) != 1 || len(plan.Advice[0].Calls) != 2 {
+		t.Fatalf("%+v", plan)
+	}
+	for _, c := range plan.Advice[0].Calls {
+		if unmeasured := c.Site.Offset == 9; c.Unmeasured != unmeasured || unmeasured && c.Of != 0 || !unmeasured && c.Of != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+	var text strings.Builder
+	if err := plan.WriteText(&text, hotspot.DirectivesFile, "d.json"); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"loop:42@7 -> app.Main.apply\n     50.0M calls/s", "100.0 % of all calls",
+		"loop:42@9 -> app.Main.apply\n     number of calls unknown, between 1.00M and 9.10G a second\n",
+	} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in\n%s", part, &text)
 		}
 	}
 }
@@ -271,7 +296,7 @@ func TestDontInline(t *testing.T) {
 	}
 	plan := make().advise(t)
 	if len(plan.Advice) != 2 || plan.Advice[1].Kind != hotspot.DontInline || plan.Advice[1].Callee != cold ||
-		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold(I)V") {
+		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold (I)V") {
 		t.Errorf("%+v", plan.Advice)
 	}
 	var directives []struct{ Match []string }
