@@ -39,7 +39,7 @@ func (n *Names) Append(names []string, sample *pprof.Sample) []string {
 }
 
 // Apart returns what says of samples that their values are not part of the sums of the profile: exact counts of what other samples
-// estimate, and waits for work at locks.
+// estimate, waits for work at locks, and calls whose number is unknown.
 func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	kind, ok := EventKindOf(p)
 	switch {
@@ -48,7 +48,7 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	case countedBesides(p):
 		return counted
 	}
-	return func(*pprof.Sample) bool { return false }
+	return func(s *pprof.Sample) bool { return label(s, stored.LabelBasis) == profile.Unmeasured.String() }
 }
 
 // Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
