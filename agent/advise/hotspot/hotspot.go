@@ -161,7 +161,8 @@ func (e *evidence) inline() (list []Advice) {
 			if len(s.Targets) >= leastTargets && s.Share(t) < onlyTarget || t.Callee == s.Caller || !stable(t.Callee) {
 				continue
 			}
-			into := e.into(s.Caller)
+			// What keeps a method from being inlined into itself is a limit of recursion, also by way of another one.
+			into := slices.DeleteFunc(e.into(s.Caller), func(root string) bool { return root == t.Callee })
 			reason := e.refused(t.Callee)
 			if len(into) == 0 || reason == "" || e.inlinedAlready(s.Caller, t.Callee) {
 				continue

@@ -214,6 +214,23 @@ func (p *program) limit(freq int) *program {
 	return p
 }
 
+// What keeps a method from being inlined into itself by way of another one is a limit of recursion.
+func TestNoRecursion(t *testing.T) {
+	inlined := in(12, small)
+	inlined.Inlined = true
+	recursive := func() *program {
+		return newProgram().calls(profile.Estimated, small, apply, 7, 50e6).code(12, apply, 3000, "app.Main.small").
+			sampled(60, in(12, apply), inlined, in(12, apply)).bytecode(map[string]int{apply: 60})
+	}
+	if plan := recursive().advise(t); len(plan.Advice) != 0 {
+		t.Errorf("%+v", plan.Advice)
+	}
+	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, in(11, loop), inlined, in(12, apply)).advise(t)
+	if len(plan.Advice) != 1 || !slices.Equal(plan.Advice[0].Into, []string{loop}) {
+		t.Errorf("of another caller: %+v", plan.Advice)
+	}
+}
+
 // A callee of large code is refused although its bytecode is small.
 func TestInlineSmallCode(t *testing.T) {
 	plan := newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).code(12, apply, 3000).
