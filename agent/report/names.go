@@ -51,6 +51,9 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	return func(s *pprof.Sample) bool { return label(s, stored.LabelBasis) == profile.Unmeasured.String() }
 }
 
+// samplesWhere begins the comment of a profile that has only some samples of another one.
+const samplesWhere = "samples where "
+
 // Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
 // what the samples are.
 func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)) (*pprof.Profile, error) {
@@ -68,6 +71,6 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 			some.Sample = append(some.Sample, sample)
 		}
 	}
-	some.Comments = append(some.Comments, "samples where "+stored.Printable(what)+"; losses and notes are those of all samples")
+	some.Comments = append(some.Comments, samplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
 	return some, nil
 }

@@ -135,7 +135,7 @@ func TestEvaluateErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(), "no such key") {
+	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(), `no such key: nothing in some samples: ask for it first, as in "tid" in labels`) {
 		t.Errorf("%v", err)
 	}
 	if r, err = Parse(`a: sum(alloc_space)`); err != nil {
