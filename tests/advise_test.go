@@ -45,7 +45,7 @@ func TestAdvise(t *testing.T) {
 		t.Fatalf("%v: %s\n%s", err, content, directives.stdout)
 	}
 	commands := mustSucceed(t, "advise", "--for=compilecommand", "-p", strconv.Itoa(beyond), path)
-	if !strings.Contains(commands.stdout, "\ninline guest/Beyond.apply(II)I\n") {
+	if !strings.Contains(commands.stdout, "\ninline guest/Beyond.apply (II)I\n") {
 		t.Errorf("no command in\n%s", commands.stdout)
 	}
 	var lines []string

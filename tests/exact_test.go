@@ -142,6 +142,9 @@ func TestExactObjects(t *testing.T) {
 			if len(got) != len(want) {
 				t.Errorf("%d contexts of objects, want %d: %v", len(got), len(want), got)
 			}
+			if !strings.Contains(recording.Output, "B (exact), ") {
+				t.Errorf("the sum of the objects is not said to be exact:\n%s", recording.Output)
+			}
 			index, around := callsIndex(t, calls), int64(0)
 			for _, s := range calls.Sample {
 				if functionOf(s.Location[0]) == "calls.Exact.makesAround" {
@@ -180,6 +183,17 @@ func TestExactObjectsFlag(t *testing.T) {
 	got := agent(t, "record", "-e", "calls,alloc", "--exact", "--exact-alloc", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out"))
 	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceAllocProbes") {
 		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
+	}
+	sampled, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "alloc", "--exact-alloc"}},
+		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
+			_, err := guest.Order("make 100000")
+			return err
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes := strings.Join(sampled.Profile.Comments, "\n"); !strings.Contains(notes, "start it with -XX:+DTraceAllocProbes") {
+		t.Errorf("samples without counts say only\n%s", notes)
 	}
 }
 

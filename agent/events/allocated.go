@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -56,6 +57,9 @@ func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, aft
 	for _, p := range w.Processes {
 		counts := after.since(before, p.Attachment.Load())
 		if len(counts) == 0 {
+			if e.cannotCount(ctx, p) {
+				out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: the JVM does not report its allocations: start it with -XX:+%s", p.PID, objectFlag))
+			}
 			continue
 		}
 		names, err := e.classNames(ctx, p, counts)
@@ -66,6 +70,34 @@ func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, aft
 			out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: %v", p.PID, err))
 		}
 	}
+}
+
+// objectFlag is the command line flag that makes a JVM report its allocations.
+const objectFlag = "DTraceAllocProbes"
+
+// flags are those of a VM's command line.
+type flags interface {
+	Flag(name string) (bool, error)
+}
+
+// cannotCount says that a process is a JVM that does not report its allocations.
+func (e *Source) cannotCount(ctx context.Context, p *fold.Process) bool {
+	if !e.Options.ExactAllocations || p.Attachment.Load() == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
+	defer cancel()
+	off := make(chan bool, 1)
+	err := e.services.Resolver.WithVM(ctx, p.Process, func(g *target.VM) error {
+		vm, err := target.As[flags](g)
+		if err != nil {
+			return err
+		}
+		on, err := vm.Flag(objectFlag)
+		off <- !on && err == nil
+		return err
+	})
+	return err == nil && <-off
 }
 
 // classNames names the classes of p's counted objects.

@@ -10,6 +10,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -44,10 +45,10 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 	result.DefaultSampleType = result.SampleType[0].Type
 	result.PeriodType, result.Period = cost.ValueType(), 1
 	result.Sample = nil
-	exact := countedBesides(p)
-	sum, stored := 0.0, int64(0) // in units of the resolution
+	apart := report.Apart(p)
+	sum, rounded := 0.0, int64(0) // in units of the resolution
 	for _, sample := range p.Sample {
-		if exact && isExact(sample) {
+		if apart(sample) {
 			continue
 		}
 		at := 0.0
@@ -62,8 +63,8 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 		if sum >= math.MaxInt64 {
 			return nil, fmt.Errorf("cost model %s: the costs exceed 63 bits: choose a coarser resolution, such as micro", m.Name)
 		}
-		whole := int64(math.Round(sum)) - stored // carries what rounding leaves
-		stored += whole
+		whole := int64(math.Round(sum)) - rounded // carries what rounding leaves
+		rounded += whole
 		if whole == 0 {
 			continue
 		}
@@ -78,6 +79,9 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 	}
 	result = result.Compact()
 	result.Comments = append(slices.Clone(p.Comments), fmt.Sprintf("cost model %s %s: %s", m.Name, cost.Hash, strings.Join(applied, ", ")))
+	if sum > 0 && rounded == 0 {
+		result.Comments = append(result.Comments, fmt.Sprintf("all costs together are less than half of the smallest one, %v %s: choose a finer resolution", cost.Scale, m.Unit))
+	}
 	return result, nil
 }
 
@@ -111,14 +115,6 @@ func typeList(p *pprof.Profile) string {
 func column(p *pprof.Profile, sampleType string) int {
 	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 }
-
-// countedBesides says that the profile has sampled events and exact counts of the same ones.
-func countedBesides(p *pprof.Profile) bool {
-	return column(p, "alloc_space") >= 0 && slices.ContainsFunc(p.Sample, isExact) &&
-		slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return !isExact(s) })
-}
-
-func isExact(s *pprof.Sample) bool { return s.HasLabel(stored.LabelKind, stored.ExactEngine) }
 
 // A factor is a price with the column of a profile that it is for.
 type factor struct {
@@ -154,10 +150,7 @@ func (f *factor) cost(s *pprof.Sample) (float64, error) {
 	if f.By == "" {
 		return float64(value) * *f.Price.Price / f.per, nil
 	}
-	text := ""
-	if list := s.Label[f.By]; len(list) > 0 {
-		text = list[0]
-	}
+	text, _ := stored.LabelText(s, f.By)
 	price, listed := f.Table[text]
 	if !listed && f.Other != nil {
 		price, listed = *f.Other, true

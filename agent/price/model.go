@@ -10,6 +10,7 @@
 package price
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -85,8 +86,13 @@ func Parse(text []byte) (*Model, error) {
 		return nil, fmt.Errorf("larger than %d kB", maxFile>>10)
 	}
 	m := new(Model)
-	if err := yaml.UnmarshalStrict(text, m); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.SetStrict(true)
+	if err := d.Decode(m); err != nil && err != io.EOF {
 		return nil, explain(err)
+	}
+	if err := d.Decode(new(any)); err != io.EOF {
+		return nil, errors.New("one file has one model: remove what follows ---")
 	}
 	return m, m.check()
 }

@@ -106,6 +106,20 @@ func TestApply(t *testing.T) {
 				[]int64{9e9}, []int64{3e9}, []int64{1e9}),
 			map[string]int64{"b": 6, "c": 2}, "EUR",
 		},
+		"processes, by a label with numbers": {
+			"{name: pids, unit: EUR, resolution: one, prices: [{of: cpu, by: pid, table: {'7': 3}, other: 1, per: s}]}",
+			func() *pprof.Profile {
+				p := profileOf(timeTypes, nil, []int64{1, 2e9}, []int64{1, 2e9})
+				p.Sample[0].NumLabel = map[string][]int64{stored.LabelPID: {7}}
+				return p
+			}(),
+			map[string]int64{"a": 6, "b": 2}, "EUR",
+		},
+		"calls whose number is unknown": {
+			"{name: jop, unit: cycles, resolution: one, prices: [{of: calls, price: 100}]}",
+			profileOf([]*pprof.ValueType{{Type: "calls", Unit: "count"}}, []map[string][]string{{"basis": {"estimated"}}, {"basis": {"unmeasured"}}}, []int64{10}, []int64{7}),
+			map[string]int64{"a": 1000}, "cycles",
+		},
 		"rounding keeps the sum": { // three thirds
 			"{name: third, unit: EUR, resolution: one, prices: [{of: samples, price: 1, per: 1000}]}",
 			profileOf(timeTypes, nil, []int64{334, 0}, []int64{333, 0}, []int64{333, 0}),
@@ -162,6 +176,19 @@ func TestApplyErrors(t *testing.T) {
 	}
 }
 
+// A profile without costs says that they are too small for the resolution.
+func TestApplyTooCoarse(t *testing.T) {
+	of := profileOf(timeTypes, nil, []int64{1, 1e9})
+	got, err := parse(t, "{name: m, unit: EUR, resolution: one, prices: [{of: cpu, price: 0.04, per: h}]}").Apply(of)
+	if err != nil || len(got.Sample) > 0 || !strings.Contains(got.Comments[len(got.Comments)-1], "choose a finer resolution") {
+		t.Errorf("%v: %+v", err, got)
+	}
+	got, err = parse(t, "{name: m, unit: EUR, resolution: one, prices: [{of: cpu, price: 0, per: h}]}").Apply(of)
+	if err != nil || strings.Contains(got.Comments[len(got.Comments)-1], "resolution") {
+		t.Errorf("%v: %q", err, got.Comments)
+	}
+}
+
 // What is wrong with a model is an error that says what to write instead.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
@@ -186,9 +213,10 @@ func TestParseErrors(t *testing.T) {
 		"{name: m, unit: EUR, prices: [{of: wall, by: cause, per: h}]}":                             "by needs a table",
 		"{name: m, unit: c, prices: [{of: bytecodes, by: opcode, table: {iaad: 1}}]}":               "iaad is no bytecode: did you mean",
 		"{name: m, unit: c, prices: [{of: bytecodes, by: opcode, table: {iadd: -1}}]}":              "table: iadd: -1 is no price",
-		"name: [":                         "yaml",
-		strings.Repeat("#", maxFile+1):    "larger than 64 kB",
-		"{name: m, unit: EUR, prices: 1}": "cannot unmarshal",
+		"name: [": "yaml",
+		"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}\n---\nname: n": "one file has one model",
+		strings.Repeat("#", maxFile+1):                                              "larger than 64 kB",
+		"{name: m, unit: EUR, prices: 1}":                                           "cannot unmarshal",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: %v, want an error with %q", text, err, want)

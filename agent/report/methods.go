@@ -145,7 +145,11 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
 	}
 	if v.tree.Total() == 0 && HasTime(p) {
-		writeFolded(out, "No samples: what was recorded used no CPU time, or less than a sample stands for", opts.Width)
+		why := "what was recorded used no CPU time, or less than a sample stands for"
+		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, samplesWhere) }) {
+			why = "none meets the condition, or nothing was sampled"
+		}
+		writeFolded(out, "No samples: "+why, opts.Width)
 	}
 	v.writeLegend(out, used, opts.Width)
 	return flush(out, "methods")

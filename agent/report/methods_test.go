@@ -156,4 +156,11 @@ func TestMethodsOfNothing(t *testing.T) {
 	if !strings.Contains(got, "No samples: what was recorded used no CPU time") {
 		t.Errorf("%s", got)
 	}
+	some, err := report.Where(sinktest.MustPprof(t, sinktest.Shop()), "false", func(*pprof.Sample) (bool, error) { return false, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sinktest.Show(t, report.Methods, some, nil); !strings.Contains(got, "No samples: none meets the condition") {
+		t.Errorf("%s", got)
+	}
 }

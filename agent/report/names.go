@@ -39,7 +39,7 @@ func (n *Names) Append(names []string, sample *pprof.Sample) []string {
 }
 
 // Apart returns what says of samples that their values are not part of the sums of the profile: exact counts of what other samples
-// estimate, and waits for work at locks.
+// estimate, waits for work at locks, and calls whose number is unknown.
 func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	kind, ok := EventKindOf(p)
 	switch {
@@ -48,8 +48,11 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	case countedBesides(p):
 		return counted
 	}
-	return func(*pprof.Sample) bool { return false }
+	return func(s *pprof.Sample) bool { return label(s, stored.LabelBasis) == profile.Unmeasured.String() }
 }
+
+// samplesWhere begins the comment of a profile that has only some samples of another one.
+const samplesWhere = "samples where "
 
 // Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
 // what the samples are.
@@ -68,6 +71,6 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 			some.Sample = append(some.Sample, sample)
 		}
 	}
-	some.Comments = append(some.Comments, "samples where "+stored.Printable(what)+"; losses and notes are those of all samples")
+	some.Comments = append(some.Comments, samplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
 	return some, nil
 }

@@ -161,6 +161,12 @@ func (c *slowCall) largest() []string {
 	})
 }
 
+// hasSlow reports whether a profile has the time of an invocation that was followed.
+func hasSlow(p *pprof.Profile) bool {
+	at := typeIndex(p, stored.TypeSlow)
+	return at >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[at] != 0 })
+}
+
 // followedMethod is the method whose invocations were followed, and how many there were; "" if the profile does not say.
 func followedMethod(p *pprof.Profile) (method string, calls float64) {
 	if m, err := stored.MetadataOf(p); err == nil {

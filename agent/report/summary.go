@@ -398,6 +398,8 @@ func doubt(p *pprof.Profile) (word, why string) {
 			return nothing, "0 events"
 		case counts.LostShare() > muchLost:
 			return incomplete, percent(counts.LostShare()) + " of the events were lost"
+		case m.Followed != "" && !hasSlow(p):
+			return incomplete, "no call of " + m.Followed + " was seen"
 		case len(m.Observed()) > 0:
 			return approximate, "events were observed part of the time, the rest is estimated"
 		case m.Events.Observed < fewSamples:

@@ -6,12 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
 
@@ -133,6 +135,21 @@ func TestSummaryStatus(t *testing.T) {
 	}
 	if got := summaryOf(t, nil, storedOf(&profile.Profile{Event: "cpu-clock", Period: 1})); !strings.Contains(got, "used no CPU time") {
 		t.Error(got)
+	}
+}
+
+// A recording that follows the calls of a method says if it has none: the name may be wrong, or the method inlined.
+func TestSummaryWithoutSlowCalls(t *testing.T) {
+	const says = "status: incomplete: no call of com.acme.Shop.checkout was seen"
+	p := sinktest.Only(profile.Wall)
+	p.Followed = "com.acme.Shop.checkout"
+	of := sink.OfEvents(profile.Wall) | sink.CallCounts | sink.Slow
+	if got := summaryOf(t, nil, sinktest.MustPprofOf(t, p, of)); !strings.Contains(got, says) {
+		t.Errorf("no %q in\n%s", says, got)
+	}
+	p.Processes[0].Slow = []profile.SlowCall{{TID: 8, Thread: "http-1", Start: p.Start, Length: time.Second, Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
+	if got := summaryOf(t, nil, sinktest.MustPprofOf(t, p, of)); strings.Contains(got, says) {
+		t.Errorf("in spite of a call:\n%s", got)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -36,6 +38,7 @@ const (
 	// What costs are estimated for at the start. Names have at most stored.MaxName bytes.
 	estimatedFrames = 500
 	estimatedLabels = 30
+	maxDigits       = 20 // of a number, with its sign
 )
 
 // Fields lists the variables of expressions.
@@ -103,6 +106,18 @@ func newExpression(text string, of *cel.Type) (*Expression, error) {
 		return nil, fmt.Errorf("%s may take %d steps for one sample, more than %d: search the stack once only, and with shorter patterns", text, estimate.Max, maxCost)
 	}
 	e := &Expression{text: text, patterns: &patterns{compiled: make(map[string]*pattern)}}
+	for _, call := range celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()), celast.FunctionMatcher(anyMatches)) {
+		for _, arg := range call.AsCall().Args() {
+			if arg.Kind() != celast.LiteralKind {
+				continue
+			}
+			if literal, ok := arg.AsLiteral().Value().(string); ok {
+				if _, err := e.patterns.of(literal); err != nil {
+					return nil, fmt.Errorf("%s: %s", text, stored.Printable(err.Error()))
+				}
+			}
+		}
+	}
 	e.program, err = base.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(e.patterns), cel.InterruptCheckFrequency(100),
 		cel.OptimizeRegex(interpreter.MatchesRegexOptimization), cel.CustomDecorator(e.patterns.decorate))
 	if err != nil {
@@ -142,7 +157,10 @@ func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 
 // EstimateCallCost implements checker.CostEstimator.
 func (sizes) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-	if function != anyMatches {
+	switch {
+	case overload == overloads.IntToString:
+		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Min: 1, Max: maxDigits}}
+	case function != anyMatches:
 		return nil
 	}
 	// As for matches of one string, but for each frame.
@@ -270,11 +288,12 @@ func (r *Reader) ResolveName(name string) (any, bool) {
 		return r.stack[0], true
 	case "labels":
 		if r.labels == nil {
-			r.labels = make(map[string]string, len(r.sample.Label))
-			for key, values := range r.sample.Label {
-				if len(values) > 0 {
-					r.labels[key] = values[0]
-				}
+			r.labels = make(map[string]string, len(r.sample.Label)+len(r.sample.NumLabel))
+			for key := range r.sample.NumLabel {
+				r.labels[key], _ = stored.LabelText(r.sample, key)
+			}
+			for key := range r.sample.Label {
+				r.labels[key], _ = stored.LabelText(r.sample, key)
 			}
 		}
 		return r.labels, true
@@ -324,6 +343,8 @@ func (e *Expression) eval(ctx context.Context, r *Reader) (ref.Val, error) {
 			return nil, ctx.Err()
 		case strings.Contains(err.Error(), "actual cost limit exceeded"):
 			return nil, fmt.Errorf("%s: %w", e.text, ErrCost)
+		case strings.Contains(err.Error(), "no such key"):
+			return nil, fmt.Errorf(`%s: %w in some samples: ask for it first, as in "tid" in labels && labels["tid"] == "7"`, e.text, err)
 		}
 		return nil, fmt.Errorf("%s: %w", e.text, err)
 	}

@@ -69,6 +69,8 @@ func TestEvaluate(t *testing.T) {
 		`words: sum(cpu) where thread == "a where b by \" c" || command == "java"`:                       {map[string]float64{"": 500}, 1000},
 		`words: sum(cpu) where r"\" == "x"`:                                                              {map[string]float64{}, 1000},
 		`labels: sum(cpu) where "comm" in labels && labels["comm"] == 'java' && pid == 7 && cause == ""`: {map[string]float64{"": 500}, 1000},
+		`numbers: sum(cpu) by service + ":" + labels["pid"]`:                                             {map[string]float64{"shop-api:7": 400, "shop-batch:7": 500, "nginx:7": 100}, 1000},
+		`numbers: sum(cpu) by service + ":" + string(pid)`:                                               {map[string]float64{"shop-api:7": 400, "shop-batch:7": 500, "nginx:7": 100}, 1000},
 		`none: sum(cpu) where class == "x"`:                                                              {map[string]float64{}, 1000},
 	} {
 		r, err := Parse(text)
@@ -91,18 +93,20 @@ func TestEvaluate(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		`sum(cpu)`:                              "write a rule as NAME: sum(TYPE)",
-		`9: sum(cpu)`:                           "write a rule as",
-		`a: mean(cpu)`:                          "write a rule as",
-		`a: sum(cpu) when true`:                 "write a rule as",
-		`a: sum(cpu) where`:                     "where needs an expression",
-		`a: sum(cpu) by where true`:             "by needs an expression",
-		`a: sum(cpu) where thread == "a`:        "a quote is not closed",
-		`a: sum(cpu) where thread`:              "is of type string: write an expression of type bool",
-		`a: sum(cpu) by pid`:                    "is of type int: write an expression of type string",
-		`a: sum(cpu) where team == "x"`:         "fields are stack, method, service",
-		`a: sum(cpu) where stack.matches("a")`:  "write stack.anyMatches(PATTERN)",
-		`a: sum(cpu) where thread.matches("(")`: "(",
+		`sum(cpu)`:                                 "write a rule as NAME: sum(TYPE)",
+		`9: sum(cpu)`:                              "write a rule as",
+		`a: mean(cpu)`:                             "write a rule as",
+		`a: sum(cpu) when true`:                    "write a rule as",
+		`a: sum(cpu) where`:                        "where needs an expression",
+		`a: sum(cpu) by where true`:                "by needs an expression",
+		`a: sum(cpu) where thread == "a`:           "a quote is not closed",
+		`a: sum(cpu) where thread`:                 "is of type string: write an expression of type bool",
+		`a: sum(cpu) by pid`:                       "is of type int: write an expression of type string",
+		`a: sum(cpu) where team == "x"`:            "fields are stack, method, service",
+		`a: sum(cpu) where stack.matches("a")`:     "write stack.anyMatches(PATTERN)",
+		`a: sum(cpu) where thread.matches("(")`:    "(",
+		`a: sum(cpu) where !stack.anyMatches("(")`: "missing closing )",
+		`a: sum(cpu) where stack.exists(f, f == "x") || stack.anyMatches(r"a{1000}{1000}")`: "invalid nested repetition",
 		`a: sum(cpu) where stack.exists(a, stack.exists(b, stack.exists(c, a + b == c)))`:   "steps for one sample",
 		`a: sum(cpu) where ` + strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200): "recursion",
 		`a: sum(cpu) where thread == "` + strings.Repeat("a", maxText) + `"`:                "size",
@@ -113,13 +117,25 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// Metrics omit calls whose number is unknown.
+func TestUnmeasured(t *testing.T) {
+	r, err := Parse("a: sum(cpu) by thread")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := profileOf(row{"f g", 10, map[string]string{"basis": "estimated"}}, row{"h g", 5, map[string]string{"basis": "unmeasured"}})
+	if sums, err := r.Evaluate(t.Context(), p); err != nil || sums.All != 10 {
+		t.Errorf("%v: %+v", err, sums)
+	}
+}
+
 // Expressions without a value, types that are not there, and the end of the time are errors of the window.
 func TestEvaluateErrors(t *testing.T) {
 	r, err := Parse(`a: sum(cpu) where labels["nothing"] == "x"`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(), "no such key") {
+	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(), `no such key: nothing in some samples: ask for it first, as in "tid" in labels`) {
 		t.Errorf("%v", err)
 	}
 	if r, err = Parse(`a: sum(alloc_space)`); err != nil {

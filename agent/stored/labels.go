@@ -3,6 +3,7 @@ package stored
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -138,3 +139,14 @@ func IsLabel(name string) bool { return slices.Contains(labels, name) }
 
 // ValueSum is the only value that may be negative.
 var ValueSum = profile.Values.Values()[1]
+
+// LabelText returns the value of a label of a sample, numbers in digits; ok is false if it has none.
+func LabelText(s *pprof.Sample, key string) (text string, ok bool) {
+	if values := s.Label[key]; len(values) > 0 {
+		return values[0], true
+	}
+	if values := s.NumLabel[key]; len(values) > 0 {
+		return strconv.FormatInt(values[0], 10), true
+	}
+	return "", false
+}

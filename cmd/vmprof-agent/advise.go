@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
 const adviseUsage = `Usage: vmprof-agent advise --for=OPTIMIZER [flags] FILE
@@ -73,6 +74,8 @@ func advise(_ context.Context, args []string, stdout, stderr io.Writer) error {
 		return usageError("--for needs one of " + strings.Join(adviserNames(), ", "))
 	case fs.NArg() != 1:
 		return usageError("name one file, such as calls.pb.gz")
+	case o.output == sink.Stdout:
+		return usageError("-o needs a file: stdout has the advice for people")
 	}
 	p, err := report.ReadFile(fs.Arg(0))
 	if err != nil {

@@ -96,6 +96,7 @@ func TestReportCostErrors(t *testing.T) {
 		{[]string{"--cost", model}, "name one file"},
 		{[]string{"--cost", model, storedEvents(t, profile.Locks)}, "has prices of samples, alloc_space"},
 		{[]string{"-o", "x.pb.gz", in}, "with --cost .pb.gz"},
+		{[]string{"--where=true", "--view=timeline", in}, "--where is for views of samples"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if err := showReport(t.Context(), tt.args, &stdout, &stderr); err == nil || !strings.Contains(err.Error(), tt.want) {

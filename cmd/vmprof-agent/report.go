@@ -145,6 +145,9 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	if fs.Changed("where") {
 		var err error
+		if *view == "timeline" {
+			return nil, usageError("--where is for views of samples: remove it, or choose another --view than timeline")
+		}
 		if o.where, err = rule.NewCondition(*where); err != nil {
 			return nil, usageError("--where: " + err.Error())
 		}

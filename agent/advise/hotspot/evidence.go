@@ -30,8 +30,10 @@ type evidence struct {
 	limits  profile.InlineLimits
 	callees map[string]callee
 	sites   []site // hottest first
-	total   float64
+	several map[lineOf]bool
+	total   float64 // calls whose number is known
 	within  map[edge]profile.Interval
+	known   map[edge]bool // the number of calls is: counted or estimated
 	virtual map[place]virtual
 	logical bool // inlined calls were estimated, too
 
@@ -46,6 +48,12 @@ type (
 	graph = cct.Graph[string, profile.Site]
 	site  = cct.CallSite[string, profile.Site]
 )
+
+// A lineOf is a line of a method, by its name for people.
+type lineOf struct {
+	caller string
+	line   int32
+}
 
 type timeEdge struct{ caller, callee string }
 
@@ -191,7 +199,8 @@ func (e *evidence) readCalls(p *pprof.Profile) error {
 		return ErrNoCalls
 	}
 	g := new(graph)
-	e.within = map[edge]profile.Interval{}
+	e.within, e.known, e.several = map[edge]profile.Interval{}, map[edge]bool{}, map[lineOf]bool{}
+	offsets := map[lineOf]int32{}
 	for _, c := range all {
 		switch c.Basis {
 		case profile.Inferred.String():
@@ -209,12 +218,19 @@ func (e *evidence) readCalls(p *pprof.Profile) error {
 			}
 			if c.Basis == profile.Unmeasured.String() {
 				calls = math.Sqrt(within.Low * within.High) // the stored number is the lower end
+			} else {
+				e.known[to] = true
+				e.total += calls
 			}
+			line := lineOf{display(to.Caller), to.Site.Line}
+			if offset, ok := offsets[line]; ok && offset != to.Site.Offset {
+				e.several[line] = true
+			}
+			offsets[line] = to.Site.Offset
 			g.Add(to, calls)
 			e.within[to] = e.within[to].Add(within)
 		}
 	}
-	e.total = g.Total()
 	e.sites = g.CallSites(func(a, b edge) int {
 		return cmp.Or(strings.Compare(a.Caller, b.Caller), cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
 			strings.Compare(a.Callee, b.Callee))
@@ -371,7 +387,11 @@ func (e *evidence) calls(s *site, t cct.Target[string]) Calls {
 	c := Calls{
 		Caller: display(s.Caller), Site: s.Site, Callee: t.Callee,
 		Rate: t.Weight / e.seconds, Low: within.Low / e.seconds, High: within.High / e.seconds,
-		Of: t.Weight / e.total, Target: s.Share(t), Targets: len(s.Targets),
+		Target: s.Share(t), Targets: len(s.Targets),
+		Several: e.several[lineOf{display(s.Caller), s.Site.Line}], Unmeasured: !e.known[edge{Caller: s.Caller, Site: s.Site, Callee: t.Callee}],
+	}
+	if !c.Unmeasured {
+		c.Of = t.Weight / e.total
 	}
 	c.spent, c.high = e.edgeTime[timeEdge{c.Caller, display(t.Callee)}], c.High
 	if c.spent > 0 && c.High <= wide*c.Low {

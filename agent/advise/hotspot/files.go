@@ -32,6 +32,9 @@ func pattern(systemName string) string {
 	return strings.ReplaceAll(name[:dot], ".", "/") + name[dot:] + "(" + signature
 }
 
+// command is a method as compile commands name it: a/B.c (I)V. without the space, JDK 8 warns and takes all overloaded methods.
+func command(systemName string) string { return strings.Replace(pattern(systemName), "(", " (", 1) }
+
 // Flags are what the JVM's command line needs besides a file.
 func (p *Plan) Flags() (flags []string) {
 	for i := range p.Advice {
@@ -98,9 +101,9 @@ func (p *Plan) Commands() []byte {
 	for i := range p.Advice {
 		switch a := &p.Advice[i]; a.Kind {
 		case Inline:
-			fmt.Fprintf(&out, "inline %s\n", pattern(a.Callee))
+			fmt.Fprintf(&out, "inline %s\n", command(a.Callee))
 		case DontInline:
-			fmt.Fprintf(&out, "dontinline %s\n", pattern(a.Callee))
+			fmt.Fprintf(&out, "dontinline %s\n", command(a.Callee))
 		}
 	}
 	return out.Bytes()

@@ -87,13 +87,16 @@ type Calls struct {
 	Caller    string // for people
 	Site      profile.Site
 	Callee    string
+	Several   bool    // call sites on this line
 	Rate      float64 // a second
 	Low, High float64 // ends of the 95 % interval of Rate
-	Of        float64 // share of the process's calls
-	Target    float64 // share of the calls of the site
-	Targets   int     // of the site, at least
-	Counted   bool    // Target is by the JVM's own counts
-	Time      float64 // seconds of CPU time a call in the callee's own code; 0 if unknown
+	// Unmeasured says that Rate is only the middle of an interval: nothing shows how often the call is made.
+	Unmeasured bool
+	Of         float64 // share of the process's calls whose number is known; 0 if it is not one of them
+	Target     float64 // share of the calls of the site
+	Targets    int     // of the site, at least
+	Counted    bool    // Target is by the JVM's own counts
+	Time       float64 // seconds of CPU time a call in the callee's own code; 0 if unknown
 
 	// What advice about the calls can change: of a guarded call, those to all targets.
 	spent float64 // CPU time in callees, in seconds
@@ -158,7 +161,8 @@ func (e *evidence) inline() (list []Advice) {
 			if len(s.Targets) >= leastTargets && s.Share(t) < onlyTarget || t.Callee == s.Caller || !stable(t.Callee) {
 				continue
 			}
-			into := e.into(s.Caller)
+			// What keeps a method from being inlined into itself is a limit of recursion, also by way of another one.
+			into := slices.DeleteFunc(e.into(s.Caller), func(root string) bool { return root == t.Callee })
 			reason := e.refused(t.Callee)
 			if len(into) == 0 || reason == "" || e.inlinedAlready(s.Caller, t.Callee) {
 				continue

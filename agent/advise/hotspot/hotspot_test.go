@@ -145,7 +145,7 @@ func TestInline(t *testing.T) {
 		directives[0].Match[0] != "*.*" || directives[0].C2.Inline[0] != "+app/Main.apply(II)I" {
 		t.Errorf("%v: %s", err, plan.Directives())
 	}
-	if got := string(plan.Commands()); got != "inline app/Main.apply(II)I\n" {
+	if got := string(plan.Commands()); got != "inline app/Main.apply (II)I\n" {
 		t.Errorf("%q", got)
 	}
 	var text strings.Builder
@@ -184,9 +184,51 @@ func TestNoInline(t *testing.T) {
 	}
 }
 
+// Where nothing shows how often a call is made, there is no rate and no share of all calls. Call sites on one line are told apart.
+func TestUnmeasured(t *testing.T) {
+	plan := beyond().calls(profile.Unmeasured, loop, apply, 9, 1e6).advise(t)
+	if len(plan.Advice) != 1 || len(plan.Advice[0].Calls) != 2 {
+		t.Fatalf("%+v", plan)
+	}
+	for _, c := range plan.Advice[0].Calls {
+		if unmeasured := c.Site.Offset == 9; c.Unmeasured != unmeasured || unmeasured && c.Of != 0 || !unmeasured && c.Of != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+	var text strings.Builder
+	if err := plan.WriteText(&text, hotspot.DirectivesFile, "d.json"); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"loop:42@7 -> app.Main.apply\n     50.0M calls/s", "100.0 % of all calls",
+		"loop:42@9 -> app.Main.apply\n     number of calls unknown, between 1.00M and 9.10G a second\n",
+	} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in\n%s", part, &text)
+		}
+	}
+}
+
 func (p *program) limit(freq int) *program {
 	p.proc.Inlining.Limits = profile.InlineLimits{FreqInlineSize: freq}
 	return p
+}
+
+// What keeps a method from being inlined into itself by way of another one is a limit of recursion.
+func TestNoRecursion(t *testing.T) {
+	inlined := in(12, small)
+	inlined.Inlined = true
+	recursive := func() *program {
+		return newProgram().calls(profile.Estimated, small, apply, 7, 50e6).code(12, apply, 3000, "app.Main.small").
+			sampled(60, in(12, apply), inlined, in(12, apply)).bytecode(map[string]int{apply: 60})
+	}
+	if plan := recursive().advise(t); len(plan.Advice) != 0 {
+		t.Errorf("%+v", plan.Advice)
+	}
+	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, in(11, loop), inlined, in(12, apply)).advise(t)
+	if len(plan.Advice) != 1 || !slices.Equal(plan.Advice[0].Into, []string{loop}) {
+		t.Errorf("of another caller: %+v", plan.Advice)
+	}
 }
 
 // A callee of large code is refused although its bytecode is small.
@@ -271,7 +313,7 @@ func TestDontInline(t *testing.T) {
 	}
 	plan := make().advise(t)
 	if len(plan.Advice) != 2 || plan.Advice[1].Kind != hotspot.DontInline || plan.Advice[1].Callee != cold ||
-		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold(I)V") {
+		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold (I)V") {
 		t.Errorf("%+v", plan.Advice)
 	}
 	var directives []struct{ Match []string }

@@ -108,12 +108,19 @@ func (c *Calls) write(out *bufio.Writer, kind Kind) {
 	if c.Site.Line > 0 {
 		place += fmt.Sprintf(":%d", c.Site.Line)
 	}
-	fmt.Fprintf(out, "   %s -> %s\n", place, display(c.Callee))
-	fmt.Fprintf(out, "     %s calls/s", stored.ThreeDigits(c.Rate))
-	if c.High > c.Low {
-		fmt.Fprintf(out, " (95 %%: %s-%s)", stored.ThreeDigits(c.Low), stored.ThreeDigits(c.High))
+	if c.Several && c.Site.Offset >= 0 {
+		place += fmt.Sprintf("@%d", c.Site.Offset)
 	}
-	fmt.Fprintf(out, ", %.1f %% of all calls", 100*c.Of)
+	fmt.Fprintf(out, "   %s -> %s\n", place, display(c.Callee))
+	if c.Unmeasured {
+		fmt.Fprintf(out, "     number of calls unknown, between %s and %s a second", stored.ThreeDigits(c.Low), stored.ThreeDigits(c.High))
+	} else {
+		fmt.Fprintf(out, "     %s calls/s", stored.ThreeDigits(c.Rate))
+		if c.High > c.Low {
+			fmt.Fprintf(out, " (95 %%: %s-%s)", stored.ThreeDigits(c.Low), stored.ThreeDigits(c.High))
+		}
+		fmt.Fprintf(out, ", %.1f %% of all calls", 100*c.Of)
+	}
 	if kind == Guard {
 		fmt.Fprintf(out, "\n     %.0f %% of the calls from here", 100*c.Target)
 		if c.Counted {

@@ -134,7 +134,7 @@ func allocationsOf(r *Recording, name func(Method) symbolize.Symbol, classes map
 			row := rows[k]
 			if row == nil {
 				row = &profile.EventRow{
-					Context: k.context, TID: t.TID, Thread: symbolize.CleanName(t.Name), EventLabels: profile.EventLabels{Class: k.class},
+					Context: k.context, TID: t.TID, Thread: symbolize.CleanName(t.Name), EventLabels: profile.EventLabels{Class: k.class, What: profile.ExactAllocations},
 				}
 				rows[k] = row
 			}
