@@ -88,6 +88,7 @@ const (
 	OffCPUMapProcesses         = "processes"
 	OffCPUMapScratches         = "scratches"
 	OffCPUMapSeenMethods       = "seen_methods"
+	OffCPUMapThreadsInside     = "threads_inside"
 	OffCPUProgEachThread       = "each_thread"
 	OffCPUProgThreadBegins     = "thread_begins"
 	OffCPUProgThreadGoesOn     = "thread_goes_on"
@@ -106,6 +107,7 @@ const (
 	OffCPUVarFilterByPid       = "filter_by_pid"
 	OffCPUVarFollowEvery       = "follow_every"
 	OffCPUVarFollowedCounts    = "followed_counts"
+	OffCPUVarInsideInterval    = "inside_interval"
 	OffCPUVarJavaOnly          = "java_only"
 	OffCPUVarMeanInterval      = "mean_interval"
 	OffCPUVarPaidUntil         = "paid_until"
@@ -184,6 +186,7 @@ type OffCPUMapSpecs struct {
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods     *ebpf.MapSpec `ebpf:"seen_methods"`
+	ThreadsInside   *ebpf.MapSpec `ebpf:"threads_inside"`
 }
 
 // OffCPUVariableSpecs contains global variables before they are loaded into the kernel.
@@ -202,6 +205,7 @@ type OffCPUVariableSpecs struct {
 	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FollowEvery       *ebpf.VariableSpec `ebpf:"follow_every"`
 	FollowedCounts    *ebpf.VariableSpec `ebpf:"followed_counts"`
+	InsideInterval    *ebpf.VariableSpec `ebpf:"inside_interval"`
 	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
 	MeanInterval      *ebpf.VariableSpec `ebpf:"mean_interval"`
 	PaidUntil         *ebpf.VariableSpec `ebpf:"paid_until"`
@@ -246,6 +250,7 @@ type OffCPUMaps struct {
 	Processes       *ebpf.Map `ebpf:"processes"`
 	Scratches       *ebpf.Map `ebpf:"scratches"`
 	SeenMethods     *ebpf.Map `ebpf:"seen_methods"`
+	ThreadsInside   *ebpf.Map `ebpf:"threads_inside"`
 }
 
 func (m *OffCPUMaps) Close() error {
@@ -266,6 +271,7 @@ func (m *OffCPUMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.ThreadsInside,
 	)
 }
 
@@ -285,6 +291,7 @@ type OffCPUVariables struct {
 	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
 	FollowEvery       *ebpf.Variable `ebpf:"follow_every"`
 	FollowedCounts    *ebpf.Variable `ebpf:"followed_counts"`
+	InsideInterval    *ebpf.Variable `ebpf:"inside_interval"`
 	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
 	MeanInterval      *ebpf.Variable `ebpf:"mean_interval"`
 	PaidUntil         *ebpf.Variable `ebpf:"paid_until"`
