@@ -256,11 +256,15 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 		return err
 	}
 	a.sources.first = []source.Source{ticks}
+	var waits *bpf.OffCPU
 	if opt := a.opt.Events; opt != nil {
-		events, err := events.Open(a.services, *opt)
+		of := *opt
+		of.Calls = a.opt.Slow != nil
+		events, err := events.Open(a.services, of)
 		if err != nil {
 			return err
 		}
+		waits = events.OffCPU()
 		a.handlers[bpf.EventObserved] = handler{events.Handle, events.Fail}
 		a.sources.first = []source.Source{events, ticks}
 		if opt.MonitorEnters {
@@ -294,7 +298,7 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 		a.sources.then = append(a.sources.then, a.engines)
 	}
 	if opt := a.opt.Slow; opt != nil {
-		if a.slow, err = slow.Open(ctx, a.services, *opt); err != nil {
+		if a.slow, err = slow.Open(ctx, a.services, *opt, waits); err != nil {
 			return err
 		}
 		a.handlers[bpf.EventInvocation] = handler{a.slow.Handle, nil}

@@ -5,6 +5,7 @@
 #include "currentstack.bpf.h"
 #include "drawwait.bpf.h"
 #include "followed.bpf.h"
+#include "inside.bpf.h"
 #include "registers.bpf.h"
 
 /* A wait that was drawn for a record, by a thread that is about to go on on this CPU. */
@@ -78,10 +79,33 @@ static __always_inline void lose_wait(struct drawn_wait *w)
 	count(OBSERVATIONS_DROPPED_BUSY, 1);
 }
 
+/*
+ * T of threads in an invocation that is followed, ns; 0: as that of others. What a slow invocation waited for is what users ask, so T does not
+ * rise as far as for other threads. It does rise, so that what records take stays within what user space allows.
+ */
+__u64 inside_interval = 0;
+
+#define INSIDE_PART 8 /* of T at least */
+
+/* T of a thread. */
+static __always_inline __u64 mean_of(struct task_struct *task)
+{
+	__u64 mean = mean_interval, least = inside_interval;
+	__u32 tid = task->pid;
+	struct inside *in;
+
+	if (!least || mean <= least)
+		return mean;
+	in = bpf_map_lookup_elem(&threads_inside, &tid);
+	if (!in || !in->time || in->born != task->start_boottime)
+		return mean;
+	return max_of(least, mean / INSIDE_PART);
+}
+
 /* A thread is about to go on after a wait since that time: draws whether that is recorded. */
 static __always_inline void draw_return(struct followed *f, struct task_struct *task, __u64 since, __u64 now)
 {
-	__u64 mean = mean_interval, woken = f->woken, least = 0;
+	__u64 mean, woken = f->woken, least = 0;
 	struct drawn_wait *w;
 	__u32 zero = 0;
 	bool recorded;
@@ -93,6 +117,8 @@ static __always_inline void draw_return(struct followed *f, struct task_struct *
 	if (woken) {
 		mean = f->mean;
 		least = least_of(f->draw, mean);
+	} else {
+		mean = mean_of(task);
 	}
 	recorded = woken ? now - since > least : draw_wait(now - since, mean);
 	if (!recorded) {

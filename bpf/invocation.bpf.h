@@ -2,10 +2,10 @@
 /* What breakpoints of whole invocations do: see invocation.bpf.c. */
 #pragma once
 
+#include "inside.bpf.h"
 #include "maps.bpf.h"
 
 #define MAX_FOLLOWED 16		/* processes */
-#define MAX_INSIDE 4096		/* threads that have entered the method */
 #define FOLLOWED_ADDRESSES 4	/* debug registers of x86-64; those that are not needed are left to debuggers */
 
 /* The code of the method in a process. User space writes it before it sets breakpoints. */
@@ -30,18 +30,6 @@ struct invocation_counts {
 	__u64 took;    /* ns, all that returned */
 };
 
-/* A thread's outermost invocation. */
-struct inside {
-	__u64 born; /* of the thread, ns, CLOCK_BOOTTIME: thread ids are reused */
-	__u64 time; /* when it was entered; 0: it has ended */
-	__u64 sp;   /* at the entry */
-	__u64 back; /* the return address, which lies there; 0 if that is not known */
-	__u64 ran;  /* ns for which the thread had been on a CPU by then, by the clock of its breakpoints; 0 if that is not known */
-	__u64 waited; /* ns for which it had waited for a CPU by then */
-	__u32 pid;
-	__u32 generation;
-};
-
 /* key: pid */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -57,14 +45,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct invocation_counts);
 } invocation_sums SEC(".maps");
-
-/* key: tid; user space removes threads that have ended */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_INSIDE);
-	__type(key, __u32);
-	__type(value, struct inside);
-} threads_inside SEC(".maps");
 
 /* Invocations that took less, in ns, have no record. */
 __u64 least_length = 0;

@@ -34,14 +34,19 @@ type Invocations struct {
 	Least      *ebpf.Variable `ebpf:"least_length"`    // ns: shorter invocations have no record
 }
 
-// LoadInvocations loads the program next to o. Close comes before that of o.
-func (o *Objects) LoadInvocations() (*Invocations, error) {
+// LoadInvocations loads the program next to o. Close comes before that of o. Waits, if they are not nil and have OffCPUOptions.Inside, know which
+// threads are in an invocation.
+func (o *Objects) LoadInvocations(waits *OffCPU) (*Invocations, error) {
 	spec, err := LoadInvocation()
 	if err != nil {
 		return nil, fmt.Errorf("read object of invocations: %w", err)
 	}
+	var shared map[string]*ebpf.Map
+	if waits != nil {
+		shared = map[string]*ebpf.Map{"threads_inside": waits.objects.ThreadsInside}
+	}
 	var i Invocations
-	if err := o.LoadBeside(spec, &i); err != nil {
+	if err := o.loadBeside(spec, &i, shared); err != nil {
 		return nil, fmt.Errorf("load program of invocations: %w", err)
 	}
 	return &i, nil

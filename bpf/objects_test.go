@@ -314,7 +314,7 @@ func TestKernelBeside(t *testing.T) {
 			return o.LoadExact(ExactOptions{PID: 1, Nodes: 100, Edges: 100, Threads: 2, Methods: 100})
 		},
 		"usdt":       func() (io.Closer, error) { return o.LoadUSDT() },
-		"invocation": func() (io.Closer, error) { return o.LoadInvocations() },
+		"invocation": func() (io.Closer, error) { return o.LoadInvocations(nil) },
 		"probe":      func() (io.Closer, error) { return o.LoadProbes(false) },
 	} {
 		t.Run(object, func(t *testing.T) {

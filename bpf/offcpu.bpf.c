@@ -82,11 +82,10 @@ int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct tas
 SEC("tp_btf/sched_waking")
 int BPF_PROG(thread_woken, struct task_struct *task)
 {
-	__u64 mean = mean_interval;
 	struct followed *f;
 	__u64 since, now;
 
-	if (!mean)
+	if (!mean_interval)
 		return 0;
 	f = followed(task);
 	if (!f)
@@ -98,7 +97,7 @@ int BPF_PROG(thread_woken, struct task_struct *task)
 		return 0;
 	count(WAKINGS_SEEN, 1);
 	now = bpf_ktime_get_ns();
-	if (draw_waking(f, since, now, mean))
+	if (draw_waking(f, since, now, mean_of(task)))
 		write_waker(ctx, task->pid, since, now);
 	return 0;
 }

@@ -83,6 +83,7 @@ type offCPUObjects struct {
 	FollowEvery  *ebpf.Variable `ebpf:"follow_every"`
 	Rotation     *ebpf.Variable `ebpf:"rotation"`
 	Followed     *ebpf.Variable `ebpf:"followed_counts"`
+	InsideMean   *ebpf.Variable `ebpf:"inside_interval"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -107,6 +108,9 @@ func (h ReturnHook) program() string {
 type OffCPUOptions struct {
 	Hooks  []ReturnHook // to try; nil for all
 	Wakers bool         // who ended a wait (ObservedWaker) is recorded, too
+	// Inside has waits of that length and longer recorded always of threads in an invocation that is followed (LoadInvocations), unless an eighth
+	// (INSIDE_PART) of the length for other threads is more. 0: they are as others.
+	Inside time.Duration
 }
 
 // LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the kernel has. Nothing is recorded before
@@ -118,7 +122,7 @@ func (o *Objects) LoadOffCPU(opt OffCPUOptions) (*OffCPU, error) {
 	}
 	var errs []error
 	for _, hook := range hooks {
-		f, err := o.loadOffCPU(hook, opt.Wakers)
+		f, err := o.loadOffCPU(hook, opt)
 		if err == nil {
 			return f, nil
 		}
@@ -127,7 +131,7 @@ func (o *Objects) LoadOffCPU(opt OffCPUOptions) (*OffCPU, error) {
 	return nil, errors.Join(errs...)
 }
 
-func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
+func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error) {
 	spec, err := LoadOffCPU()
 	if err != nil {
 		return nil, fmt.Errorf("read off-CPU object: %w", err)
@@ -138,6 +142,9 @@ func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	if opt.Inside <= 0 {
+		spec.Maps["threads_inside"].MaxEntries = 1
+	}
 	// What is not assigned is not loaded.
 	spec.Programs["returns"] = spec.Programs[hook.program()]
 	var without struct {
@@ -150,7 +157,7 @@ func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
 		Woken   *ebpf.Program `ebpf:"thread_woken"`
 	}
 	f := &OffCPU{event: -1}
-	if wakers {
+	if opt.Wakers {
 		err = o.LoadBeside(spec, &with)
 		f.objects, f.returns, f.woken = with.offCPUObjects, with.Returns, with.Woken
 	} else {
@@ -160,13 +167,16 @@ func (o *Objects) loadOffCPU(hook ReturnHook, wakers bool) (*OffCPU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load programs of the scheduler: %w", err)
 	}
+	if err := f.objects.InsideMean.Set(uint64(max(opt.Inside, 0))); err != nil {
+		return nil, errors.Join(fmt.Errorf("set the interval of off-CPU samples in invocations: %w", err), f.Close())
+	}
 	if hook == ReturnSwitchIn {
 		if err := f.openEvent(); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
 	programs := []*ebpf.Program{f.returns, f.objects.Switches, f.objects.Begins}
-	if wakers {
+	if opt.Wakers {
 		programs = append(programs, f.woken)
 	}
 	for _, p := range programs {

@@ -23,6 +23,7 @@ type waitWatch struct {
 type waitOptions struct {
 	Options
 	wakers bool
+	inside time.Duration
 }
 
 var waitWatches shelf[waitOptions, *waitWatch]
@@ -32,7 +33,7 @@ func loadWaitWatch(opt waitOptions) (*waitWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := o.LoadOffCPU(OffCPUOptions{Wakers: opt.wakers})
+	f, err := o.LoadOffCPU(OffCPUOptions{Wakers: opt.wakers, Inside: opt.inside})
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
@@ -41,7 +42,12 @@ func loadWaitWatch(opt waitOptions) (*waitWatch, error) {
 
 func newWaitWatch(t testing.TB, wakers bool) *waitWatch {
 	t.Helper()
-	w := takeWaitWatch(t, waitOptions{wakers: wakers})
+	return newWaitWatchOf(t, waitOptions{wakers: wakers})
+}
+
+func newWaitWatchOf(t testing.TB, opt waitOptions) *waitWatch {
+	t.Helper()
+	w := takeWaitWatch(t, opt)
 	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +66,7 @@ func takeWaitWatch(t testing.TB, opt waitOptions) *waitWatch {
 }
 
 func (w *waitWatch) maps() []*ebpf.Map {
-	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches)
+	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches, w.objects.ThreadsInside)
 }
 
 func (w *waitWatch) Close() error { return errors.Join(w.OffCPU.Close(), w.o.Close()) }

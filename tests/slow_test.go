@@ -98,13 +98,20 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 		t.Log(strings.Join(p.Comments, "\n"))
 	}
 	least := got[len(got)-1].length
+	first := slices.MinFunc(truth.Calls, func(a, b events.Called) int { return cmp.Compare(a.Start, b.Start) }).Start
 	for i, of := range truth.Calls {
+		if of.Start < first+noticed { // its thread had just begun
+			continue
+		}
 		if of.Length > least+tolerance(least) && !found[i] {
 			t.Errorf("a call of %v is not among the slowest, of which the shortest took %v", of.Length, least)
 		}
 	}
 	checkMean(t, p, truth)
 }
+
+// noticed is how long it may take until a new thread has breakpoints, on a busy machine. Calls that it is in by then are not seen.
+const noticed = time.Second
 
 // checkSlow compares one call with the program's account of it.
 func checkSlow(t *testing.T, got slowCall, want events.Called, tolerance time.Duration) {

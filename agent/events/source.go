@@ -100,6 +100,14 @@ func (e *Source) Stop() error {
 // Follow implements source.Chooser: the threads of processes that were chosen are followed.
 func (e *Source) Follow() error { return e.waits.follow() }
 
+// OffCPU is the kernel side of off-CPU time; nil if that is not recorded.
+func (e *Source) OffCPU() *bpf.OffCPU {
+	if e.waits == nil {
+		return nil
+	}
+	return e.waits.kernel
+}
+
 func (e *Source) Close() error { return errors.Join(e.waits.close(), e.Probes.Close()) }
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.

@@ -65,7 +65,11 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	if !opt.Waits() {
 		return nil, nil
 	}
-	kernel, err := services.Objects.LoadOffCPU(bpf.OffCPUOptions{Wakers: opt.Wakers})
+	of := bpf.OffCPUOptions{Wakers: opt.Wakers}
+	if opt.Calls {
+		of.Inside = firstMean
+	}
+	kernel, err := services.Objects.LoadOffCPU(of)
 	if err != nil {
 		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
 	}

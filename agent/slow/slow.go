@@ -1,6 +1,6 @@
 // Package slow records the slowest invocations of a method of JVMs, and what their threads did in them.
 //
-//	s, err := slow.Open(ctx, services, slow.Options{PIDs: pids, Method: method, Share: 0.01})
+//	s, err := slow.Open(ctx, services, slow.Options{PIDs: pids, Method: method, Share: 0.01}, events.OffCPU())
 //
 // It is a source next to those of CPU time and off-CPU time, whose records it joins with the invocations: package fold.
 package slow
@@ -60,9 +60,9 @@ type open struct {
 	bpf.Inside
 }
 
-// Open begins to follow the method. The error says which process cannot be followed, or why none can.
-func Open(ctx context.Context, services *source.Services, opt Options) (*Source, error) {
-	kernel, err := services.Objects.LoadInvocations()
+// Open begins to follow the method. Waits are those of events.Options.Calls. The error says which process cannot be followed, or why none can.
+func Open(ctx context.Context, services *source.Services, opt Options, waits *bpf.OffCPU) (*Source, error) {
+	kernel, err := services.Objects.LoadInvocations(waits)
 	if err != nil {
 		return nil, services.Refusal(err)
 	}

@@ -53,7 +53,7 @@ func TestLiveFollower(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer objects.Close()
-		kernel, err := objects.LoadInvocations()
+		kernel, err := objects.LoadInvocations(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
