@@ -46,7 +46,7 @@ func TestKernelWaitsInside(t *testing.T) {
 				<-inEnds
 				<-outEnds
 				<-otherEnds
-				recorded := 0
+				var recorded time.Duration
 				for _, s := range w.waits(t) {
 					if s.since < noted || s.length < tt.length {
 						continue
@@ -54,14 +54,15 @@ func TestKernelWaitsInside(t *testing.T) {
 					want := tt.mean
 					if s.tid == in {
 						want = tt.want
-						recorded++
+						recorded += s.length
 					}
 					if (s.tid == in || s.tid == out || s.tid == other) && time.Duration(s.mean) != want {
 						t.Errorf("thread %d waited for %v, recorded as one of %v, want %v", s.tid, s.length, time.Duration(s.mean), want)
 					}
 				}
-				if recorded < waits {
-					t.Errorf("%d of %d waits inside are recorded", recorded, waits)
+				// The runtime's signals may divide some waits into shorter ones. A seventh of the waits of others is recorded.
+				if all := waits * tt.length; recorded < all*3/4 {
+					t.Errorf("%v of %v inside are recorded", recorded, all)
 				}
 			})
 		}
