@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -271,22 +270,6 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 		}
 		fmt.Fprintf(c.out, "%7.2f%% %7.2f%% %8s  %s\n", sums[0], sums[1], "", stored.Plural(len(rest), "smaller difference"))
 	}
-}
-
-// arrowed writes an edge in at most width columns, 0 for any number.
-func arrowed(caller, callee string, width int) string {
-	const arrow = " -> "
-	if width > 0 {
-		caller, callee = shortenBoth(caller, callee, width-len(arrow))
-	}
-	return caller + arrow + callee
-}
-
-// shortenBoth makes two names fit into width columns together. The shorter one leaves what it does not need.
-func shortenBoth(a, b string, width int) (string, string) {
-	lenA, lenB := utf8.RuneCountInString(a), utf8.RuneCountInString(b)
-	forA := min(max(width/2, width-lenB), lenA)
-	return shorten(a, forA), shorten(b, width-forA)
 }
 
 // commonType chooses the sample type by which to compare: the wanted one, or else calls, samples, the default of A, or any

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
@@ -89,42 +88,6 @@ func (l language) claim(verdict audit.Verdict, percent float64, least float64) s
 		return fmt.Sprintf("%s, within %s %%", l.same, plain(least))
 	}
 	return l.undecided
-}
-
-// plain writes a number with three digits that count, but not more than two behind the point.
-func plain(value float64) string {
-	places := 2
-	switch magnitude := math.Abs(value); {
-	case magnitude >= 99.95:
-		places = 0
-	case magnitude >= 9.995:
-		places = 1
-	}
-	text := strconv.FormatFloat(value, 'f', places, 64)
-	if places > 0 {
-		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-	}
-	if text == "-0" {
-		return "0"
-	}
-	return text
-}
-
-// cell is plain, but for small numbers it has two digits that count.
-func cell(value float64) string {
-	if magnitude := math.Abs(value); magnitude == 0 || magnitude >= 0.095 {
-		return plain(value)
-	}
-	return strconv.FormatFloat(value, 'g', 2, 64)
-}
-
-// signed is plain with a sign.
-func signed(value float64) string {
-	text := plain(value)
-	if value < 0 || text == "0" {
-		return text
-	}
-	return "+" + text
 }
 
 // estimates writes "1.83 ± 0.05 → 1.94 ± 0.04", with as many digits as the wider interval has.

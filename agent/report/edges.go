@@ -214,14 +214,6 @@ func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	}
 }
 
-// first returns the first n of list, 0 for all, and the rest.
-func first[T any](n int, list []T) (shown, rest []T) {
-	if n <= 0 || n >= len(list) {
-		return list, nil
-	}
-	return list[:n], list[n:]
-}
-
 // siteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
 // sites are added before the first is named.
 type siteNames struct {

@@ -501,12 +501,3 @@ func bar(value, most float64) string {
 	}
 	return strings.Repeat("#", max(1, int(barWidth*value/most)))
 }
-
-// shortenText makes a text at most width runes long, 0 for any length, by cutting its end.
-func shortenText(text string, width int) string {
-	runes := []rune(text)
-	if width <= 0 || len(runes) <= width {
-		return text
-	}
-	return string(runes[:width-1]) + "…"
-}

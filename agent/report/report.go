@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -154,27 +153,6 @@ func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (su
 		}
 	}
 	return sum
-}
-
-// writeFolded writes text in lines of at most width columns, broken at spaces and indented from the second on.
-func writeFolded(out *bufio.Writer, text string, width int) {
-	const indent = "  "
-	column := 0
-	for i, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case width > 0 && column+1+length > width:
-			out.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			out.WriteByte(' ')
-			column++
-		}
-		out.WriteString(word)
-		column += length
-	}
-	out.WriteByte('\n')
 }
 
 // Report writes the views that a profile has something for, and the footer. Of events these are their own view and
