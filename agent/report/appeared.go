@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -60,7 +61,7 @@ func Appeared(w io.Writer, a, b Named, opts *CompareOptions) error {
 		if node.Parent != cct.Root {
 			name += " under " + auditor.methods.name(auditor.tree.Node(node.Parent).Key)
 		}
-		writeFolded(out, fmt.Sprintf("%s: %s, %s → %s %% of the samples", kind, name, plain(100*share[0]), plain(100*share[1])), opts.Width)
+		layout.Fold(out, fmt.Sprintf("%s: %s, %s → %s %% of the samples", kind, name, layout.Plain(100*share[0]), layout.Plain(100*share[1])), opts.Width)
 		if written++; written == maxAppeared {
 			break
 		}
@@ -68,5 +69,5 @@ func Appeared(w io.Writer, a, b Named, opts *CompareOptions) error {
 	if written > 0 {
 		out.WriteByte('\n')
 	}
-	return flush(out, "comparison")
+	return layout.Flush(out, "comparison")
 }

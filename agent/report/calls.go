@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -171,7 +172,7 @@ func (e *engineCalls) title(p *pprof.Profile) string {
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
-	title += ": " + manyOf(e.number(e.graph.Total()), "calls")
+	title += ": " + layout.ManyOf(e.number(e.graph.Total()), "calls")
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}

@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -97,9 +98,9 @@ func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
 		fmt.Fprintf(c.out, "omitted: waits for work\n")
 	}
 	if sameProfile(a.Profile, b.Profile) {
-		writeFolded(c.out, sameText, opts.Width)
+		layout.Fold(c.out, sameText, opts.Width)
 	}
-	return flush(c.out, "comparison")
+	return layout.Flush(c.out, "comparison")
 }
 
 type comparison struct {
@@ -162,7 +163,7 @@ func (c *comparison) byMethod() {
 			p.add(side, m, float64(value))
 		}
 	}
-	show(c, p, "method", func(m Method, width int) string { return shorten(methods.name(m), width) })
+	show(c, p, "method", func(m Method, width int) string { return layout.Shorten(methods.name(m), width) })
 }
 
 // byEdge compares the two innermost methods, with the call site as far as both profiles know it.
@@ -186,10 +187,10 @@ func (c *comparison) byEdge() {
 		}
 	}
 	show(c, p, "caller:line -> callee", func(e CallEdge, width int) string {
-		return arrowed(methods.name(e.Caller)+sites.suffix(e.Caller.Name, e.Site), methods.name(e.Callee), width)
+		return layout.Arrowed(methods.name(e.Caller)+sites.suffix(e.Caller.Name, e.Site), methods.name(e.Callee), width)
 	})
 	if note != "" {
-		writeFolded(c.out, note, c.opts.Width)
+		layout.Fold(c.out, note, c.opts.Width)
 	}
 }
 
@@ -205,7 +206,7 @@ func (c *comparison) byClass() {
 			p.add(side, class, float64(value))
 		}
 	}
-	show(c, p, "class", shorten)
+	show(c, p, "class", layout.Shorten)
 }
 
 // byContext compares whole stacks. Both profiles go into one tree, in which a node stands for a stack: as text, a
@@ -228,7 +229,7 @@ func (c *comparison) byContext() {
 			p.add(side, tree.Add(stack, value), float64(value))
 		}
 	}
-	show(c, p, "context", func(id cct.NodeID, width int) string { return contextPath(&tree, id, width, methods.name) })
+	show(c, p, "context", func(id cct.NodeID, width int) string { return layout.Path(&tree, id, width, methods.name) })
 	if n := tree.Overflow(); n > 0 {
 		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].amount(float64(n)), c.sides[0].unit())
 	}
@@ -240,7 +241,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	unit := c.sides[0].unit()
 	fmt.Fprintf(c.out, "Comparison of %s by %v\n", unit, c.opts.By)
 	for side, letter := range []string{"A", "B"} {
-		writeFolded(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].amount(p.totals[side]), word(unit),
+		layout.Fold(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].amount(p.totals[side]), layout.Word(unit),
 			stored.Plural(len(p.weights[side]), c.opts.By.String())), c.opts.Width)
 	}
 	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of %s common to both\n", p.overlap(), unit)
@@ -252,7 +253,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 
 	// The table is in percentage points: a thing that got ten times heavier matters if it is heavy now.
 	list := p.differences()
-	shown, rest := first(c.opts.N, list)
+	shown, rest := layout.First(c.opts.N, list)
 	if len(list) == 0 {
 		fmt.Fprintf(c.out, "\nNo share differs\n")
 		return
@@ -260,7 +261,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	fmt.Fprintf(c.out, "\nLargest differences\n%8s %8s %8s  %s\n", "A", "B", "B - A", column)
 	for _, d := range shown {
 		line := fmt.Sprintf("%7.2f%% %7.2f%% %+7.2f%%  ", d.shares[0], d.shares[1], d.by())
-		fmt.Fprint(c.out, line, name(d.key, room(c.opts.Width, len(line))), "\n")
+		fmt.Fprint(c.out, line, name(d.key, layout.Room(c.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sums [2]float64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -39,7 +40,7 @@ func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error)
 	v.notes()
 	v.table()
 	v.overlap()
-	return v.result.Whole.Verdict, flush(v.out, "comparison")
+	return v.result.Whole.Verdict, layout.Flush(v.out, "comparison")
 }
 
 // verdicts are a comparison that is being written.
@@ -135,7 +136,7 @@ func (v *verdicts) sentence() {
 	l, d := v.language, v.result.Whole
 	text := l.claim(d.Verdict, d.Percent, v.least())
 	text += fmt.Sprintf(": %s %s per %s", l.estimates(d.A, d.B), l.unit, v.opts.Per)
-	confidence := plain(100 * (1 - v.result.Alpha))
+	confidence := layout.Plain(100 * (1 - v.result.Alpha))
 	windows := fmt.Sprintf("%d + %d windows", v.result.Windows[0], v.result.Windows[1])
 	if v.result.ByRun {
 		windows = fmt.Sprintf("%d + %d processes", v.result.Runs[0], v.result.Runs[1])
@@ -144,14 +145,14 @@ func (v *verdicts) sentence() {
 	case math.IsNaN(d.Low):
 		text += fmt.Sprintf(" (%s)", windows)
 	default:
-		text += fmt.Sprintf(" (%s to %s %%, %s %% confidence; %s)", signed(d.Low), signed(d.High), confidence, windows)
+		text += fmt.Sprintf(" (%s to %s %%, %s %% confidence; %s)", layout.Signed(d.Low), layout.Signed(d.High), confidence, windows)
 	}
-	writeFolded(v.out, text, v.opts.Width)
+	layout.Fold(v.out, text, v.opts.Width)
 }
 
 // notes writes what a reader must know of the answer.
 func (v *verdicts) notes() {
-	write := func(format string, args ...any) { writeFolded(v.out, fmt.Sprintf(format, args...), v.opts.Width) }
+	write := func(format string, args ...any) { layout.Fold(v.out, fmt.Sprintf(format, args...), v.opts.Width) }
 	d := v.result.Whole
 	if v.same {
 		write("%s", sameText)
@@ -193,11 +194,11 @@ func (v *verdicts) notes() {
 // longer says how much longer to record for a verdict.
 func (v *verdicts) longer(times float64) string {
 	if math.IsInf(times, 1) || math.IsNaN(times) {
-		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length", plain(v.least()))
+		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length", layout.Plain(v.least()))
 	}
 	times = max(math.Ceil(times*10)/10, 1.1)
 	if v.result.ByRun {
-		return fmt.Sprintf("if the difference is as estimated, %s times as many processes would show it", plain(times))
+		return fmt.Sprintf("if the difference is as estimated, %s times as many processes would show it", layout.Plain(times))
 	}
 	length := 0.0 // seconds
 	for _, list := range v.sides {
@@ -209,7 +210,7 @@ func (v *verdicts) longer(times float64) string {
 		}
 		length = max(length, sum)
 	}
-	text := fmt.Sprintf("if the difference is as estimated, recording %s times as long would show it", plain(times))
+	text := fmt.Sprintf("if the difference is as estimated, recording %s times as long would show it", layout.Plain(times))
 	const year = 365 * 24 * 3600
 	if seconds := times * length; 0 < seconds && seconds < year {
 		text += fmt.Sprintf(": about %v a side", time.Duration(seconds)*time.Second)
@@ -245,16 +246,16 @@ func (v *verdicts) table() {
 		rows = v.innermost(rows)
 	}
 	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
-	rows, rest = first(v.opts.N, rows)
+	rows, rest = layout.First(v.opts.N, rows)
 
 	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class", ByService: "service"}[v.opts.By]
-	g := grid{head: []gridRow{{cells: []string{"A", "B", "B - A", "±", "verdict"}, name: heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"A", "B", "B - A", "±", "verdict"}, Name: layout.Heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
 	for _, r := range rows {
-		g.rows = append(g.rows, gridRow{cells: v.cells(r.Difference), name: func(width int) string { return v.name(r.key, width) }})
+		g.Rows = append(g.Rows, layout.Row{Cells: v.cells(r.Difference), Name: func(width int) string { return v.name(r.key, width) }})
 	}
 	v.out.WriteByte('\n')
 	if len(rows) > 0 {
-		g.write(v.out, v.opts.Width)
+		g.Write(v.out, v.opts.Width)
 	}
 	v.subtrees(roots)
 	if len(rows) == 0 && len(roots) == 0 && v.result.Whole.Reason != audit.TooFew {
@@ -267,7 +268,7 @@ func (v *verdicts) table() {
 		fmt.Fprintf(v.out, "%s undecided; -n 0 shows them\n", stored.Plural(n, v.opts.By.noun()))
 	}
 	if n := counts[audit.Same]; n > 0 {
-		fmt.Fprintf(v.out, "%s the same within %s %%\n", stored.Plural(n, v.opts.By.noun()), plain(v.least()))
+		fmt.Fprintf(v.out, "%s the same within %s %%\n", stored.Plural(n, v.opts.By.noun()), layout.Plain(v.least()))
 	}
 }
 
@@ -319,12 +320,12 @@ func (v *verdicts) cells(d audit.Difference) []string {
 	case d.B.PerUnit == 0:
 		percent = "gone"
 	case !math.IsInf(d.Percent, 1):
-		percent = signed(d.Percent) + "%"
+		percent = layout.Signed(d.Percent) + "%"
 		if !math.IsNaN(d.Low) {
-			within = plain((d.High-d.Low)/2) + "%"
+			within = layout.Plain((d.High-d.Low)/2) + "%"
 		}
 	}
-	return []string{cell(d.A.PerUnit / l.scale), cell(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
+	return []string{layout.Cell(d.A.PerUnit / l.scale), layout.Cell(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
 }
 
 func (v *verdicts) verdict(verdict audit.Verdict) string {
@@ -341,13 +342,13 @@ func (v *verdicts) verdict(verdict audit.Verdict) string {
 func (v *verdicts) name(k auditKey, width int) string {
 	switch k.by {
 	case ByEdge:
-		return arrowed(v.auditor.methods.name(k.caller), v.auditor.methods.name(k.callee), width)
+		return layout.Arrowed(v.auditor.methods.name(k.caller), v.auditor.methods.name(k.callee), width)
 	case ByContext:
-		return contextPath(&v.auditor.tree, k.node, width, v.auditor.methods.name)
+		return layout.Path(&v.auditor.tree, k.node, width, v.auditor.methods.name)
 	case ByClass, ByService:
-		return shorten(k.label, width)
+		return layout.Shorten(k.label, width)
 	}
-	return shorten(v.auditor.methods.name(k.callee), width)
+	return layout.Shorten(v.auditor.methods.name(k.callee), width)
 }
 
 // appeared are the subtrees that certainly only one side has.
@@ -370,7 +371,7 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
-	rows, rest := first(v.opts.N, rows)
+	rows, rest := layout.First(v.opts.N, rows)
 	for _, r := range rows {
 		node := v.auditor.tree.Node(r.key.node)
 		name := v.auditor.methods.name(node.Key)
@@ -386,7 +387,7 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 		if r.Verdict == audit.Less {
 			kind, from, to = "gone", 100*share[0], 0.0
 		}
-		writeFolded(v.out, fmt.Sprintf("%s: %s, %s → %s %% ± %s", kind, name, plain(from), plain(to), plain(within)), v.opts.Width)
+		layout.Fold(v.out, fmt.Sprintf("%s: %s, %s → %s %% ± %s", kind, name, layout.Plain(from), layout.Plain(to), layout.Plain(within)), v.opts.Width)
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(v.out, "%s that only one side has\n", stored.Plural(len(rest), "smaller subtree"))

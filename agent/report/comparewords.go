@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -23,7 +24,7 @@ type language struct {
 // languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
 func languageOf(r *recording, result *audit.Result, per Per) language {
 	t := r.stacks.profile.SampleType[r.stacks.index]
-	thing := word(t.Type)
+	thing := layout.Word(t.Type)
 	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}
 	l.speak("has", "more", "less", "as much", thing)
 	top := max(result.Whole.A.PerUnit, result.Whole.B.PerUnit)
@@ -37,7 +38,7 @@ func languageOf(r *recording, result *audit.Result, per Per) language {
 	switch t.Unit {
 	case stored.UnitTime:
 		scaled([]string{"s", "ms", "µs", "ns"}, []float64{1e9, 1e6, 1e3, 1})
-		l.unit += " of " + word(t.Type)
+		l.unit += " of " + layout.Word(t.Type)
 	case stored.UnitBytes:
 		scaled([]string{"GB", "MB", "kB", "B"}, []float64{1e9, 1e6, 1e3, 1})
 	}
@@ -75,7 +76,7 @@ func (l *language) speak(verb, more, less, same, thing string) {
 
 // claim is the beginning of the answer, for a difference of so many percent.
 func (l language) claim(verdict audit.Verdict, percent float64, least float64) string {
-	size := plain(math.Abs(percent)) + " %"
+	size := layout.Plain(math.Abs(percent)) + " %"
 	if math.IsInf(percent, 1) {
 		size = "infinitely"
 	}
@@ -85,7 +86,7 @@ func (l language) claim(verdict audit.Verdict, percent float64, least float64) s
 	case audit.Less:
 		return fmt.Sprintf(l.less, size)
 	case audit.Same:
-		return fmt.Sprintf("%s, within %s %%", l.same, plain(least))
+		return fmt.Sprintf("%s, within %s %%", l.same, layout.Plain(least))
 	}
 	return l.undecided
 }
@@ -94,7 +95,7 @@ func (l language) claim(verdict audit.Verdict, percent float64, least float64) s
 func (l language) estimates(a, b audit.Estimate) string {
 	within := max(a.Within, b.Within) / l.scale
 	if math.IsNaN(within) {
-		return plain(a.PerUnit/l.scale) + " → " + plain(b.PerUnit/l.scale)
+		return layout.Plain(a.PerUnit/l.scale) + " → " + layout.Plain(b.PerUnit/l.scale)
 	}
 	places := 0
 	for step := within; step > 0 && step < 9.5 && places < 4; step *= 10 {

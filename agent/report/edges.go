@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -48,7 +49,7 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		writer.edges()
 		writer.callSites()
 	}
-	return flush(out, "edges")
+	return layout.Flush(out, "edges")
 }
 
 type edgeWriter struct {
@@ -60,7 +61,7 @@ type edgeWriter struct {
 
 // edges writes the table of edges.
 func (w *edgeWriter) edges() {
-	shown, rest := first(w.opts.N, w.hottest())
+	shown, rest := layout.First(w.opts.N, w.hottest())
 	var used bases
 	mark := 0 // columns
 	for _, e := range shown {
@@ -87,7 +88,7 @@ func (w *edgeWriter) edges() {
 			line += fmt.Sprintf("%-*s ", mark, w.bases[e.Edge])
 		}
 		caller := e.Caller + w.sites.suffix(e.Caller, e.Site)
-		fmt.Fprint(w.out, line, arrowed(caller, e.Callee, room(w.opts.Width, len(line))), "\n")
+		fmt.Fprint(w.out, line, layout.Arrowed(caller, e.Callee, layout.Room(w.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -98,7 +99,7 @@ func (w *edgeWriter) edges() {
 	}
 	w.onlySeenEdges(w.opts.N - len(shown))
 	if used != 0 {
-		writeFolded(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
+		layout.Fold(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)
@@ -119,7 +120,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 	fmt.Fprintf(w.out, "number of calls unknown (seen in stacks or code only): %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
-		fmt.Fprint(w.out, indent, arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, room(w.opts.Width, len(indent))), "\n")
+		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, layout.Room(w.opts.Width, len(indent))), "\n")
 	}
 }
 
@@ -148,7 +149,7 @@ func (w *edgeWriter) callSites() {
 	w.virtualSites(virtual)
 	w.lines(lines)
 	if unknown > 0 {
-		writeFolded(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
 	}
 }
 
@@ -158,7 +159,7 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		return
 	}
 	fmt.Fprintf(w.out, "\nVirtual call sites\n%7s  caller:line, then the share of each target\n", "share")
-	shown, rest := first(w.opts.N, sites)
+	shown, rest := layout.First(w.opts.N, sites)
 	marked := false
 	for i := range shown {
 		guarded := len(shown[i].Guarded())
@@ -169,7 +170,7 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more call site"))
 	}
 	if marked {
-		writeFolded(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
 	}
 }
 
@@ -179,21 +180,21 @@ func (w *edgeWriter) lines(lines []callSite) {
 		return
 	}
 	fmt.Fprintf(w.out, "\nLines that call several methods\n%7s  caller:line, then the share of each target\n", "share")
-	shown, rest := first(w.opts.N, lines)
+	shown, rest := layout.First(w.opts.N, lines)
 	for i := range shown {
 		w.targets(&shown[i], ", all calls of the line", 0)
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more line"))
 	}
-	writeFolded(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
+	layout.Fold(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
 }
 
 // targets writes a place, with what its name is followed by, and what is called there. The first targets are marked.
 func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	head := fmt.Sprintf("%6.1f%%  ", w.share(s.Weight))
-	fmt.Fprint(w.out, head, shorten(s.Caller+w.sites.suffix(s.Caller, s.Site)+suffix, room(w.opts.Width, len(head))), "\n")
-	shown, rest := first(maxTargets, s.Targets)
+	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
+	shown, rest := layout.First(maxTargets, s.Targets)
 	if w.opts.N == 0 {
 		shown, rest = s.Targets, nil
 	}
@@ -203,7 +204,7 @@ func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 			mark = '>'
 		}
 		line := fmt.Sprintf("%9c %5.1f%%  ", mark, 100*s.Share(t))
-		fmt.Fprint(w.out, line, shorten(t.Callee, room(w.opts.Width, len(line))), "\n")
+		fmt.Fprint(w.out, line, layout.Shorten(t.Callee, layout.Room(w.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -310,7 +311,7 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	fmt.Fprintf(out, "Calls within and between application and JDK\n")
 	fmt.Fprintf(out, "App->App JDK->App App->JDK JDK->JDK   others %*s  process\n", count, "calls")
-	shown, rest := first(opts.N, rows)
+	shown, rest := layout.First(opts.N, rows)
 	for _, r := range shown {
 		var line strings.Builder
 		for _, calls := range []uint64{
@@ -320,13 +321,13 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			fmt.Fprintf(&line, "%7.2f%% ", 100*float64(calls)/float64(r.total))
 		}
 		fmt.Fprintf(&line, "%*d  ", count, r.total)
-		fmt.Fprint(out, line.String(), shorten(r.name(), room(opts.Width, line.Len())), "\n")
+		fmt.Fprint(out, line.String(), layout.Shorten(r.name(), layout.Room(opts.Width, line.Len())), "\n")
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more line"))
 	}
-	writeFolded(out, describeLayers(opts.App), opts.Width)
-	return flush(out, "layers")
+	layout.Fold(out, describeLayers(opts.App), opts.Width)
+	return layout.Flush(out, "layers")
 }
 
 // A layerRow is the matrix of one process, as one engine saw it.

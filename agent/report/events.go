@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -138,7 +139,7 @@ func (e *storedEvents) writeObserved(out *bufio.Writer, opts *ViewOptions) {
 		return
 	}
 	for _, line := range e.stated.observed {
-		writeFolded(out, line, opts.Width)
+		layout.Fold(out, line, opts.Width)
 	}
 }
 

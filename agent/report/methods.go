@@ -12,6 +12,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -52,10 +53,10 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 
 	count := max(len(e.number(e.graph.Total())), len("calls")) // columns
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "called", count, "calls", "makes", count, "calls")
-	shown, rest := first(opts.N, names)
+	shown, rest := layout.First(opts.N, names)
 	for _, name := range shown {
 		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]), e.share(makes[name]), count, e.number(makes[name]))
-		fmt.Fprint(out, line, shorten(name, room(opts.Width, len(line))), "\n")
+		fmt.Fprint(out, line, layout.Shorten(name, layout.Room(opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -103,7 +104,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if err := writeCallMethods(out, p, opts); err != nil {
 			return err
 		}
-		return flush(out, "methods")
+		return layout.Flush(out, "methods")
 	}
 	v, err := newView(p, opts.form())
 	if err != nil {
@@ -111,7 +112,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	entries := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(entries, strings.Compare)
-	entries, rest := first(opts.N, entries)
+	entries, rest := layout.First(opts.N, entries)
 
 	hows := make(map[string]frameFlags)
 	for id, n := range v.tree.Nodes() {
@@ -135,7 +136,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
 		}
-		fmt.Fprintf(out, "%s%s\n", line, shorten(e.Key, room(opts.Width, len(line))))
+		fmt.Fprintf(out, "%s%s\n", line, layout.Shorten(e.Key, layout.Room(opts.Width, len(line))))
 	}
 	if len(rest) > 0 {
 		var self uint64
@@ -149,10 +150,10 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, samplesWhere) }) {
 			why = "none meets the condition, or nothing was sampled"
 		}
-		writeFolded(out, "No samples: "+why, opts.Width)
+		layout.Fold(out, "No samples: "+why, opts.Width)
 	}
 	v.writeLegend(out, used, opts.Width)
-	return flush(out, "methods")
+	return layout.Flush(out, "methods")
 }
 
 // elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
@@ -193,13 +194,13 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
 	t.liftMarks()
-	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, manyOf(v.amount(v.tree.Total()), word(v.unit)))
+	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, layout.ManyOf(v.amount(v.tree.Total()), layout.Word(v.unit)))
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {
-		writeFolded(t.out, "e: number of samples that found the context newly entered", opts.Width)
+		layout.Fold(t.out, "e: number of samples that found the context newly entered", opts.Width)
 	}
-	return flush(t.out, "tree")
+	return layout.Flush(t.out, "tree")
 }
 
 // liftMarks gives the marks that doubt contexts which are not shown to the callers that are.
@@ -306,6 +307,6 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 		fmt.Fprintf(&tail, " e:%d", r.entered)
 	}
 	tail.WriteByte('\n')
-	left := room(t.opts.Width, len(head)+utf8.RuneCountInString(tail.String())-1)
-	fmt.Fprint(t.out, head, shorten(name, left), tail.String())
+	left := layout.Room(t.opts.Width, len(head)+utf8.RuneCountInString(tail.String())-1)
+	fmt.Fprint(t.out, head, layout.Shorten(name, left), tail.String())
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -81,7 +82,7 @@ func (v *perCall) read(p *pprof.Profile, per Per) error {
 		v.add(frames, cmp.Or(label(sample, stored.LabelCause), cause.Running), t)
 	}
 	if v.all.events == 0 {
-		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), quantity(v.calls))
+		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), layout.Quantity(v.calls))
 	}
 	return nil
 }
@@ -170,7 +171,7 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	if v.within > 0 {
 		calls = fmt.Sprintf(" (%s)", halfWidth(100*v.within, "%"))
 	}
-	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, elapsed(p), manyOf(quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
+	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, elapsed(p), layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
 	const named = 3 // causes in the heading
 	for i, g := range v.byCause.sorted(v.main) {
 		if i == named {
@@ -178,7 +179,7 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 		}
 		head += [...]string{": ", ", ", ", "}[i] + g.key + " " + v.each(g.tally)
 	}
-	writeFolded(out, head, v.opts.Width)
+	layout.Fold(out, head, v.opts.Width)
 	table := eventTable{opts: v.opts, out: out, order: []int{v.main}}
 	table.columns = []eventColumn{shareColumn(v.main, v.all), {"each", v.each}, {"±95%", v.interval}}
 	out.WriteByte('\n')
@@ -186,10 +187,10 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	out.WriteByte('\n')
 	writeEvents(&table, "called method / cause", &v.byBelow)
 	if v.leftOut.values[v.main] > 0 {
-		writeFolded(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
+		layout.Fold(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
 	}
 	if v.recursive {
-		writeFolded(out, "The method calls itself: each level counts as a call.", v.opts.Width)
+		layout.Fold(out, "The method calls itself: each level counts as a call.", v.opts.Width)
 	}
-	return flush(out, "time per call")
+	return layout.Flush(out, "time per call")
 }

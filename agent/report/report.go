@@ -18,6 +18,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -35,9 +36,9 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 			fmt.Fprintln(out, stored.Plural(len(comments)-i, "more comment"))
 			break
 		}
-		writeFolded(out, stored.Printable(comment), width)
+		layout.Fold(out, stored.Printable(comment), width)
 	}
-	return flush(out, "footer")
+	return layout.Flush(out, "footer")
 }
 
 func footer(p *pprof.Profile) []string {

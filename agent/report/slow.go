@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -52,14 +53,14 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	switch {
 	case method == "":
 	case counted > 0:
-		head += fmt.Sprintf(" of %s of %s", manyOf(quantity(counted), "calls"), method)
+		head += fmt.Sprintf(" of %s of %s", layout.ManyOf(layout.Quantity(counted), "calls"), method)
 	default: // all of them began before
 		head += " calls of " + method
 	}
-	writeFolded(out, head, opts.Width)
+	layout.Fold(out, head, opts.Width)
 	if len(calls) == 0 {
 		fmt.Fprintln(out, "No call has ended, or is under way.")
-		return flush(out, "slow calls")
+		return layout.Flush(out, "slow calls")
 	}
 	out.WriteByte('\n')
 	place := func(c *slowCall) []string { return []string{fmt.Sprint(c.number)} }
@@ -68,11 +69,11 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		place = func(c *slowCall) []string { return []string{fmt.Sprint(c.window), fmt.Sprint(c.number)} }
 		columns = []string{"window", "call"}
 	}
-	g := grid{head: []gridRow{{cells: append(columns, "took", "start"), name: heading("thread: causes / heaviest stack")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: append(columns, "took", "start"), Name: layout.Heading("thread: causes / heaviest stack")}}}
 	unwound := false
-	shown, rest := first(opts.N, calls)
+	shown, rest := layout.First(opts.N, calls)
 	for _, c := range shown {
-		took := timeScale.of(c.took)
+		took := layout.Time.Of(c.took)
 		switch c.end {
 		case profile.CallUnwound.String():
 			took, unwound = "≤"+took, true
@@ -80,24 +81,24 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			took = ">" + took
 		}
 		about := cmp.Or(c.thread, stored.Unnamed) + ": " + c.causes()
-		g.rows = append(g.rows, gridRow{cells: append(place(c), took, c.when()), name: func(width int) string { return shortenText(about, width) }})
+		g.Rows = append(g.Rows, layout.Row{Cells: append(place(c), took, c.when()), Name: func(width int) string { return layout.KeepStart(about, width) }})
 		stack := s.path(c.heaviest, method)
-		g.rows = append(g.rows, gridRow{cells: make([]string, len(g.head[0].cells)), name: func(width int) string {
-			text := "  " + timeScale.of(c.heaviestTime) + " "
+		g.Rows = append(g.Rows, layout.Row{Cells: make([]string, len(g.Head[0].Cells)), Name: func(width int) string {
+			text := "  " + layout.Time.Of(c.heaviestTime) + " "
 			return text + stack(max(width-len(text), 0))
 		}})
 	}
-	g.write(out, opts.Width)
+	g.Write(out, opts.Width)
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more call"))
 	}
 	if slices.ContainsFunc(calls, func(c *slowCall) bool { return c.end == profile.CallRunning.String() }) {
-		writeFolded(out, ">: had not ended when the recording did", opts.Width)
+		layout.Fold(out, ">: had not ended when the recording did", opts.Width)
 	}
 	if unwound {
-		writeFolded(out, "≤: took no longer than that; its return was not seen, as after an exception", opts.Width)
+		layout.Fold(out, "≤: took no longer than that; its return was not seen, as after an exception", opts.Width)
 	}
-	return flush(out, "slow calls")
+	return layout.Flush(out, "slow calls")
 }
 
 // slowCalls puts the parts of each invocation together, and returns the slowest, the slowest first.
@@ -148,7 +149,7 @@ func (c *slowCall) causes() string {
 	var list []string
 	for _, name := range c.largest() {
 		if time := c.byCause[name]; time >= least*c.took {
-			list = append(list, name+" "+timeScale.of(time))
+			list = append(list, name+" "+layout.Time.Of(time))
 		}
 	}
 	return strings.Join(list, ", ")
@@ -194,7 +195,7 @@ func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string 
 	names := s.callNames(sample, from, true)
 	slices.Reverse(names)
 	id := tree.Add(names, 1)
-	return func(width int) string { return contextPath(&tree, id, width, func(name string) string { return name }) }
+	return func(width int) string { return layout.Path(&tree, id, width, func(name string) string { return name }) }
 }
 
 // callNames are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the

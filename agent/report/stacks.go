@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -186,7 +187,9 @@ func unitOf(t *pprof.ValueType) string {
 }
 
 // amount writes a sum of values for people.
-func (s *stacks) amount(value float64) string { return amount(s.profile.SampleType[s.index], value) }
+func (s *stacks) amount(value float64) string {
+	return layout.Amount(s.profile.SampleType[s.index], value)
+}
 
 // leaveWaits leaves out the waits for work if the values are delays by locks, or times of threads of which some have nothing to do. The
 // others would drown in them. It returns how long these waits were.

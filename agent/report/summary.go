@@ -16,6 +16,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -76,7 +77,7 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	for _, line := range o.Next {
 		out.WriteString(o.paint(dim, line) + "\n")
 	}
-	return flush(out, "summary")
+	return layout.Flush(out, "summary")
 }
 
 // holder is a paragraph on who holds the lock that threads wait for most, if there are files of CPU time and of locks; "" if nothing can be said.
@@ -100,8 +101,8 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	}
 	var b strings.Builder
 	out := bufio.NewWriter(&b)
-	writeFolded(out, text, o.Width)
-	if err := flush(out, "summary"); err != nil {
+	layout.Fold(out, text, o.Width)
+	if err := layout.Flush(out, "summary"); err != nil {
 		return "", err
 	}
 	return "\n" + b.String() + "\n", nil
@@ -202,7 +203,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	out := bufio.NewWriter(w)
 	var head bytes.Buffer
 	folding, who := bufio.NewWriter(&head), subject(p)
-	writeFolded(folding, o.headline(p, who), o.Width)
+	layout.Fold(folding, o.headline(p, who), o.Width)
 	if err := folding.Flush(); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	}
 	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 || rows < 1 {
-		return flush(out, "summary")
+		return layout.Flush(out, "summary")
 	}
 	if rows >= spacious/2 {
 		out.WriteByte('\n')
@@ -222,14 +223,14 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	all := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(all, strings.Compare)
 	entries := slices.DeleteFunc(slices.Clone(all), func(e cct.Entry[string]) bool { return e.Self == 0 })
-	shown, rest := first(summaryLines(rows, len(entries)), entries)
+	shown, rest := layout.First(summaryLines(rows, len(entries)), entries)
 	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
 	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
 	if !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
 		app = nil
 	} else {
 		rows -= len(app) + 1
-		shown, rest = first(summaryLines(rows, len(entries)), entries)
+		shown, rest = layout.First(summaryLines(rows, len(entries)), entries)
 	}
 	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
 	o.writeRows(out, v, shown)
@@ -244,7 +245,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		fmt.Fprintf(out, "%s\n", o.paint(dim, "the application's methods with the most time in total (with callees):"))
 		o.writeRows(out, v, app)
 	}
-	return flush(out, "summary")
+	return layout.Flush(out, "summary")
 }
 
 // summaryLines is how many of so many methods have a line of their own, if there are so many rows. The others share one.
@@ -260,7 +261,7 @@ func (o *SummaryOptions) writeRows(out *bufio.Writer, v *view, entries []cct.Ent
 	for _, e := range entries {
 		kind := v.kinds[e.Key]
 		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
-		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
+		name := layout.Shorten(e.Key, layout.Room(o.Width, len(line)+kindWidth+2))
 		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
 	}
 }

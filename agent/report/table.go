@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -36,38 +37,38 @@ type eventTable struct {
 
 // writeEvents writes a table of things of that name.
 func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
-	shown, rest := first(t.opts.N, groups.sorted(t.order...))
-	row := func(of tally, name func(int) string) gridRow {
-		r := gridRow{name: name}
+	shown, rest := layout.First(t.opts.N, groups.sorted(t.order...))
+	row := func(of tally, name func(int) string) layout.Row {
+		r := layout.Row{Name: name}
 		for _, c := range t.columns {
-			r.cells = append(r.cells, c.cell(of))
+			r.Cells = append(r.Cells, c.cell(of))
 		}
 		return r
 	}
-	head := gridRow{name: heading(thing)}
+	head := layout.Row{Name: layout.Heading(thing)}
 	for _, c := range t.columns {
-		head.cells = append(head.cells, c.head)
+		head.Cells = append(head.Cells, c.head)
 	}
 	if t.opts.parts < 0 {
 		thing, _, _ = strings.Cut(thing, " / ")
-		head.name = heading(thing)
+		head.Name = layout.Heading(thing)
 	}
-	g := grid{head: []gridRow{head}}
+	g := layout.Grid{Head: []layout.Row{head}}
 	plan, all := newPartLayout(shown), groups.total()
 	for _, group := range shown {
-		g.rows = append(g.rows, row(group.tally, func(width int) string { return shorten(group.key, width) }))
+		g.Rows = append(g.Rows, row(group.tally, func(width int) string { return layout.Shorten(group.key, width) }))
 		parts, more := t.split(group.parts.sorted(t.order...), all)
 		for _, p := range parts {
-			g.rows = append(g.rows, row(p.tally, func(width int) string { return plan.name(p.key, width) }))
+			g.Rows = append(g.Rows, row(p.tally, func(width int) string { return plan.name(p.key, width) }))
 		}
 		if len(more) > 0 {
-			g.rows = append(g.rows, row(sumOf(more), heading(fmt.Sprintf("  %d more", len(more)))))
+			g.Rows = append(g.Rows, row(sumOf(more), layout.Heading(fmt.Sprintf("  %d more", len(more)))))
 		}
 	}
 	if len(rest) > 0 {
-		g.rows = append(g.rows, row(sumOf(rest), heading(fmt.Sprintf("%d more", len(rest)))))
+		g.Rows = append(g.Rows, row(sumOf(rest), layout.Heading(fmt.Sprintf("%d more", len(rest)))))
 	}
-	g.write(t.out, t.opts.Width)
+	g.Write(t.out, t.opts.Width)
 }
 
 // split returns which parts of a method have a line each, and those that share one: what is too many, and at the end what
@@ -122,7 +123,7 @@ func (l partLayout) name(p eventPart, width int) string {
 		if cell.width == 0 {
 			continue
 		}
-		text := keepEnd(cell.text, maxPartCell)
+		text := layout.KeepEnd(cell.text, maxPartCell)
 		if text == "" {
 			text = "-"
 		}
@@ -141,7 +142,7 @@ func (l partLayout) name(p eventPart, width int) string {
 	if width > 0 {
 		width = max(width-len(indent)-utf8.RuneCountInString(head.String()), minPartName)
 	}
-	return indent + head.String() + keepEnd(class, width)
+	return indent + head.String() + layout.KeepEnd(class, width)
 }
 
 // total adds up all groups.
@@ -174,4 +175,4 @@ func halfWidth(half float64, unit string) string {
 }
 
 // eventsColumn is how many events are behind the figures.
-var eventsColumn = eventColumn{"events", func(t tally) string { return quantity(t.events) }}
+var eventsColumn = eventColumn{"events", func(t tally) string { return layout.Quantity(t.events) }}

@@ -11,6 +11,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -127,12 +128,14 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	})
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Threads%s\n", elapsed(p))
-	row := func(sum uint64, name string, indent int) gridRow {
-		return gridRow{cells: []string{stored.Percent(float64(sum), float64(total)), s.amount(float64(sum))},
-			name: func(width int) string { return strings.Repeat(" ", indent) + keepEnd(name, max(width-indent, 0)) }}
+	row := func(sum uint64, name string, indent int) layout.Row {
+		return layout.Row{Cells: []string{stored.Percent(float64(sum), float64(total)), s.amount(float64(sum))},
+			Name: func(width int) string {
+				return strings.Repeat(" ", indent) + layout.KeepEnd(name, max(width-indent, 0))
+			}}
 	}
-	grid := grid{head: []gridRow{{cells: []string{"share", s.unit()}, name: heading("group / thread")}}}
-	shown, rest := first(opts.N, list)
+	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.unit()}, Name: layout.Heading("group / thread")}}}
+	shown, rest := layout.First(opts.N, list)
 	for _, g := range shown {
 		name := g.key.name
 		if n := len(g.threads); n > 1 {
@@ -146,7 +149,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 				name = strings.Replace(name, g.key.name, thread, 1)
 			}
 		}
-		grid.rows = append(grid.rows, row(g.sum, name, 0))
+		grid.Rows = append(grid.Rows, row(g.sum, name, 0))
 		if len(g.threads) == 1 {
 			continue
 		}
@@ -157,17 +160,17 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]), strings.Compare(a, b)) })
 		some, more := names, []string(nil)
 		if opts.N > 0 {
-			some, more = first(maxParts, names)
+			some, more = layout.First(maxParts, names)
 		}
 		for _, thread := range some {
-			grid.rows = append(grid.rows, row(g.threads[thread], thread, 2))
+			grid.Rows = append(grid.Rows, row(g.threads[thread], thread, 2))
 		}
 		if len(more) > 0 {
 			var sum uint64
 			for _, thread := range more {
 				sum += g.threads[thread]
 			}
-			grid.rows = append(grid.rows, row(sum, fmt.Sprintf("%d more", len(more)), 2))
+			grid.Rows = append(grid.Rows, row(sum, fmt.Sprintf("%d more", len(more)), 2))
 		}
 	}
 	if len(rest) > 0 {
@@ -175,8 +178,8 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		for _, g := range rest {
 			sum += g.sum
 		}
-		grid.rows = append(grid.rows, row(sum, stored.Plural(len(rest), "more group"), 0))
+		grid.Rows = append(grid.Rows, row(sum, stored.Plural(len(rest), "more group"), 0))
 	}
-	grid.write(out, opts.Width)
-	return flush(out, "threads")
+	grid.Write(out, opts.Width)
+	return layout.Flush(out, "threads")
 }

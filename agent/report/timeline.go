@@ -14,6 +14,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -66,7 +67,7 @@ func Timeline(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	t := timeline{storedLanes: l, opts: opts, out: bufio.NewWriter(w)}
 	t.lay()
 	t.write()
-	return flush(t.out, "timeline")
+	return layout.Flush(t.out, "timeline")
 }
 
 // A timeline is the lanes of a profile as text.
@@ -138,16 +139,16 @@ const maxGroupLanes = 8
 
 func (t *timeline) write() {
 	length := t.to.Sub(t.from)
-	writeFolded(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond), stored.Plural(t.threads, "thread"),
+	layout.Fold(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond), stored.Plural(t.threads, "thread"),
 		time.Duration(t.column).Round(100*time.Microsecond)), t.opts.Width)
 	if t.hidden > 0 {
-		writeFolded(t.out, fmt.Sprintf("hidden: %s, idle or unknown for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
+		layout.Fold(t.out, fmt.Sprintf("hidden: %s, idle or unknown for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
 	}
 	if t.leftOut > 0 {
-		writeFolded(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many", stored.Plural(t.leftOut, "thread")), t.opts.Width)
+		layout.Fold(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many", stored.Plural(t.leftOut, "thread")), t.opts.Width)
 	}
 	if !t.noRoom.IsZero() {
-		writeFolded(t.out, fmt.Sprintf("from %v on lanes are missing: the file had no room for more than %d of them, or %d MB. Record for a shorter time, fewer processes, or with a longer --window",
+		layout.Fold(t.out, fmt.Sprintf("from %v on lanes are missing: the file had no room for more than %d of them, or %d MB. Record for a shorter time, fewer processes, or with a longer --window",
 			t.noRoom.Sub(t.from).Round(time.Second), stored.MaxLaneCount, stored.MaxLaneText>>20), t.opts.Width)
 	}
 	t.out.WriteByte('\n')
@@ -164,18 +165,18 @@ func (t *timeline) write() {
 		}
 		if several && g.process != process {
 			process = g.process
-			fmt.Fprintf(t.out, "%s\n", shortenText(process, t.opts.Width))
+			fmt.Fprintf(t.out, "%s\n", layout.KeepStart(process, t.opts.Width))
 		}
 		rows, more := g.rows, []*laneRow(nil)
 		if t.opts.N > 0 {
-			rows, more = first(min(t.opts.N-shown, maxGroupLanes), g.rows)
+			rows, more = layout.First(min(t.opts.N-shown, maxGroupLanes), g.rows)
 		}
 		for _, row := range rows {
 			t.lane(row)
 		}
 		shown += len(rows)
 		if len(more) > 0 {
-			fmt.Fprintf(t.out, "%s\n", shortenText(fmt.Sprintf("  %d more of %s", len(more), g.name), t.opts.Width))
+			fmt.Fprintf(t.out, "%s\n", layout.KeepStart(fmt.Sprintf("  %d more of %s", len(more), g.name), t.opts.Width))
 			shown += len(more)
 		}
 	}
@@ -198,7 +199,7 @@ func (t *timeline) lane(row *laneRow) {
 			line[i] = laneMarks[mark].mark
 		}
 	}
-	name := keepEnd(row.thread, t.name)
+	name := layout.KeepEnd(row.thread, t.name)
 	share := "-"
 	if row.all > 0 {
 		share = fmt.Sprintf("%.0f%%", 100*row.running/row.all)
@@ -237,6 +238,6 @@ func (t *timeline) legend() {
 	}
 	if len(words) > 0 {
 		t.out.WriteByte('\n')
-		writeFolded(t.out, "marks, of most of a column: "+strings.Join(words, ", ")+"; run: share of the time on a CPU", t.opts.Width)
+		layout.Fold(t.out, "marks, of most of a column: "+strings.Join(words, ", ")+"; run: share of the time on a CPU", t.opts.Width)
 	}
 }

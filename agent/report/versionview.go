@@ -11,6 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -30,7 +31,7 @@ func VersionsOf(method string) func(io.Writer, *pprof.Profile, *ViewOptions) err
 		out := bufio.NewWriter(w)
 		if method == "" {
 			vs.write(out, p, opts)
-			return flush(out, "versions")
+			return layout.Flush(out, "versions")
 		}
 		list, err := vs.Find(method)
 		if err != nil {
@@ -42,7 +43,7 @@ func VersionsOf(method string) func(io.Writer, *pprof.Profile, *ViewOptions) err
 			}
 			vs.writeMethod(out, p, m, opts)
 		}
-		return flush(out, "versions")
+		return layout.Flush(out, "versions")
 	}
 }
 
@@ -115,10 +116,10 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 		if several {
 			text += fmt.Sprintf(" (pid %d)", m.PID)
 		}
-		return func(width int) string { return shorten(text, width) }
+		return func(width int) string { return layout.Shorten(text, width) }
 	}
-	g := grid{head: []gridRow{{cells: []string{"self", "samples", "total", "versions", "in use"}, name: heading("method")}}}
-	shown, rest := first(opts.N, sampled)
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"self", "samples", "total", "versions", "in use"}, Name: layout.Heading("method")}}}
+	shown, rest := layout.First(opts.N, sampled)
 	for _, m := range shown {
 		var now []string
 		for _, v := range m.Final() {
@@ -131,10 +132,10 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 		if len(now) > 1 {
 			inUse += fmt.Sprintf(" +%d", len(now)-1)
 		}
-		g.rows = append(g.rows, gridRow{cells: []string{
-			stored.Percent(float64(m.Self), float64(vs.Samples)), fmt.Sprint(m.Self), fmt.Sprint(m.Total), fmt.Sprint(len(m.Versions)), inUse}, name: name(m)})
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{
+			stored.Percent(float64(m.Self), float64(vs.Samples)), fmt.Sprint(m.Self), fmt.Sprint(m.Total), fmt.Sprint(len(m.Versions)), inUse}, Name: name(m)})
 	}
-	g.write(out, opts.Width)
+	g.Write(out, opts.Width)
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more method"))
 	}
@@ -168,39 +169,39 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 		return ""
 	})
 	out.WriteByte('\n')
-	writeFolded(out, "self: samples in code of the method, with what is inlined there; total: with that code on the stack. "+
+	layout.Fold(out, "self: samples in code of the method, with what is inlined there; total: with that code on the stack. "+
 		"For the history of one: report --view=versions METHOD FILE", opts.Width)
 }
 
 // writeList writes the methods for which cells returns something.
 func (vs *Versions) writeList(out *bufio.Writer, opts *ViewOptions, title string, list []*VersionedMethod, cells func(*VersionedMethod) string) {
-	var g grid
+	var g layout.Grid
 	for _, m := range list {
 		if text := cells(m); text != "" {
-			g.rows = append(g.rows, gridRow{cells: strings.Split(text, "  "), name: func(width int) string { return shorten(m.Name, width) }})
+			g.Rows = append(g.Rows, layout.Row{Cells: strings.Split(text, "  "), Name: func(width int) string { return layout.Shorten(m.Name, width) }})
 		}
 	}
-	if len(g.rows) == 0 {
+	if len(g.Rows) == 0 {
 		return
 	}
-	var rest []gridRow
-	g.rows, rest = first(opts.N, g.rows)
+	var rest []layout.Row
+	g.Rows, rest = layout.First(opts.N, g.Rows)
 	fmt.Fprintf(out, "\n%s\n", title)
-	g.write(out, opts.Width)
+	g.Write(out, opts.Width)
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more method"))
 	}
 }
 
 func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *VersionedMethod, opts *ViewOptions) {
-	writeFolded(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, elapsed(p)), opts.Width)
-	writeFolded(out, m.Timeline(), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, elapsed(p)), opts.Width)
+	layout.Fold(out, m.Timeline(), opts.Width)
 	out.WriteByte('\n')
-	g := grid{head: []gridRow{{cells: []string{"from s", "until s", "size", "self", "total", "inlined"}, name: heading("version")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"from s", "until s", "size", "self", "total", "inlined"}, Name: layout.Heading("version")}}}
 	for _, v := range m.Versions {
 		size := "?"
 		if v.Size > 0 {
-			size = bytesScale.of(float64(v.Size))
+			size = layout.Bytes.Of(float64(v.Size))
 		}
 		text := v.Name()
 		if end := v.End(); end != "" {
@@ -210,17 +211,17 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Versione
 		if until == "" {
 			until = "-"
 		}
-		g.rows = append(g.rows, gridRow{cells: []string{v.Began(), until, size, fmt.Sprint(v.Self), fmt.Sprint(v.Total), fmt.Sprint(len(v.Inlined))},
-			name: func(int) string { return text }})
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{v.Began(), until, size, fmt.Sprint(v.Self), fmt.Sprint(v.Total), fmt.Sprint(len(v.Inlined))},
+			Name: func(int) string { return text }})
 	}
-	g.write(out, opts.Width)
+	g.Write(out, opts.Width)
 	if m.Interpreted > 0 {
-		fmt.Fprintf(out, "%s with the method interpreted\n", manyOf(strconv.FormatUint(m.Interpreted, 10), "samples"))
+		fmt.Fprintf(out, "%s with the method interpreted\n", layout.ManyOf(strconv.FormatUint(m.Interpreted, 10), "samples"))
 	}
 	vs.writeInlined(out, m, opts)
 	for _, v := range m.Versions {
 		for _, t := range v.Traps {
-			writeFolded(out, fmt.Sprintf("#%d: trap %s in %s, %s", v.ID, t.Reason, t.Method, stored.Plural(t.Count, "time")), opts.Width)
+			layout.Fold(out, fmt.Sprintf("#%d: trap %s in %s, %s", v.ID, t.Reason, t.Method, stored.Plural(t.Count, "time")), opts.Width)
 		}
 	}
 	if _, counted := m.Deoptimized(); counted >= 0 {
@@ -229,12 +230,12 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Versione
 	if list := vs.CompareVersions(p, m); len(list) > 0 {
 		out.WriteByte('\n')
 		for _, c := range list {
-			writeFolded(out, c.Sentence(), opts.Width)
+			layout.Fold(out, c.Sentence(), opts.Width)
 		}
-		writeFolded(out, "Versions that ran one after the other also differ in warm-up and input: a difference is not the compiler's alone.", opts.Width)
+		layout.Fold(out, "Versions that ran one after the other also differ in warm-up and input: a difference is not the compiler's alone.", opts.Width)
 	}
 	out.WriteByte('\n')
-	writeFolded(out, "from: when the JVM announced the version, ≤ when the agent first met it; until: given up between two looks of the agent; "+
+	layout.Fold(out, "from: when the JVM announced the version, ≤ when the agent first met it; until: given up between two looks of the agent; "+
 		"traps: counted in the version's methods from its first sample until it was given up, by other code with the same methods, too", opts.Width)
 }
 
@@ -263,7 +264,7 @@ func (vs *Versions) writeInlined(out *bufio.Writer, m *VersionedMethod, opts *Vi
 			changes = append(changes[:most], fmt.Sprintf("%d more", more))
 		}
 		if len(changes) > 0 {
-			writeFolded(out, fmt.Sprintf("#%d inlines %s", v.ID, strings.Join(changes, " ")), opts.Width)
+			layout.Fold(out, fmt.Sprintf("#%d inlines %s", v.ID, strings.Join(changes, " ")), opts.Width)
 		}
 		before = v
 	}

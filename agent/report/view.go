@@ -8,6 +8,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -175,10 +176,10 @@ func (v *view) share(weight uint64) float64 {
 // writeLegend explains the marks that a view used, and what it could not show.
 func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
 	if legend := used.legend(); legend != "" {
-		writeFolded(out, "marks: "+legend, width)
+		layout.Fold(out, "marks: "+legend, width)
 	}
 	if v.leftOut != "" {
-		writeFolded(out, v.leftOut, width)
+		layout.Fold(out, v.leftOut, width)
 	}
 	if n := v.tree.Overflow(); n > 0 {
 		fmt.Fprintf(out, "too many contexts: %s %s count for a caller instead\n", v.amount(n), v.unit)

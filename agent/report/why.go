@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -439,7 +440,7 @@ func (t *whyTree) next() (Finding, bool) {
 	if key.caller >= 0 {
 		f.Caller = t.names[key.caller]
 	}
-	f.Text = fmt.Sprintf("%s → %s %% ± %s", plain(100*f.Before), plain(100*f.Now), plain(100*f.Within))
+	f.Text = fmt.Sprintf("%s → %s %% ± %s", layout.Plain(100*f.Before), layout.Plain(100*f.Now), layout.Plain(100*f.Within))
 	return f, true
 }
 
@@ -468,5 +469,5 @@ func rates(kind, unit string, d audit.Difference) string {
 	case unit == stored.UnitBytes:
 		steps([]string{" GB/s", " MB/s", " kB/s", " B/s"}, []float64{1e9, 1e6, 1e3, 1})
 	}
-	return fmt.Sprintf("%s → %s%s ± %s", cell(d.A.PerUnit/scale), cell(d.B.PerUnit/scale), name, cell(d.Within/scale))
+	return fmt.Sprintf("%s → %s%s ± %s", layout.Cell(d.A.PerUnit/scale), layout.Cell(d.B.PerUnit/scale), name, layout.Cell(d.Within/scale))
 }

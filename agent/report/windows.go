@@ -13,6 +13,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -52,7 +53,7 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 	}
 	c.out = bufio.NewWriter(w)
 	c.compare(windows)
-	return flush(c.out, "comparison")
+	return layout.Flush(c.out, "comparison")
 }
 
 // A windowComparison compares each of several windows with the next. At any moment it holds the data sets of two.
@@ -197,13 +198,13 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 	}
 	unit, amount := c.stacks.unit(), c.stacks.amount
 	fmt.Fprintf(c.out, "Precision by %s: how well each of %d windows predicts the next\n", unit, len(numbers))
-	writeFolded(c.out, fmt.Sprintf("%s, %s %s, %s to %s in a window", c.named.Name, amount(total), word(unit),
+	layout.Fold(c.out, fmt.Sprintf("%s, %s %s, %s to %s in a window", c.named.Name, amount(total), layout.Word(unit),
 		amount(least), amount(most)), c.opts.Width)
 	c.out.WriteByte('\n')
 	c.table(rows)
 	c.explain()
 	if short != "" {
-		writeFolded(c.out, short, c.opts.Width)
+		layout.Fold(c.out, short, c.opts.Width)
 	}
 	if n := c.tree.Len(); n >= cct.DefaultLimit {
 		fmt.Fprintf(c.out, "too many contexts: those beyond %d count for a caller instead\n", n)
@@ -225,12 +226,12 @@ func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note strin
 
 // table writes a row for each pair of windows, and the means of all.
 func (c *windowComparison) table(rows []measured) {
-	head := []gridRow{{cells: []string{""}}, {cells: []string{"windows"}}}
+	head := []layout.Row{{Cells: []string{""}}, {Cells: []string{"windows"}}}
 	mean := measured{pair: "mean"}
 	undefined, negative := 0, false // correlations that have no part in a mean, or do not allow one
 	for i, kind := range c.kinds {
-		head[0].cells = append(head[0].cells, "", kind)
-		head[1].cells = append(head[1].cells, "corr.", "overlap")
+		head[0].Cells = append(head[0].Cells, "", kind)
+		head[1].Cells = append(head[1].Cells, "corr.", "overlap")
 		var correlations, overlaps []float64
 		for _, m := range rows {
 			correlations = append(correlations, m.correlation[i])
@@ -242,24 +243,24 @@ func (c *windowComparison) table(rows []measured) {
 		o, _ := geometricMean(overlaps) // which always have a value
 		mean.correlation, mean.overlap = append(mean.correlation, r), append(mean.overlap, o)
 	}
-	shown, rest := first(c.opts.N, rows)
-	g := grid{head: head}
+	shown, rest := layout.First(c.opts.N, rows)
+	g := layout.Grid{Head: head}
 	for _, m := range append(slices.Clone(shown), mean) {
 		cells := []string{m.pair}
 		for i := range c.kinds {
 			cells = append(cells, decimals(m.correlation[i], 4), decimals(100*m.overlap[i], 2))
 		}
-		g.rows = append(g.rows, gridRow{cells: cells})
+		g.Rows = append(g.Rows, layout.Row{Cells: cells})
 	}
-	g.write(c.out, c.opts.Width)
+	g.Write(c.out, c.opts.Width)
 	if len(rest) > 0 {
 		fmt.Fprintf(c.out, "%s, included in the means\n", stored.Plural(len(rest), "more pair"))
 	}
 	if undefined > 0 {
-		writeFolded(c.out, "-: undefined, because all weights of a window are equal; the means omit it", c.opts.Width)
+		layout.Fold(c.out, "-: undefined, because all weights of a window are equal; the means omit it", c.opts.Width)
 	}
 	if negative {
-		writeFolded(c.out, "-: there is no geometric mean if a correlation is negative", c.opts.Width)
+		layout.Fold(c.out, "-: there is no geometric mean if a correlation is negative", c.opts.Width)
 	}
 }
 
@@ -275,7 +276,7 @@ func (c *windowComparison) explain() {
 	if c.entries != nil {
 		text += "; PCCT: samples and entries of contexts, as one set"
 	}
-	writeFolded(c.out, text, c.opts.Width)
+	layout.Fold(c.out, text, c.opts.Width)
 }
 
 // geometricMean is that of the values that are not NaN, and how many are. It is NaN without any, or if one is negative.

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestArrowed(t *testing.T) {
 		{"C::f(int, long)", "C::g(int, long)", 22, "C::f(…) -> C::g(…)"},                  // arguments go first
 		{"ﬁﬂ.ﬃ.Äußerung.größe:7", "ﬁﬂ.ﬃ.Äußerung.weiß", 26, "…ng.größe:7 -> …erung.weiß"}, // runes, not bytes
 	} {
-		if got := arrowed(test.caller, test.callee, test.width); got != test.want {
+		if got := Arrowed(test.caller, test.callee, test.width); got != test.want {
 			t.Errorf("arrowed(%q, %q, %d) = %q, want %q", test.caller, test.callee, test.width, got, test.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestShorten(t *testing.T) {
 		{"größe.größe.größe", 17, "größe.größe.größe"},
 		{"größe.größe.größe", 16, "g.größe.größe"},
 	} {
-		got := shorten(test.name, test.width)
+		got := Shorten(test.name, test.width)
 		if got != test.want {
 			t.Errorf("shorten(%q, %d) = %q, want %q", test.name, test.width, got, test.want)
 		}

@@ -1,4 +1,4 @@
-package report
+package layout
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// room returns how many columns of a line are left for a name, 0 for any number.
-func room(width, taken int) int {
+// Room returns how many columns of a line are left for a name, 0 for any number.
+func Room(width, taken int) int {
 	const least = 20 // shorter names say nothing; then the line is longer
 	if width <= 0 {
 		return 0
@@ -19,9 +19,9 @@ func room(width, taken int) int {
 	return max(width-taken, least)
 }
 
-// shorten makes name at most width runes long, 0 for any length: first without its arguments, then with short packages, then
+// Shorten makes name at most width runes long, 0 for any length: first without its arguments, then with short packages, then
 // without its beginning, since the method is at the end. A leaf [inlined in M] keeps the words, and its M is shortened.
-func shorten(name string, width int) string {
+func Shorten(name string, width int) string {
 	if width <= 0 || len(name) <= width {
 		return name
 	}
@@ -35,16 +35,16 @@ func shorten(name string, width int) string {
 	}
 	before, method, after := stored.SplitInlined(full)
 	if left := width - len(before); left >= leastInlined {
-		return before + keepEnd(method+after, left)
+		return before + KeepEnd(method+after, left)
 	}
-	return keepEnd(full, width)
+	return KeepEnd(full, width)
 }
 
 // leastInlined is how many columns of M in [inlined in M] are shown at least, with the bracket.
 const leastInlined = 8
 
-// keepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
-func keepEnd(text string, width int) string {
+// KeepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
+func KeepEnd(text string, width int) string {
 	if width <= 0 || len(text) <= width {
 		return text
 	}
@@ -55,8 +55,8 @@ func keepEnd(text string, width int) string {
 	return string(runes)
 }
 
-// shortenText makes a text at most width runes long, 0 for any length, by cutting its end.
-func shortenText(text string, width int) string {
+// KeepStart makes a text at most width runes long, 0 for any length, by cutting its end.
+func KeepStart(text string, width int) string {
 	runes := []rune(text)
 	if width <= 0 || len(runes) <= width {
 		return text
@@ -85,8 +85,8 @@ func arguments(name string) int {
 	return -1
 }
 
-// arrowed writes an edge in at most width columns, 0 for any number.
-func arrowed(caller, callee string, width int) string {
+// Arrowed writes an edge in at most width columns, 0 for any number.
+func Arrowed(caller, callee string, width int) string {
 	const arrow = " -> "
 	if width > 0 {
 		caller, callee = shortenBoth(caller, callee, width-len(arrow))
@@ -98,12 +98,12 @@ func arrowed(caller, callee string, width int) string {
 func shortenBoth(a, b string, width int) (string, string) {
 	lenA, lenB := utf8.RuneCountInString(a), utf8.RuneCountInString(b)
 	forA := min(max(width/2, width-lenB), lenA)
-	return shorten(a, forA), shorten(b, width-forA)
+	return Shorten(a, forA), Shorten(b, width-forA)
 }
 
-// contextPath names a context of a tree by its methods, outermost first, in at most width columns, 0 for any number, by
+// Path names a context of a tree by its methods, outermost first, in at most width columns, 0 for any number, by
 // cutting its beginning.
-func contextPath[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name func(K) string) string {
+func Path[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name func(K) string) string {
 	var names []string
 	for id != cct.Root && (width == 0 || len(names) <= width) { // more would not be seen
 		// Direct recursion is one name, or it would be all that there is room for.
@@ -118,5 +118,5 @@ func contextPath[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name
 		names = append(names, text)
 	}
 	slices.Reverse(names)
-	return keepEnd(strings.Join(names, " > "), width)
+	return KeepEnd(strings.Join(names, " > "), width)
 }

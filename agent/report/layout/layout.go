@@ -1,5 +1,5 @@
 // Package layout lays out the text of views: tables and sentences of a given width, names that are shortened to fit, and numbers with units.
-package report
+package layout
 
 import (
 	"bufio"
@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// writeFolded writes text in lines of at most width columns, broken at spaces and indented from the second on.
-func writeFolded(out *bufio.Writer, text string, width int) {
+// Fold writes text in lines of at most width columns, broken at spaces and indented from the second on.
+func Fold(out *bufio.Writer, text string, width int) {
 	const indent = "  "
 	column := 0
 	for i, word := range strings.Fields(text) {
@@ -29,16 +29,16 @@ func writeFolded(out *bufio.Writer, text string, width int) {
 	out.WriteByte('\n')
 }
 
-// first returns the first n of list, 0 for all, and the rest.
-func first[T any](n int, list []T) (shown, rest []T) {
+// First returns the first n of list, 0 for all, and the rest.
+func First[T any](n int, list []T) (shown, rest []T) {
 	if n <= 0 || n >= len(list) {
 		return list, nil
 	}
 	return list[:n], list[n:]
 }
 
-// flush ends a view; out has kept the first error of all writes.
-func flush(out *bufio.Writer, view string) error {
+// Flush ends a view; out has kept the first error of all writes.
+func Flush(out *bufio.Writer, view string) error {
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write %s: %w", view, err)
 	}
