@@ -114,7 +114,7 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 	}
 	r.stacks.leaveWaits()
 	if r.stacks.ofCalls() {
-		if err := r.stacks.ofEngine(n, opts.Engine); err != nil {
+		if err := keepEngine(r.stacks, n, opts.Engine); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +133,7 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 		if r.calls, err = newStacks(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}
-		if err := r.calls.ofEngine(n, opts.Engine); err != nil {
+		if err := keepEngine(r.calls, n, opts.Engine); err != nil {
 			return nil, err
 		}
 	}
@@ -147,8 +147,8 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 	return r, nil
 }
 
-// ofEngine keeps the calls of one engine, or of the only one.
-func (s *stacks) ofEngine(n Named, engine string) error {
+// keepEngine keeps the calls of one engine, or of the only one.
+func keepEngine(s *stacks, n Named, engine string) error {
 	if engine == "" {
 		return oneEngine(n)
 	}

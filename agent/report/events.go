@@ -246,35 +246,6 @@ func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {
 	})
 }
 
-// eventNames are what people call the events of a kind, and the flags of record that ask for them.
-var eventNames = [profile.EventKinds]struct{ events, record string }{
-	profile.Allocations: {"allocations", "-e alloc"},
-	profile.Locks:       {"locks", "-e lock"},
-	profile.Values:      {"values", "-e value --probe=SPEC"},
-	profile.Pauses:      {"safepoints", "-e safepoint"},
-	profile.Faults:      {"page faults", "-e page-faults"},
-	profile.Cycles:      {"cycles", "-e cpi"},
-	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
-	profile.Wall:        {"wall time", "-e wall"},
-	profile.Barriers:    {"write barriers", "-e write-barrier"},
-}
-
-// EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
-func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
-	for kind := range profile.EventKinds {
-		types, _ := stored.EventTypes(kind)
-		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return columnOf(p, t) < 0 }) {
-			return kind, true
-		}
-	}
-	return 0, false
-}
-
-// columnOf returns the column of the values of a type, or -1.
-func columnOf(p *pprof.Profile, of *pprof.ValueType) int {
-	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
-}
-
 // EventView returns the view for the events in a stored profile, or nil if it is not of events.
 func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	kind, ok := EventKindOf(p)
@@ -408,9 +379,4 @@ func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
 		}
 	}
 	return who, outside
-}
-
-// contended says that a sample is no wait for work.
-func contended(sample *pprof.Sample) bool {
-	return label(sample, stored.LabelKind) != profile.WaitForWork
 }

@@ -166,7 +166,7 @@ func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", flameTitles[kind], elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", eventTitles[kind], elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}

@@ -16,12 +16,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-var flameTitles = map[profile.EventKind]string{
-	profile.Allocations: "Allocated bytes", profile.Locks: "Delay by locks", profile.Values: "Values at probes",
-	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles", profile.OffCPU: "Off-CPU time",
-	profile.Wall: "Wall time", profile.Barriers: "Write barriers",
-}
-
 // flameLeaves are the labels of events that make the innermost frame.
 var flameLeaves = map[profile.EventKind][]string{
 	profile.Allocations: {stored.LabelClass}, profile.Locks: {stored.LabelKind, stored.LabelClass}, profile.Values: {stored.LabelProbe, stored.LabelValue},
@@ -35,7 +29,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 	var all []*Flame
 	switch kind, events := EventKindOf(p); {
 	case events:
-		f := newFlame(kind.String(), flameTitles[kind], stored.MainValue(kind).Unit)
+		f := newFlame(kind.String(), eventTitles[kind], stored.MainValue(kind).Unit)
 		r := flameReader{Flame: f, leaf: flameLeaves[kind]}
 		if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
 			f.effect = e.effect

@@ -77,7 +77,7 @@ func (f *Flame) readSlow(p *pprof.Profile) error {
 		}
 	}
 	for _, c := range slowCalls(s) {
-		f.slow.calls = append(f.slow.calls, s.flameCall(c, f.slow.method))
+		f.slow.calls = append(f.slow.calls, newFlameSlowCall(s, c, f.slow.method))
 	}
 	return nil
 }
@@ -87,8 +87,8 @@ func ownerOf(sample *pprof.Sample) flameOwner {
 	return flameOwner{number(sample, stored.LabelPID), cmp.Or(label(sample, stored.LabelService), label(sample, stored.LabelComm), stored.Unnamed)}
 }
 
-// flameCall is a slow call as the pages show it.
-func (s *stacks) flameCall(c *slowCall, method string) flameSlowCall {
+// newFlameSlowCall is a slow call as the pages show it.
+func newFlameSlowCall(s *stacks, c *slowCall, method string) flameSlowCall {
 	first := c.samples[0]
 	thread := cmp.Or(c.thread, stored.Unnamed)
 	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid), TID: number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
@@ -102,7 +102,7 @@ func (s *stacks) flameCall(c *slowCall, method string) flameSlowCall {
 	samples := slices.Clone(c.samples)
 	slices.SortStableFunc(samples, func(a, b *pprof.Sample) int { return cmp.Compare(s.value(b), s.value(a)) })
 	for _, sample := range samples[:min(len(samples), maxSlowStacks)] {
-		names := s.callNames(sample, method, false)
+		names := callNames(s, sample, method, false)
 		out.Stacks = append(out.Stacks, flameStack{
 			flameCause{cmp.Or(label(sample, stored.LabelCause), stored.Unnamed), float64(s.value(sample))}, names[max(0, len(names)-maxSlowFrames):],
 		})

@@ -35,7 +35,7 @@ func Merge(list []Named) (*pprof.Profile, error) {
 		if sum != nil {
 			addMetadata(sum, m)
 		}
-		others = profile.AddNotes(others, maxComments, otherComments(n.Profile, m)...)
+		others = profile.AddNotes(others, maxComments, stored.OtherComments(n.Profile, m)...)
 		profiles = append(profiles, n.Profile)
 	}
 	merged, err := pprof.Merge(profiles)

@@ -67,31 +67,6 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	}
 }
 
-// methodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
-// added before the first is named.
-type methodNames struct {
-	systemNames map[string]string // of the method with a name, "" if there are several
-}
-
-func newMethodNames() methodNames { return methodNames{make(map[string]string)} }
-
-func (n methodNames) add(m Method) {
-	systemName, known := n.systemNames[m.Name]
-	if !known {
-		n.systemNames[m.Name] = m.SystemName
-	} else if systemName != m.SystemName {
-		n.systemNames[m.Name] = ""
-	}
-}
-
-func (n methodNames) name(m Method) string {
-	end := strings.LastIndexByte(m.SystemName, ')')
-	if n.systemNames[m.Name] != "" || !strings.HasPrefix(m.SystemName, m.Name+"(") || end < 0 {
-		return m.Name
-	}
-	return m.SystemName[:end+1] // without the result of a Java method, which says little
-}
-
 // Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
 // was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
 // but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.

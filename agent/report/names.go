@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -73,4 +75,66 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 	}
 	some.Comments = append(some.Comments, samplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
 	return some, nil
+}
+
+// methodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
+// added before the first is named.
+type methodNames struct {
+	systemNames map[string]string // of the method with a name, "" if there are several
+}
+
+func newMethodNames() methodNames { return methodNames{make(map[string]string)} }
+
+func (n methodNames) add(m Method) {
+	systemName, known := n.systemNames[m.Name]
+	if !known {
+		n.systemNames[m.Name] = m.SystemName
+	} else if systemName != m.SystemName {
+		n.systemNames[m.Name] = ""
+	}
+}
+
+func (n methodNames) name(m Method) string {
+	end := strings.LastIndexByte(m.SystemName, ')')
+	if n.systemNames[m.Name] != "" || !strings.HasPrefix(m.SystemName, m.Name+"(") || end < 0 {
+		return m.Name
+	}
+	return m.SystemName[:end+1] // without the result of a Java method, which says little
+}
+
+// siteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
+// sites are added before the first is named.
+type siteNames struct {
+	offsets map[lineOf]int32 // of the site on a line, or several
+}
+
+type lineOf struct {
+	caller string
+	line   int32
+}
+
+// several is no offset, and not that of an unknown one.
+const several = -2
+
+func newSiteNames() siteNames { return siteNames{make(map[lineOf]int32)} }
+
+func (n siteNames) add(caller string, s profile.Site) {
+	at := lineOf{caller, s.Line}
+	offset, known := n.offsets[at]
+	if !known {
+		n.offsets[at] = s.Offset
+	} else if offset != s.Offset {
+		n.offsets[at] = several
+	}
+}
+
+// suffix is what follows the name of the caller: ":12", or ":12@34".
+func (n siteNames) suffix(caller string, s profile.Site) (suffix string) {
+	if s.Line > 0 {
+		suffix = fmt.Sprintf(":%d", s.Line)
+	}
+	if s.Offset >= 0 && (s.Line == 0 || n.offsets[lineOf{caller, s.Line}] == several) {
+		suffix += fmt.Sprintf("@%d", s.Offset)
+	}
+	return suffix
 }

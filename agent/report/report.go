@@ -52,27 +52,13 @@ func footer(p *pprof.Profile) []string {
 		return slices.Concat([]string{
 			fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil)),
 			fmt.Sprintf("metadata: %v; comments, if any, follow unchanged", err),
-		}, approximations(p), doubts(p, modes[:]), otherComments(p, nil))
+		}, approximations(p), doubts(p, modes[:]), stored.OtherComments(p, nil))
 	}
 	for _, c := range m.Contexts {
 		modes[c.Mode] = true
 	}
 	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(windowsOf(p)),
-		m.Remaining(), otherComments(p, m))
-}
-
-// otherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
-// may have added them.
-func otherComments(p *pprof.Profile, m *stored.Metadata) []string {
-	var own []string
-	if m != nil {
-		own = m.Sentences()
-	}
-	known := make(map[string]bool, len(own))
-	for _, sentence := range own {
-		known[sentence] = true
-	}
-	return slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return known[c] || stored.IsMetadata(c) })
+		m.Remaining(), stored.OtherComments(p, m))
 }
 
 // approximations says how many samples have a frame whose method is not known, if there are any.

@@ -82,7 +82,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		about := cmp.Or(c.thread, stored.Unnamed) + ": " + c.causes()
 		g.Rows = append(g.Rows, layout.Row{Cells: append(place(c), took, c.when()), Name: func(width int) string { return layout.KeepStart(about, width) }})
-		stack := s.path(c.heaviest, method)
+		stack := pathFrom(s, c.heaviest, method)
 		g.Rows = append(g.Rows, layout.Row{Cells: make([]string, len(g.Head[0].Cells)), Name: func(width int) string {
 			text := "  " + layout.Time.Of(c.heaviestTime) + " "
 			return text + stack(max(width-len(text), 0))
@@ -189,10 +189,10 @@ func followedMethod(p *pprof.Profile) (method string, calls float64) {
 	return method, calls
 }
 
-// path writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
-func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string {
+// pathFrom writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
+func pathFrom(s *stacks, sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
-	names := s.callNames(sample, from, true)
+	names := callNames(s, sample, from, true)
 	slices.Reverse(names)
 	id := tree.Add(names, 1)
 	return func(width int) string { return layout.Path(&tree, id, width, func(name string) string { return name }) }
@@ -200,7 +200,7 @@ func (s *stacks) path(sample *pprof.Sample, from string) func(width int) string 
 
 // callNames are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the
 // program's innermost method, unless it has none.
-func (s *stacks) callNames(sample *pprof.Sample, from string, own bool) (names []string) {
+func callNames(s *stacks, sample *pprof.Sample, from string, own bool) (names []string) {
 	all := s.appendFrames(nil, sample)
 	for _, f := range all {
 		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {

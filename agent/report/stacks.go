@@ -5,107 +5,15 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
-
-// frameFlags say how a method was executed, and how its context was found.
-type frameFlags uint16
-
-const (
-	interpreted frameFlags = 1 << iota
-	jit
-	stub
-	native
-	kernel
-	inlined // into its caller
-	called  // really, in a frame of its own
-
-	ambiguous // of profile.Certainty
-	fitted
-	unplaced
-)
-
-// uncertain are those that doubt the context.
-const uncertain = ambiguous | fitted | unplaced
-
-// marks are the letters of frameFlags.
-var marks = [...]struct {
-	flags         frameFlags
-	letter, means string
-}{
-	{interpreted, "i", "interpreted"},
-	{jit, "j", "compiled"},
-	{stub, "s", "VM stub"},
-	{native, "n", "native"},
-	{kernel, "k", "kernel"},
-	{ambiguous, "a", "partly ambiguous"},
-	{fitted, "f", "partly fitted"},
-	{unplaced, "u", "partly unplaced"},
-}
-
-// certaintyOf says how the context of a stored sample was found: 0 if it is certain, or nothing is said.
-func certaintyOf(sample *pprof.Sample) frameFlags {
-	switch label(sample, stored.LabelContext) {
-	case profile.Ambiguous.String():
-		return ambiguous
-	case profile.Fitted.String():
-		return fitted
-	case profile.Unplaced.String():
-		return unplaced
-	}
-	return 0
-}
-
-// String returns the marks in brackets, or nothing.
-func (h frameFlags) String() string {
-	var letters string
-	for _, m := range marks {
-		if h&m.flags != 0 {
-			letters += m.letter
-		}
-	}
-	if letters == "" {
-		return ""
-	}
-	return "[" + letters + "]"
-}
-
-// legend explains the marks, in their order.
-func (h frameFlags) legend() string {
-	var list []string
-	for _, m := range marks {
-		if h&m.flags != 0 {
-			list = append(list, m.letter+" "+m.means)
-		}
-	}
-	return strings.Join(list, ", ")
-}
-
-// mappingFlags reads back what frameMapping wrote.
-func mappingFlags(m *pprof.Mapping) frameFlags {
-	switch {
-	case m == nil || m.File == "":
-		return 0
-	case strings.HasPrefix(m.File, stored.MappingJIT):
-		return jit
-	case strings.HasPrefix(m.File, stored.MappingInterpreter):
-		return interpreted
-	case strings.HasPrefix(m.File, stored.MappingStub):
-		return stub
-	case strings.HasPrefix(m.File, stored.MappingKernel):
-		return kernel
-	}
-	return native
-}
 
 // stacks are the samples of a stored profile by one of its values, which are known to be positive and to add up to
 // less than 2^63.
@@ -141,50 +49,8 @@ func newStacks(p *pprof.Profile, sampleType string) (*stacks, error) {
 	return s, nil
 }
 
-func hasWakers(p *pprof.Profile) bool {
-	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
-}
-
-// countedBesides says that a profile has events of which each one was counted next to those that were sampled: the same ones
-// again.
-func countedBesides(p *pprof.Profile) bool {
-	if kind, ok := EventKindOf(p); !ok || kind != profile.Allocations {
-		return false
-	}
-	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, counted)
-}
-
-// counted says of a sample of events that each one was counted.
-func counted(sample *pprof.Sample) bool { return label(sample, stored.LabelKind) == stored.ExactEngine }
-
-func sampled(sample *pprof.Sample) bool { return !counted(sample) }
-
-// typeIndex returns the column of the values of a type, or -1.
-func typeIndex(p *pprof.Profile, sampleType string) int {
-	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
-}
-
-// typeList names the types of a profile.
-func typeList(p *pprof.Profile) string {
-	if len(p.SampleType) == 0 {
-		return "none"
-	}
-	names := make([]string, 0, len(p.SampleType))
-	for _, t := range p.SampleType {
-		names = append(names, stored.Printable(t.Type))
-	}
-	return strings.Join(names, " or ")
-}
-
 // unit is what the values count: for costs the name of the model.
 func (s *stacks) unit() string { return unitOf(s.profile.SampleType[s.index]) }
-
-func unitOf(t *pprof.ValueType) string {
-	if cost, ok := stored.CostOf(t); ok {
-		return cost.Name
-	}
-	return stored.Printable(t.Type)
-}
 
 // amount writes a sum of values for people.
 func (s *stacks) amount(value float64) string {
@@ -214,9 +80,6 @@ func (s *stacks) leaveWaits() (waited uint64) {
 	s.keep = keep
 	return waited
 }
-
-// busy says that the sample's thread has something to do.
-func busy(sample *pprof.Sample) bool { return label(sample, stored.LabelCause) != cause.Idle }
 
 // ofCalls says that the values count calls.
 func (s *stacks) ofCalls() bool { return isCalls(s.profile.SampleType[s.index]) }
@@ -304,64 +167,4 @@ func (s *stacks) edge(sample *pprof.Sample) CallEdge {
 		caller.site.Offset = stored.NoSite.Offset // an address of code
 	}
 	return CallEdge{Caller: caller.Method, Site: caller.site, Callee: callee.Method}
-}
-
-// A Method is a method as stored profiles know it. Profiles of different runs agree on it. Its strings are printable.
-type Method struct {
-	Name       string // for people, without a signature
-	SystemName string // as the VM or the linker has it; Name if that is not stored
-	// Native is set for code that is not of the program: of a file, of the kernel, or generated by the VM for itself.
-	Native bool
-}
-
-// nobody is the caller of outermost frames.
-var nobody = Method{Name: "[none]", SystemName: "[none]"}
-
-// A storedFrame is one line of a location.
-type storedFrame struct {
-	Method
-	flags frameFlags
-	site  profile.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
-}
-
-// locationFrames returns the frames of a location, innermost first. There is at least one.
-func locationFrames(loc *pprof.Location) []storedFrame {
-	kind := mappingFlags(loc.Mapping)
-	lines := loc.Line
-	if len(lines) == 0 {
-		lines = make([]pprof.Line, 1)
-	}
-	frames := make([]storedFrame, len(lines))
-	for i, line := range lines {
-		f := storedFrame{flags: kind | inlined, site: stored.SiteOf(line.Line, 0)}
-		if i == len(lines)-1 {
-			f.flags = kind | called
-		}
-		if len(lines) == 1 {
-			f.site = stored.SiteOf(line.Line, loc.Address)
-		}
-		f.Method = methodOf(line.Function, loc.Mapping)
-		f.Native = kind&(native|stub|kernel) != 0
-		frames[i] = f
-	}
-	return frames
-}
-
-// methodOf names the function f of mapping m. Both may be nil.
-func methodOf(f *pprof.Function, m *pprof.Mapping) Method {
-	var name Method
-	if f != nil {
-		name = Method{Name: stored.Printable(f.Name), SystemName: stored.Printable(f.SystemName)}
-	}
-	if name.Name == "" {
-		name.Name = stored.Unnamed
-	}
-	if name.Name == stored.Unnamed && m != nil && m.File != "" {
-		name.Name += " " + stored.Printable(filepath.Base(m.File))
-		name.SystemName = ""
-	}
-	if name.SystemName == "" {
-		name.SystemName = name.Name
-	}
-	return name
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 
 	pprof "github.com/google/pprof/profile"
@@ -128,22 +127,6 @@ func grown[T any](list []T, n int) []T {
 	return append(list, make([]T, max(n-len(list), 0))...)
 }
 
-// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
-// has as the default.
-func mainType(p *pprof.Profile) (string, error) {
-	if len(p.SampleType) == 0 {
-		return "", errors.New("the profile has no values")
-	}
-	if HasTime(p) {
-		return stored.TypeSamples, nil
-	}
-	index, err := p.SampleIndexByName("")
-	if err != nil {
-		return "", fmt.Errorf("choose a sample type: %w", err)
-	}
-	return p.SampleType[index].Type, nil
-}
-
 // add notes how the methods of a stack were executed that was added as id.
 func (v *view) add(stack []storedFrame, id cct.NodeID) {
 	v.flags = grown(v.flags, v.tree.Len()+1)
@@ -187,28 +170,4 @@ func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
 	if v.missing > 0 {
 		fmt.Fprintf(out, "too many contexts: %d entries are omitted\n", v.missing)
 	}
-}
-
-// severalProcesses says that the samples carry more than one pid.
-func severalProcesses(p *pprof.Profile) bool {
-	var first int64
-	for i, sample := range p.Sample {
-		if pid := processID(sample); i == 0 {
-			first = pid
-		} else if pid != first {
-			return true
-		}
-	}
-	return false
-}
-
-func processID(sample *pprof.Sample) int64 { return number(sample, stored.LabelPID) }
-
-// processName is what people call the process of a sample.
-func processName(sample *pprof.Sample) string {
-	comm := label(sample, stored.LabelComm)
-	if comm == "" {
-		comm = stored.Unnamed
-	}
-	return fmt.Sprintf("%s (pid %d)", comm, processID(sample))
 }
