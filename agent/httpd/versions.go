@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -86,7 +87,7 @@ func (p *versionProcess) observe(w *profile.Profile, proc *profile.Process) {
 		m := p.methods[v.SystemName]
 		if m == nil {
 			m = &versionMethod{&report.VersionedMethod{
-				Method: report.Method{Name: v.Method, SystemName: v.SystemName}, PID: int64(p.PID), Comm: p.Comm,
+				Method: stacks.Method{Name: v.Method, SystemName: v.SystemName}, PID: int64(p.PID), Comm: p.Comm,
 			}, map[uint32]*report.CodeVersion{}}
 			p.methods[v.SystemName] = m
 		}

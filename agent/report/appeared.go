@@ -35,7 +35,7 @@ func Appeared(w io.Writer, a, b Named, opts *CompareOptions) error {
 		if sides[side], err = readSide([]Named{n}, stored.TypeSamples, &auditO); err != nil {
 			return err
 		}
-		for _, value := range sides[side][0].stacks.all() {
+		for _, value := range sides[side][0].stacks.All() {
 			all[side] += float64(value)
 		}
 	}
@@ -57,9 +57,9 @@ func Appeared(w io.Writer, a, b Named, opts *CompareOptions) error {
 			continue
 		}
 		node := auditor.tree.Node(k.node)
-		name := auditor.methods.name(node.Key)
+		name := auditor.methods.Name(node.Key)
 		if node.Parent != cct.Root {
-			name += " under " + auditor.methods.name(auditor.tree.Node(node.Parent).Key)
+			name += " under " + auditor.methods.Name(auditor.tree.Node(node.Parent).Key)
 		}
 		layout.Fold(out, fmt.Sprintf("%s: %s, %s → %s %% of the samples", kind, name, layout.Plain(100*share[0]), layout.Plain(100*share[1])), opts.Width)
 		if written++; written == maxAppeared {

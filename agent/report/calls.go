@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -97,7 +98,7 @@ type engineCalls struct {
 
 // callsByEngine returns the calls in a stored profile, by the name of the engine.
 func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
-	stored, err := CallsOf(p)
+	stored, err := stacks.CallsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +113,9 @@ func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
 	return all, nil
 }
 
-func (e *engineCalls) add(c *StoredCalls) {
+func (e *engineCalls) add(c *stacks.Calls) {
 	basis := basisOf(c.Basis)
-	named := func(edge CallEdge) nameEdge {
+	named := func(edge stacks.CallEdge) nameEdge {
 		return nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
 	}
 	if c.Basis == profile.Unmeasured.String() {
@@ -123,7 +124,7 @@ func (e *engineCalls) add(c *StoredCalls) {
 		}
 		return
 	}
-	e.graph.Merge(cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
+	e.graph.Merge(cct.MapGraph(c.Graph, func(edge stacks.CallEdge) nameEdge {
 		e.bases[named(edge)] |= basis
 		return named(edge)
 	}))

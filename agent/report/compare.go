@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -105,36 +106,36 @@ func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
 
 type comparison struct {
 	names  [2]string
-	sides  [2]*stacks
+	sides  [2]*stacks.Samples
 	waited bool // there are waits for work, which are left out
 	opts   *CompareOptions
 	out    *bufio.Writer
 }
 
 // side reads the stacks of one profile to compare.
-func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
-	s, err := newStacks(n.Profile, sampleType)
+func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
+	s, err := stacks.Of(n.Profile, sampleType)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
-	c.waited = s.leaveWaits() > 0 || c.waited
-	if s.ofCalls() {
+	c.waited = s.LeaveWaits() > 0 || c.waited
+	if s.OfCalls() {
 		if c.opts.Engine != "" {
-			s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == c.opts.Engine }
+			s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == c.opts.Engine }
 		} else if err := oneEngine(n); err != nil {
 			return nil, err
 		}
 	}
 	empty, classes := true, false
-	for sample := range s.all() {
+	for sample := range s.All() {
 		empty = false
-		classes = classes || label(sample, stored.LabelClass) != ""
-		if c.opts.By == ByContext && s.ofCalls() && !hasContext(sample) {
+		classes = classes || stacks.Label(sample, stored.LabelClass) != ""
+		if c.opts.By == ByContext && s.OfCalls() && !stacks.HasContext(sample) {
 			return nil, fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", n.Name)
 		}
 	}
 	if empty {
-		what := s.unit()
+		what := s.Unit()
 		if c.opts.Engine != "" {
 			what += " of engine " + stored.Printable(c.opts.Engine)
 		}
@@ -147,23 +148,23 @@ func (c *comparison) side(n Named, sampleType string) (*stacks, error) {
 }
 
 // noClasses is the error for a comparison by class of something else than objects.
-func noClasses(name string, s *stacks) error {
+func noClasses(name string, s *stacks.Samples) error {
 	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e alloc), locks (-e lock), page faults "+
-		"(-e page-faults) or write barriers (-e write-barrier); compare these by method", name, s.unit())
+		"(-e page-faults) or write barriers (-e write-barrier); compare these by method", name, s.Unit())
 }
 
 // byMethod compares the innermost methods. It gets them as edge does, so that by method and by edge agree on what is
 // innermost.
 func (c *comparison) byMethod() {
-	p, methods := newPairing[Method](), newMethodNames()
+	p, methods := newPairing[stacks.Method](), stacks.NewMethodNames()
 	for side, s := range c.sides {
-		for sample, value := range s.all() {
-			m := s.edge(sample).Callee
-			methods.add(m)
+		for sample, value := range s.All() {
+			m := s.Edge(sample).Callee
+			methods.Add(m)
 			p.add(side, m, float64(value))
 		}
 	}
-	show(c, p, "method", func(m Method, width int) string { return layout.Shorten(methods.name(m), width) })
+	show(c, p, "method", func(m stacks.Method, width int) string { return layout.Shorten(methods.Name(m), width) })
 }
 
 // byEdge compares the two innermost methods, with the call site as far as both profiles know it.
@@ -175,19 +176,19 @@ func (c *comparison) byEdge() {
 	} else {
 		note = fields.note(a, b)
 	}
-	p, methods, sites := newPairing[CallEdge](), newMethodNames(), newSiteNames()
+	p, methods, sites := newPairing[stacks.CallEdge](), stacks.NewMethodNames(), stacks.NewSiteNames()
 	for side, s := range c.sides {
-		for sample, value := range s.all() {
-			e := s.edge(sample)
+		for sample, value := range s.All() {
+			e := s.Edge(sample)
 			e.Site = fields.of(e.Site)
-			methods.add(e.Caller)
-			methods.add(e.Callee)
-			sites.add(e.Caller.Name, e.Site)
+			methods.Add(e.Caller)
+			methods.Add(e.Callee)
+			sites.Add(e.Caller.Name, e.Site)
 			p.add(side, e, float64(value))
 		}
 	}
-	show(c, p, "caller:line -> callee", func(e CallEdge, width int) string {
-		return layout.Arrowed(methods.name(e.Caller)+sites.suffix(e.Caller.Name, e.Site), methods.name(e.Callee), width)
+	show(c, p, "caller:line -> callee", func(e stacks.CallEdge, width int) string {
+		return layout.Arrowed(methods.Name(e.Caller)+sites.Suffix(e.Caller.Name, e.Site), methods.Name(e.Callee), width)
 	})
 	if note != "" {
 		layout.Fold(c.out, note, c.opts.Width)
@@ -198,8 +199,8 @@ func (c *comparison) byEdge() {
 func (c *comparison) byClass() {
 	p := newPairing[string]()
 	for side, s := range c.sides {
-		for sample, value := range s.all() {
-			class := label(sample, stored.LabelClass)
+		for sample, value := range s.All() {
+			class := stacks.Label(sample, stored.LabelClass)
 			if class == "" {
 				class = stored.Unnamed
 			}
@@ -212,36 +213,36 @@ func (c *comparison) byClass() {
 // byContext compares whole stacks. Both profiles go into one tree, in which a node stands for a stack: as text, a
 // thousand deep stacks would take a thousand times the memory.
 func (c *comparison) byContext() {
-	p, methods := newPairing[cct.NodeID](), newMethodNames()
+	p, methods := newPairing[cct.NodeID](), stacks.NewMethodNames()
 	var (
-		tree   cct.Tree[Method] // of both
-		frames []storedFrame
-		stack  []Method
+		tree   cct.Tree[stacks.Method] // of both
+		frames []stacks.Frame
+		stack  []stacks.Method
 	)
 	for side, s := range c.sides {
-		for sample, value := range s.all() {
-			frames, stack = s.appendFrames(frames[:0], sample), stack[:0]
+		for sample, value := range s.All() {
+			frames, stack = s.AppendFrames(frames[:0], sample), stack[:0]
 			for _, f := range frames {
-				methods.add(f.Method)
+				methods.Add(f.Method)
 				stack = append(stack, f.Method)
 			}
 			// If the tree is full, this is the deepest caller that is in it, for both profiles alike.
 			p.add(side, tree.Add(stack, value), float64(value))
 		}
 	}
-	show(c, p, "context", func(id cct.NodeID, width int) string { return layout.Path(&tree, id, width, methods.name) })
+	show(c, p, "context", func(id cct.NodeID, width int) string { return layout.Path(&tree, id, width, methods.Name) })
 	if n := tree.Overflow(); n > 0 {
-		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].amount(float64(n)), c.sides[0].unit())
+		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].Amount(float64(n)), c.sides[0].Unit())
 	}
 }
 
 // show writes the measures and the table of differences. The function name names a thing in at most width columns, 0
 // for any number.
 func show[K comparable](c *comparison, p *pairing[K], column string, name func(key K, width int) string) {
-	unit := c.sides[0].unit()
+	unit := c.sides[0].Unit()
 	fmt.Fprintf(c.out, "Comparison of %s by %v\n", unit, c.opts.By)
 	for side, letter := range []string{"A", "B"} {
-		layout.Fold(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].amount(p.totals[side]), layout.Word(unit),
+		layout.Fold(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].Amount(p.totals[side]), layout.Word(unit),
 			stored.Plural(len(p.weights[side]), c.opts.By.String())), c.opts.Width)
 	}
 	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of %s common to both\n", p.overlap(), unit)
@@ -277,13 +278,13 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 // other that both profiles have values of. It fails if there is none, if its unit differs, or if they are of different kinds
 // of events.
 func commonType(a, b Named, wanted string) (string, error) {
-	kindA, ofEventsA := EventKindOf(a.Profile)
-	if kindB, ofEventsB := EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB { // though both have events
-		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name, eventNames[kindA].events, b.Name, eventNames[kindB].events)
+	kindA, ofEventsA := stacks.EventKindOf(a.Profile)
+	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB { // though both have events
+		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name, stacks.EventNames[kindA].Events, b.Name, stacks.EventNames[kindB].Events)
 	}
 	for _, side := range []Named{a, b} {
-		if wanted != "" && typeIndex(side.Profile, wanted) < 0 {
-			return "", fmt.Errorf("%s has no values of type %s: choose %s", side.Name, stored.Printable(wanted), typeList(side.Profile))
+		if wanted != "" && stacks.TypeIndex(side.Profile, wanted) < 0 {
+			return "", fmt.Errorf("%s has no values of type %s: choose %s", side.Name, stored.Printable(wanted), stacks.TypeList(side.Profile))
 		}
 	}
 	candidates := []string{wanted}
@@ -297,7 +298,7 @@ func commonType(a, b Named, wanted string) (string, error) {
 	var empty string // a type that fits, of which one profile has no value
 	var other error  // why a type does not fit
 	for _, name := range candidates {
-		i, j := typeIndex(a.Profile, name), typeIndex(b.Profile, name)
+		i, j := stacks.TypeIndex(a.Profile, name), stacks.TypeIndex(b.Profile, name)
 		if i < 0 || j < 0 {
 			continue
 		}
@@ -320,7 +321,7 @@ func commonType(a, b Named, wanted string) (string, error) {
 		return "", other
 	}
 	return "", fmt.Errorf("%s has values of type %s, %s of type %s: record both in the same way",
-		a.Name, typeList(a.Profile), b.Name, typeList(b.Profile))
+		a.Name, stacks.TypeList(a.Profile), b.Name, stacks.TypeList(b.Profile))
 }
 
 func hasValues(p *pprof.Profile, index int) bool {
@@ -330,10 +331,10 @@ func hasValues(p *pprof.Profile, index int) bool {
 // oneEngine returns an error if the calls in a profile are of several engines, as these do not add up.
 func oneEngine(n Named) error {
 	var engines []string
-	index := typeIndex(n.Profile, stored.TypeCalls)
+	index := stacks.TypeIndex(n.Profile, stored.TypeCalls)
 	for _, s := range n.Profile.Sample {
-		if engine := label(s, stored.LabelEngine); s.Value[index] > 0 && !slices.Contains(engines, engine) {
-			if engines = append(engines, engine); len(engines) == maxWays {
+		if engine := stacks.Label(s, stored.LabelEngine); s.Value[index] > 0 && !slices.Contains(engines, engine) {
+			if engines = append(engines, engine); len(engines) == stacks.MaxWays {
 				break
 			}
 		}
@@ -406,9 +407,9 @@ func (p *pairing[K]) differences() []difference[K] {
 type siteFields struct{ line, offset bool }
 
 // knownFields returns what the samples of a profile know.
-func knownFields(s *stacks) (known siteFields) {
-	for sample := range s.all() {
-		site := s.edge(sample).Site
+func knownFields(s *stacks.Samples) (known siteFields) {
+	for sample := range s.All() {
+		site := s.Edge(sample).Site
 		known.line = known.line || site.Line > 0
 		known.offset = known.offset || site.Offset >= 0
 	}

@@ -8,6 +8,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -15,10 +16,10 @@ import (
 // An auditKey is something whose cost is compared: what field is set depends on the By.
 type auditKey struct {
 	by     By
-	callee Method     // ByMethod, ByTotal, ByEdge
-	caller Method     // ByEdge
-	node   cct.NodeID // ByContext: the subtree below it
-	label  string     // ByClass, ByService
+	callee stacks.Method // ByMethod, ByTotal, ByEdge
+	caller stacks.Method // ByEdge
+	node   cct.NodeID    // ByContext: the subtree below it
+	label  string        // ByClass, ByService
 }
 
 const (
@@ -36,7 +37,7 @@ var changing = regexp.MustCompile(`(\$\$Lambda|LambdaForm\$[A-Za-z]+)(?:[$./+](?
 	`(GeneratedMethodAccessor|GeneratedConstructorAccessor|\$Proxy)[0-9]+|0x[0-9a-f]{8,}`)
 
 // stable is a method with a name that other runs of the program give it, too.
-func stable(m Method) Method {
+func stable(m stacks.Method) stacks.Method {
 	if name := changing.ReplaceAllString(m.Name, "$1$2"); name != m.Name {
 		m.Name, m.SystemName = name, name
 	}
@@ -46,19 +47,19 @@ func stable(m Method) Method {
 // An auditor reads the recordings of two sides into costs by key.
 type auditor struct {
 	by      By
-	tree    cct.Tree[Method] // of all recordings
-	methods methodNames
+	tree    cct.Tree[stacks.Method] // of all recordings
+	methods stacks.MethodNames
 	at      map[*pprof.Sample]cct.NodeID
-	stable  map[Method]Method
+	stable  map[stacks.Method]stacks.Method
 
-	frames []storedFrame
-	stack  []Method
+	frames []stacks.Frame
+	stack  []stacks.Method
 	seen   map[auditKey]bool
 }
 
 func newAuditor(by By) *auditor {
 	return &auditor{
-		by: by, methods: newMethodNames(), at: make(map[*pprof.Sample]cct.NodeID), stable: make(map[Method]Method), seen: make(map[auditKey]bool),
+		by: by, methods: stacks.NewMethodNames(), at: make(map[*pprof.Sample]cct.NodeID), stable: make(map[stacks.Method]stacks.Method), seen: make(map[auditKey]bool),
 	}
 }
 
@@ -67,14 +68,14 @@ func (a *auditor) place(r *recording, sample *pprof.Sample) cct.NodeID {
 	if id, known := a.at[sample]; known {
 		return id
 	}
-	a.frames, a.stack = r.stacks.appendFrames(a.frames[:0], sample), a.stack[:0]
+	a.frames, a.stack = r.stacks.AppendFrames(a.frames[:0], sample), a.stack[:0]
 	for _, f := range a.frames {
 		m, known := a.stable[f.Method]
 		if !known {
 			m = stable(f.Method)
 			a.stable[f.Method] = m
 		}
-		a.methods.add(m)
+		a.methods.Add(m)
 		a.stack = append(a.stack, m)
 	}
 	id := a.tree.Add(a.stack, 0) // the deepest caller that is there if the tree is full
@@ -94,9 +95,9 @@ func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey))
 	}
 	switch a.by {
 	case ByClass:
-		yield(auditKey{by: ByClass, label: cmp.Or(label(sample, stored.LabelClass), stored.Unnamed)})
+		yield(auditKey{by: ByClass, label: cmp.Or(stacks.Label(sample, stored.LabelClass), stored.Unnamed)})
 	case ByService:
-		yield(auditKey{by: ByService, label: cmp.Or(label(sample, stored.LabelService), label(sample, stored.LabelComm), stored.Unnamed)})
+		yield(auditKey{by: ByService, label: cmp.Or(stacks.Label(sample, stored.LabelService), stacks.Label(sample, stored.LabelComm), stored.Unnamed)})
 	case ByMethod:
 		if id != cct.Root {
 			yield(auditKey{by: ByMethod, callee: a.tree.Node(id).Key})
@@ -109,7 +110,7 @@ func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey))
 		case ByTotal:
 			once(auditKey{by: ByTotal, callee: node.Key})
 		case ByEdge:
-			caller := nobody
+			caller := stacks.Nobody
 			if node.Parent != cct.Root {
 				caller = a.tree.Node(node.Parent).Key
 			}
@@ -124,7 +125,7 @@ func (a *auditor) totals(sides [2][]*recording) (shares map[auditKey][2]float64,
 	var all [2]float64
 	for side, list := range sides {
 		for _, r := range list {
-			for sample, value := range r.stacks.all() {
+			for sample, value := range r.stacks.All() {
 				all[side] += float64(value)
 				a.keys(r, sample, func(k auditKey) {
 					sum, known := sums[k]
@@ -184,7 +185,7 @@ func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
 const stubPrefix = "[stub: "
 
 // isRoot says that a subtree may be named by this method.
-func isRoot(m Method) bool {
+func isRoot(m stacks.Method) bool {
 	inlinedIn, _, _ := stored.SplitInlined(m.Name)
 	switch {
 	case inlinedIn != "", strings.HasPrefix(m.Name, stubPrefix):
@@ -246,14 +247,14 @@ func (a *auditor) within(id cct.NodeID, roots map[cct.NodeID]bool) bool {
 }
 
 // explained are the methods of which one side has nothing, and the other nothing outside of some subtrees that it alone has.
-func (a *auditor) explained(sides [2][]*recording, roots map[cct.NodeID]bool) map[Method]bool {
-	inside := make(map[Method]bool)
+func (a *auditor) explained(sides [2][]*recording, roots map[cct.NodeID]bool) map[stacks.Method]bool {
+	inside := make(map[stacks.Method]bool)
 	if len(roots) == 0 {
 		return inside
 	}
 	for _, list := range sides {
 		for _, r := range list {
-			for sample := range r.stacks.all() {
+			for sample := range r.stacks.All() {
 				id := a.place(r, sample)
 				if id == cct.Root {
 					continue

@@ -1,6 +1,10 @@
 package report
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+)
 
 // What differs from run to run is left out of names, but nothing of the method.
 func TestStable(t *testing.T) {
@@ -16,7 +20,7 @@ func TestStable(t *testing.T) {
 		"com.sun.proxy.$Proxy7.get":                                "com.sun.proxy.$Proxy.get",
 		"shop.Main.run":                                            "shop.Main.run",
 	} {
-		if got := stable(Method{Name: name, SystemName: name}).Name; got != want {
+		if got := stable(stacks.Method{Name: name, SystemName: name}).Name; got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -71,9 +72,9 @@ const (
 // A recording is one file of a side.
 type recording struct {
 	Named
-	stacks  *stacks
-	samples *stacks // how many samples the values come from; nil if the values are exact
-	calls   *stacks // nil unless calls are the unit
+	stacks  *stacks.Samples
+	samples *stacks.Samples // how many samples the values come from; nil if the values are exact
+	calls   *stacks.Samples // nil unless calls are the unit
 	windows []*pane
 	of      map[processKey]bool // the processes that have values
 }
@@ -109,28 +110,28 @@ func readSide(side []Named, sampleType string, opts *AuditOptions) ([]*recording
 func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, error) {
 	r := &recording{Named: n}
 	var err error
-	if r.stacks, err = newStacks(n.Profile, sampleType); err != nil {
+	if r.stacks, err = stacks.Of(n.Profile, sampleType); err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
-	r.stacks.leaveWaits()
-	if r.stacks.ofCalls() {
+	r.stacks.LeaveWaits()
+	if r.stacks.OfCalls() {
 		if err := keepEngine(r.stacks, n, opts.Engine); err != nil {
 			return nil, err
 		}
 	}
 	for _, counted := range []string{stored.TypeSamples, stored.TypeEvents} {
-		if typeIndex(n.Profile, counted) >= 0 && !r.stacks.ofCalls() {
-			if r.samples, err = newStacks(n.Profile, counted); err != nil {
+		if stacks.TypeIndex(n.Profile, counted) >= 0 && !r.stacks.OfCalls() {
+			if r.samples, err = stacks.Of(n.Profile, counted); err != nil {
 				return nil, fmt.Errorf("read %s: %w", n.Name, err)
 			}
 			break
 		}
 	}
 	if opts.Per.method != "" {
-		if !HasCalls(n.Profile) {
+		if !stacks.HasCalls(n.Profile) {
 			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
 		}
-		if r.calls, err = newStacks(n.Profile, stored.TypeCalls); err != nil {
+		if r.calls, err = stacks.Of(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}
 		if err := keepEngine(r.calls, n, opts.Engine); err != nil {
@@ -141,28 +142,28 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
 	r.of = make(map[processKey]bool)
-	for sample := range r.stacks.all() {
-		r.of[processKey{processID(sample), label(sample, stored.LabelComm)}] = true
+	for sample := range r.stacks.All() {
+		r.of[processKey{stacks.ProcessID(sample), stacks.Label(sample, stored.LabelComm)}] = true
 	}
 	return r, nil
 }
 
 // keepEngine keeps the calls of one engine, or of the only one.
-func keepEngine(s *stacks, n Named, engine string) error {
+func keepEngine(s *stacks.Samples, n Named, engine string) error {
 	if engine == "" {
 		return oneEngine(n)
 	}
-	s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == engine }
+	s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == engine }
 	return nil
 }
 
 // divide makes the windows. A profile without any is one.
 func (r *recording) divide() error {
-	samples, err := samplesByWindow(r.Profile)
+	samples, err := stacks.ByWindow(r.Profile)
 	if err != nil {
 		return err
 	}
-	about := windowsOf(r.Profile)
+	about := stacks.Windows(r.Profile)
 	numbers := slices.Collect(maps.Keys(samples))
 	for n := range about {
 		if samples[n] == nil {
@@ -276,20 +277,20 @@ func (p Per) countCalls(list []*recording) (relative float64, err error) {
 	for _, r := range list {
 		for _, w := range r.windows {
 			for _, sample := range w.samples {
-				value := float64(r.calls.value(sample))
+				value := float64(r.calls.Value(sample))
 				if value == 0 {
 					continue
 				}
-				if m := r.calls.edge(sample).Callee; m.Name != p.method && m.SystemName != p.method {
+				if m := r.calls.Edge(sample).Callee; m.Name != p.method && m.SystemName != p.method {
 					continue
 				}
-				switch basis := label(sample, stored.LabelBasis); basis {
+				switch basis := stacks.Label(sample, stored.LabelBasis); basis {
 				case profile.Sampled.String(), profile.Unmeasured.String():
 					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
 				default:
 					interval := profile.Interval{Low: value, High: value}
-					if label(sample, stored.LabelEngine) != stored.EngineCount { // whose errors differ from window to window, as the bootstrap sees
-						interval, _ = intervalOf(sample, value, basis)
+					if stacks.Label(sample, stored.LabelEngine) != stored.EngineCount { // whose errors differ from window to window, as the bootstrap sees
+						interval, _ = stacks.IntervalOf(sample, value, basis)
 					}
 					within = within.Add(interval)
 					w.units += value
@@ -338,9 +339,9 @@ type placed struct {
 
 // cost is what a sample says.
 func (r *recording) cost(sample *pprof.Sample) audit.Cost {
-	c := audit.Cost{Amount: float64(r.stacks.value(sample))}
+	c := audit.Cost{Amount: float64(r.stacks.Value(sample))}
 	if r.samples != nil && c.Amount > 0 {
-		c.Samples = float64(r.samples.value(sample))
+		c.Samples = float64(r.samples.Value(sample))
 	}
 	return c
 }
@@ -350,11 +351,11 @@ func auditType(a, b []Named, wanted string) (string, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return "", errors.New("both sides need a recording")
 	}
-	if kind, ok := EventKindOf(a[0].Profile); wanted == "" && ok {
+	if kind, ok := stacks.EventKindOf(a[0].Profile); wanted == "" && ok {
 		wanted = stored.MainValue(kind).Type
 	}
 	hasCPU := func(n Named) bool {
-		i := typeIndex(n.Profile, stored.TypeCPU)
+		i := stacks.TypeIndex(n.Profile, stored.TypeCPU)
 		return i >= 0 && hasValues(n.Profile, i)
 	}
 	if wanted == "" && slices.ContainsFunc(a, hasCPU) && slices.ContainsFunc(b, hasCPU) {
@@ -381,13 +382,13 @@ func byShare[K any](keys []K, share func(K) float64, least float64, most int) []
 
 // HasWindows reports whether a profile has several windows.
 func HasWindows(p *pprof.Profile) bool {
-	windows, err := samplesByWindow(p)
+	windows, err := stacks.ByWindow(p)
 	return err == nil && len(windows) > 1
 }
 
 // HasEnoughWindows reports whether a recording has as many windows as an interval needs.
 func HasEnoughWindows(p *pprof.Profile) bool {
-	windows, err := samplesByWindow(p)
+	windows, err := stacks.ByWindow(p)
 	return err == nil && len(windows) >= audit.LeastWindows
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -98,16 +99,16 @@ func (v *verdicts) check() error {
 	for side, list := range v.sides {
 		empty, classes := true, false
 		for _, r := range list {
-			for sample := range r.stacks.all() {
+			for sample := range r.stacks.All() {
 				empty = false
-				classes = classes || label(sample, stored.LabelClass) != ""
-				if v.opts.By == ByContext && r.stacks.ofCalls() && !hasContext(sample) {
+				classes = classes || stacks.Label(sample, stored.LabelClass) != ""
+				if v.opts.By == ByContext && r.stacks.OfCalls() && !stacks.HasContext(sample) {
 					return fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", r.Name)
 				}
 			}
 		}
 		if empty {
-			return fmt.Errorf("%s has no %s: there is nothing to compare", sideName(side, list), list[0].stacks.unit())
+			return fmt.Errorf("%s has no %s: there is nothing to compare", sideName(side, list), list[0].stacks.Unit())
 		}
 		if v.opts.By == ByClass && !classes {
 			return noClasses(sideName(side, list), list[0].stacks)
@@ -283,7 +284,7 @@ func (v *verdicts) innermost(rows []auditRow) []auditRow {
 	case ByEdge:
 		calls = func(a, b auditKey) bool { return b.caller == a.callee && a != b }
 	case ByTotal:
-		type pair struct{ caller, callee Method }
+		type pair struct{ caller, callee stacks.Method }
 		pairs := make(map[pair]bool)
 		for _, node := range tree.Nodes() {
 			if node.Parent != cct.Root {
@@ -342,13 +343,13 @@ func (v *verdicts) verdict(verdict audit.Verdict) string {
 func (v *verdicts) name(k auditKey, width int) string {
 	switch k.by {
 	case ByEdge:
-		return layout.Arrowed(v.auditor.methods.name(k.caller), v.auditor.methods.name(k.callee), width)
+		return layout.Arrowed(v.auditor.methods.Name(k.caller), v.auditor.methods.Name(k.callee), width)
 	case ByContext:
-		return layout.Path(&v.auditor.tree, k.node, width, v.auditor.methods.name)
+		return layout.Path(&v.auditor.tree, k.node, width, v.auditor.methods.Name)
 	case ByClass, ByService:
 		return layout.Shorten(k.label, width)
 	}
-	return layout.Shorten(v.auditor.methods.name(k.callee), width)
+	return layout.Shorten(v.auditor.methods.Name(k.callee), width)
 }
 
 // appeared are the subtrees that certainly only one side has.
@@ -374,9 +375,9 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 	rows, rest := layout.First(v.opts.N, rows)
 	for _, r := range rows {
 		node := v.auditor.tree.Node(r.key.node)
-		name := v.auditor.methods.name(node.Key)
+		name := v.auditor.methods.Name(node.Key)
 		if caller := v.auditor.caller(r.key.node); caller != cct.Root {
-			name += " under " + v.auditor.methods.name(v.auditor.tree.Node(caller).Key)
+			name += " under " + v.auditor.methods.Name(v.auditor.tree.Node(caller).Key)
 		}
 		within := 0.0
 		if whole := max(v.result.Whole.A.PerUnit, v.result.Whole.B.PerUnit); whole > 0 {

@@ -23,7 +23,7 @@ type language struct {
 
 // languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
 func languageOf(r *recording, result *audit.Result, per Per) language {
-	t := r.stacks.profile.SampleType[r.stacks.index]
+	t := r.stacks.Profile.SampleType[r.stacks.Column]
 	thing := layout.Word(t.Type)
 	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}
 	l.speak("has", "more", "less", "as much", thing)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -266,14 +267,14 @@ func (h *hotContexts) contexts() {
 	if h.entered != nil {
 		g.Head[0].Cells = append(g.Head[0].Cells, stored.TypeEntries)
 	}
-	var used frameFlags
+	var used stacks.Flags
 	for _, id := range hottest {
 		self := h.tree.Node(id).Self
 		row := layout.Row{Cells: []string{fmt.Sprintf("%.1f%%", h.share(self)), h.amount(self)}, Name: h.path(id)}
 		if h.entered != nil {
 			row.Cells = append(row.Cells, fmt.Sprint(h.entered[id]))
 		}
-		used |= h.flags[id] & uncertain
+		used |= h.flags[id] & stacks.Uncertain
 		g.Rows = append(g.Rows, row)
 	}
 	fmt.Fprintf(h.out, "\nHottest contexts\n")
@@ -311,7 +312,7 @@ func (h *hotContexts) edges() {
 // path names a context, behind the marks that doubt it.
 func (h *hotContexts) path(id cct.NodeID) func(width int) string {
 	return func(width int) string {
-		marks := (h.flags[id] & uncertain).String()
+		marks := (h.flags[id] & stacks.Uncertain).String()
 		if marks != "" {
 			marks += " "
 		}

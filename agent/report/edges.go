@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -39,12 +40,12 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			out.WriteByte('\n')
 		}
 		fmt.Fprintf(out, "Hot edges%s\n", e.title(p))
-		writer := edgeWriter{engineCalls: e, opts: opts, sites: newSiteNames(), out: out}
+		writer := edgeWriter{engineCalls: e, opts: opts, sites: stacks.NewSiteNames(), out: out}
 		for edge := range e.graph.Edges() {
-			writer.sites.add(edge.Caller, edge.Site)
+			writer.sites.Add(edge.Caller, edge.Site)
 		}
 		for edge := range e.unmeasured {
-			writer.sites.add(edge.Caller, edge.Site)
+			writer.sites.Add(edge.Caller, edge.Site)
 		}
 		writer.edges()
 		writer.callSites()
@@ -55,7 +56,7 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 type edgeWriter struct {
 	*engineCalls
 	opts  *ViewOptions
-	sites siteNames
+	sites stacks.SiteNames
 	out   *bufio.Writer
 }
 
@@ -87,7 +88,7 @@ func (w *edgeWriter) edges() {
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, w.bases[e.Edge])
 		}
-		caller := e.Caller + w.sites.suffix(e.Caller, e.Site)
+		caller := e.Caller + w.sites.Suffix(e.Caller, e.Site)
 		fmt.Fprint(w.out, line, layout.Arrowed(caller, e.Callee, layout.Room(w.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
@@ -120,7 +121,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 	fmt.Fprintf(w.out, "number of calls unknown (seen in stacks or code only): %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
-		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, layout.Room(w.opts.Width, len(indent))), "\n")
+		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.Suffix(e.Caller, e.Site), e.Callee, layout.Room(w.opts.Width, len(indent))), "\n")
 	}
 }
 
@@ -193,7 +194,7 @@ func (w *edgeWriter) lines(lines []callSite) {
 // targets writes a place, with what its name is followed by, and what is called there. The first targets are marked.
 func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	head := fmt.Sprintf("%6.1f%%  ", w.share(s.Weight))
-	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
+	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.Suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
 	shown, rest := layout.First(maxTargets, s.Targets)
 	if w.opts.N == 0 {
 		shown, rest = s.Targets, nil
@@ -230,7 +231,7 @@ var jdkPrefixes = []string{"java.", "javax.", "jdk.", "sun.", "com.sun."}
 
 // layerOf returns the layer that m belongs to: the application if app matches its name; nil for whatever is not in the
 // Java class library.
-func layerOf(m Method, app *regexp.Regexp) layer {
+func layerOf(m stacks.Method, app *regexp.Regexp) layer {
 	switch {
 	case m.Native, strings.HasPrefix(m.Name, "["):
 		return noLayer
@@ -301,18 +302,18 @@ type layerRow struct {
 }
 
 func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
-	if !HasCalls(p) {
-		return nil, ErrNoCalls
+	if !stacks.HasCalls(p) {
+		return nil, stacks.ErrNoCalls
 	}
-	s, err := newStacks(p, stored.TypeCalls)
+	s, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return nil, err
 	}
 	// Engines have lines of their own, as their weights do not add up; see engineCalls.
 	type key struct{ process, engine string }
 	rows := make(map[key]*layerRow)
-	layers := make(map[Method]layer) // known ones, as an expression takes longer than a look-up
-	layerOf := func(m Method) layer {
+	layers := make(map[stacks.Method]layer) // known ones, as an expression takes longer than a look-up
+	layerOf := func(m stacks.Method) layer {
 		l, known := layers[m]
 		if !known {
 			l = layerOf(m, opts.App)
@@ -320,19 +321,19 @@ func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
 		}
 		return l
 	}
-	for sample, calls := range s.all() {
-		at := key{processName(sample), label(sample, stored.LabelEngine)}
+	for sample, calls := range s.All() {
+		at := key{stacks.ProcessName(sample), stacks.Label(sample, stored.LabelEngine)}
 		r := rows[at]
 		if r == nil {
 			r = &layerRow{process: at.process, engine: at.engine}
 			rows[at] = r
 		}
-		e := s.edge(sample)
+		e := s.Edge(sample)
 		r.calls[layerOf(e.Caller)][layerOf(e.Callee)] += calls
 		r.total += calls
 	}
 	if len(rows) == 0 {
-		return nil, ErrNoCalls
+		return nil, stacks.ErrNoCalls
 	}
 	list := make([]*layerRow, 0, len(rows))
 	for _, r := range rows {

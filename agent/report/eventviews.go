@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -60,7 +61,7 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	writeEvents(&table, "class", &byClass)
 	out.WriteByte('\n')
 	writeEvents(&table, "method / generation, class", &byMethod)
-	if e.stacks.keep != nil {
+	if e.stacks.Keep != nil {
 		e.writeCounted(out, opts)
 	}
 	switch {
@@ -78,8 +79,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // estimates.
 func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	var byClass eventGroups[string]
-	for sample, t := range e.those(counted) {
-		class := label(sample, stored.LabelClass)
+	for sample, t := range e.those(stacks.Counted) {
+		class := stacks.Label(sample, stored.LabelClass)
 		if class == "" {
 			class = stored.Unnamed
 		}
@@ -105,7 +106,7 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	var byMethod eventGroups[string]
 	for sample, t := range e.all() {
-		byMethod.of(e.stacks.edge(sample).Callee.Name).add(t)
+		byMethod.of(e.stacks.Edge(sample).Callee.Name).add(t)
 	}
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
@@ -166,14 +167,14 @@ func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", eventTitles[kind], elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
 	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity), eventsColumn}
 	out.WriteByte('\n')
 	writeEvents(&table, heading, &byMethod)
-	return layout.Flush(out, eventNames[kind].events)
+	return layout.Flush(out, stacks.EventNames[kind].Events)
 }
 
 // touchColumns are the titles of the columns of writeTouches.
@@ -201,7 +202,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	var locks, waits eventGroups[string]
 	for sample, t := range e.all() {
 		groups := &locks
-		if !contended(sample) {
+		if !stacks.Contended(sample) {
 			groups = &waits
 		}
 		method := groups.of(e.site(sample))
@@ -279,7 +280,7 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 		}
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
-	name := eventNames[kind].events
+	name := stacks.EventNames[kind].Events
 	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
 		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
@@ -318,17 +319,17 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		byProcess = make(map[string]*eventGroups[string])
 	)
 	for sample, t := range e.all() {
-		name := processName(sample)
+		name := stacks.ProcessName(sample)
 		operations := byProcess[name]
 		if operations == nil {
 			operations = new(eventGroups[string])
 			processes, byProcess[name] = append(processes, name), operations
 		}
-		what := label(sample, stored.LabelKind)
+		what := stacks.Label(sample, stored.LabelKind)
 		if what == "" {
 			what = stored.Unnamed
 		}
-		if collector := label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
+		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
 			what += ", " + collector
 		}
 		operations.of(what).add(t)
@@ -389,7 +390,7 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of     = make(map[string]*distribution)
 	)
 	for sample, t := range e.all() {
-		probe, value := label(sample, stored.LabelProbe), label(sample, stored.LabelValue)
+		probe, value := stacks.Label(sample, stored.LabelProbe), stacks.Label(sample, stored.LabelValue)
 		if probe == "" {
 			probe = stored.Unnamed
 		}

@@ -13,6 +13,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -27,9 +28,9 @@ var flameLeaves = map[profile.EventKind][]string{
 // no values. It fails if the values cannot be added up.
 func Flames(p *pprof.Profile) ([]*Flame, error) {
 	var all []*Flame
-	switch kind, events := EventKindOf(p); {
+	switch kind, events := stacks.EventKindOf(p); {
 	case events:
-		f := newFlame(kind.String(), eventTitles[kind], stored.MainValue(kind).Unit)
+		f := newFlame(kind.String(), stacks.EventTitles[kind], stored.MainValue(kind).Unit)
 		r := flameReader{Flame: f, leaf: flameLeaves[kind]}
 		if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
 			f.effect = e.effect
@@ -42,10 +43,10 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 			return nil, err
 		}
 		all = append(all, f)
-	case HasTime(p):
+	case stacks.HasTime(p):
 		valueType := stored.TypeSamples
 		f := newFlame(KindCPU, "CPU time", stored.UnitCount)
-		if typeIndex(p, stored.TypeCPU) >= 0 {
+		if stacks.TypeIndex(p, stored.TypeCPU) >= 0 {
 			valueType, f.Unit = stored.TypeCPU, stored.UnitTime
 		}
 		r := flameReader{Flame: f}
@@ -56,17 +57,17 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 			return nil, err
 		}
 		all = append(all, f)
-	case !HasCalls(p):
-		main, err := mainType(p)
+	case !stacks.HasCalls(p):
+		main, err := stacks.MainType(p)
 		if err != nil {
 			return nil, err
 		}
 		unit := stored.UnitCount
-		if at := typeIndex(p, main); at >= 0 {
+		if at := stacks.TypeIndex(p, main); at >= 0 {
 			unit = stored.Printable(p.SampleType[at].Unit)
 		}
 		f := newFlame(stored.Printable(main), stored.Printable(main), unit)
-		if at := typeIndex(p, main); at >= 0 {
+		if at := stacks.TypeIndex(p, main); at >= 0 {
 			if cost, ok := stored.CostOf(p.SampleType[at]); ok {
 				f.Title = "Cost (" + cost.Name + ")"
 			}
@@ -77,7 +78,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 		}
 		all = append(all, f)
 	}
-	if HasCalls(p) && holdsCalls(p) {
+	if stacks.HasCalls(p) && stacks.HoldsCalls(p) {
 		f := newFlame(KindCalls, "Calls", stored.UnitCount)
 		r := flameReader{Flame: f, engine: busiestEngine(p)}
 		if err := r.read(p, stored.TypeCalls, ""); err != nil {
@@ -93,9 +94,9 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 
 // busiestEngine is the engine with most calls: others counted the same calls.
 func busiestEngine(p *pprof.Profile) string {
-	index, sums := typeIndex(p, stored.TypeCalls), make(map[string]float64)
+	index, sums := stacks.TypeIndex(p, stored.TypeCalls), make(map[string]float64)
 	for _, sample := range p.Sample {
-		sums[label(sample, stored.LabelEngine)] += float64(sample.Value[index])
+		sums[stacks.Label(sample, stored.LabelEngine)] += float64(sample.Value[index])
 	}
 	var best string
 	for _, engine := range slices.Sorted(maps.Keys(sums)) {
@@ -124,20 +125,20 @@ type shownFrame struct {
 	frame int32
 	line  int32
 	tier  int // -1 if it has none
-	flags frameFlags
+	flags stacks.Flags
 }
 
 // read adds the samples of a profile by one value. The counts are another one, "" for none.
 func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error {
-	s, err := newStacks(p, valueType)
+	s, err := stacks.Of(p, valueType)
 	if err != nil {
 		return err
 	}
-	if waited := s.leaveWaits(); waited > 0 {
-		r.Notes = append(r.Notes, "omitted: waits for work, "+s.amount(float64(waited)))
+	if waited := s.LeaveWaits(); waited > 0 {
+		r.Notes = append(r.Notes, "omitted: waits for work, "+s.Amount(float64(waited)))
 	}
 	if r.engine != "" {
-		s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == r.engine }
+		s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == r.engine }
 	}
 	if len(r.leaf) > 0 { // classes and the like are found in all samples or in none
 		if !slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return leafOf(sample, r.leaf) != "" }) {
@@ -156,9 +157,9 @@ func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error 
 		}
 	}
 	r.shown = make(map[*pprof.Location][]shownFrame)
-	count := typeIndex(p, countType)
+	count := stacks.TypeIndex(p, countType)
 	bars := r.windows(p)
-	for sample, value := range s.all() {
+	for sample, value := range s.All() {
 		n := 0.0
 		if count >= 0 {
 			n = max(float64(sample.Value[count]), 0)
@@ -183,7 +184,7 @@ func noteList(p *pprof.Profile) (notes []string) {
 // windows makes a bar for each window of the profile, or one for all of it.
 func (r *flameReader) windows(p *pprof.Profile) map[int64]int {
 	at := make(map[int64]int)
-	about := windowsOf(p)
+	about := stacks.Windows(p)
 	for _, n := range slices.Sorted(maps.Keys(about)) {
 		at[n] = len(r.bars)
 		r.bars = append(r.bars, flameBar{start: about[n].Start, duration: about[n].Duration, of: make(map[int32]*[classes]float64)})
@@ -199,16 +200,16 @@ func (r *flameReader) windows(p *pprof.Profile) map[int64]int {
 func leafOf(sample *pprof.Sample, keys []string) string {
 	var words []string
 	for _, key := range keys {
-		if text := label(sample, key); text != "" {
+		if text := stacks.Label(sample, key); text != "" {
 			words = append(words, text)
 		}
 	}
 	return strings.Join(words, " ")
 }
 
-func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64, bars map[int64]int) {
+func (r *flameReader) add(s *stacks.Samples, sample *pprof.Sample, value, count float64, bars map[int64]int) {
 	process := r.process(sample)
-	at := r.child(r.child(0, process), r.frame(flameFrame{name: cmp.Or(stored.ThreadGroup(label(sample, stored.LabelThread)), stored.Unnamed), kind: kindThread}))
+	at := r.child(r.child(0, process), r.frame(flameFrame{name: cmp.Or(stored.ThreadGroup(stacks.Label(sample, stored.LabelThread)), stored.Unnamed), kind: kindThread}))
 	var path []shownFrame // innermost first
 	for _, loc := range sample.Location {
 		path = append(path, r.at(s, loc)...)
@@ -217,7 +218,7 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 		path = append(path, shownFrame{frame: r.frame(flameFrame{name: stored.Unnamed}), tier: -1})
 	}
 	own := 0 // where in the path the frames of a waker end
-	if at := s.wokenAt(sample); at >= 0 {
+	if at := s.WokenAt(sample); at >= 0 {
 		for _, loc := range sample.Location[:at+1] {
 			own += len(r.at(s, loc))
 		}
@@ -229,7 +230,7 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 	if more := len(path) - maxFlameDepth; more > 0 {
 		path = append([]shownFrame{{frame: r.frame(flameFrame{name: deepFrames}), tier: -1}}, path[more:]...)
 	}
-	pid := processID(sample)
+	pid := stacks.ProcessID(sample)
 	for i := len(path) - 1; i >= 0; i-- {
 		f := path[i]
 		at = r.child(at, f.frame)
@@ -245,7 +246,7 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 				tier = r.tierOf(pid, uint32(tier-tierInlined-1))
 			}
 			n.tiers[tier] += value
-			if f.flags&inlined != 0 && f.flags&called == 0 {
+			if f.flags&stacks.Inlined != 0 && f.flags&stacks.Called == 0 {
 				n.tiers[tierInlined] += value
 			}
 		}
@@ -253,12 +254,12 @@ func (r *flameReader) add(s *stacks, sample *pprof.Sample, value, count float64,
 	n := &r.nodes[at]
 	n.value[0] += value
 	n.count[0] += count
-	if certaintyOf(sample) != 0 {
+	if stacks.CertaintyOf(sample) != 0 {
 		n.approx += value
-	} else if label(sample, stored.LabelAttribution) == stored.Approximate {
+	} else if stacks.Label(sample, stored.LabelAttribution) == stored.Approximate {
 		n.inner += value
 	}
-	window := number(sample, stored.LabelWindow)
+	window := stacks.Number(sample, stored.LabelWindow)
 	if len(bars) == 1 {
 		window = slices.Collect(maps.Keys(bars))[0]
 	}
@@ -291,7 +292,7 @@ func (r *flameReader) tierOf(pid int64, id uint32) int {
 
 // classOf says what a sample's thread did. Its innermost frame has that kind.
 func classOf(kind frameKind, sample *pprof.Sample) int {
-	if of, ok := vmWork(sample); ok {
+	if of, ok := stacks.VMWork(sample); ok {
 		return int(of)
 	}
 	switch kind {
@@ -307,10 +308,10 @@ func classOf(kind frameKind, sample *pprof.Sample) int {
 
 // process returns the frame of a sample's process.
 func (r *flameReader) process(sample *pprof.Sample) int32 {
-	pid, comm := processID(sample), label(sample, stored.LabelComm)
-	p := FlameProcess{PID: pid, Comm: cmp.Or(comm, stored.Unnamed), Runtime: label(sample, stored.LabelRuntime)}
-	p.Service = cmp.Or(label(sample, stored.LabelService), p.Comm)
-	name := processName(sample)
+	pid, comm := stacks.ProcessID(sample), stacks.Label(sample, stored.LabelComm)
+	p := FlameProcess{PID: pid, Comm: cmp.Or(comm, stored.Unnamed), Runtime: stacks.Label(sample, stored.LabelRuntime)}
+	p.Service = cmp.Or(stacks.Label(sample, stored.LabelService), p.Comm)
+	name := stacks.ProcessName(sample)
 	switch {
 	case pid == 0 && comm == "":
 		name = "[all]" // another profiler's
@@ -325,25 +326,25 @@ func (r *flameReader) process(sample *pprof.Sample) int32 {
 }
 
 // at returns the frames of a location, which are made once.
-func (r *flameReader) at(s *stacks, loc *pprof.Location) []shownFrame {
+func (r *flameReader) at(s *stacks.Samples, loc *pprof.Location) []shownFrame {
 	shown, known := r.shown[loc]
 	if known {
 		return shown
 	}
-	for i, f := range s.at(loc) {
+	for i, f := range s.At(loc) {
 		file := ""
 		if i < len(loc.Line) && loc.Line[i].Function != nil {
 			file = stored.Printable(loc.Line[i].Function.Filename)
 		}
-		out := shownFrame{line: max(f.site.Line, 0), tier: -1, flags: f.flags}
-		frame := flameFrame{name: f.Name, file: file, kind: frameKindOf(f.flags, loc.Mapping)}
+		out := shownFrame{line: max(f.Site.Line, 0), tier: -1, flags: f.Flags}
+		frame := flameFrame{name: f.Name, file: file, kind: frameKindOf(f.Flags, loc.Mapping)}
 		if file == "" && loc.Mapping != nil && frame.kind != kindManaged {
 			frame.file = stored.Printable(filepath.Base(loc.Mapping.File))
 		}
 		switch {
-		case f.flags&interpreted != 0:
+		case f.Flags&stacks.Interpreted != 0:
 			out.tier = tierInterpreted
-		case f.flags&jit != 0:
+		case f.Flags&stacks.JIT != 0:
 			out.tier = tierCompiled
 			if id, ok := stored.VersionOf(loc.Mapping); ok {
 				out.tier = tierInlined + 1 + int(id)
@@ -356,17 +357,17 @@ func (r *flameReader) at(s *stacks, loc *pprof.Location) []shownFrame {
 	return shown
 }
 
-func frameKindOf(flags frameFlags, m *pprof.Mapping) frameKind {
+func frameKindOf(flags stacks.Flags, m *pprof.Mapping) frameKind {
 	switch {
-	case flags&(jit|interpreted) != 0:
+	case flags&(stacks.JIT|stacks.Interpreted) != 0:
 		return kindManaged
-	case flags&stub != 0:
+	case flags&stacks.Stub != 0:
 		return kindStub
-	case flags&kernel != 0:
+	case flags&stacks.Kernel != 0:
 		return kindKernel
-	case flags&native != 0 && filepath.Base(m.File) == "libjvm.so":
+	case flags&stacks.Native != 0 && filepath.Base(m.File) == "libjvm.so":
 		return kindVM
-	case flags&native != 0:
+	case flags&stacks.Native != 0:
 		return kindNative
 	}
 	return kindMarker
@@ -374,17 +375,17 @@ func frameKindOf(flags frameFlags, m *pprof.Mapping) frameKind {
 
 // addCalls adds the counted calls between methods.
 func (r *flameReader) addCalls(p *pprof.Profile) error {
-	if !HasCalls(p) || !holdsCalls(p) {
+	if !stacks.HasCalls(p) || !stacks.HoldsCalls(p) {
 		return nil
 	}
-	s, err := newStacks(p, stored.TypeCalls)
+	s, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return err
 	}
 	engine := busiestEngine(p)
-	s.keep = func(sample *pprof.Sample) bool { return label(sample, stored.LabelEngine) == engine }
-	for sample, value := range s.all() {
-		edge := s.edge(sample)
+	s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == engine }
+	for sample, value := range s.All() {
+		edge := s.Edge(sample)
 		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged}), edge.Site}
 		r.calls[of] += float64(value)
 	}

@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -58,21 +59,21 @@ type flameStack struct {
 
 // readSlow adds the slowest calls, if the profile has such.
 func (f *Flame) readSlow(p *pprof.Profile) error {
-	if typeIndex(p, stored.TypeSlow) < 0 {
+	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return nil
 	}
-	s, err := newStacks(p, stored.TypeSlow)
+	s, err := stacks.Of(p, stored.TypeSlow)
 	if err != nil {
 		return err
 	}
 	f.slow = &flameSlow{counts: make(map[flameOwner]float64)}
 	f.slow.method, _ = followedMethod(p)
-	counted, err := newStacks(p, stored.TypeCalls)
+	counted, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return err
 	}
-	for sample, value := range counted.all() {
-		if label(sample, stored.LabelEngine) == stored.EngineCount {
+	for sample, value := range counted.All() {
+		if stacks.Label(sample, stored.LabelEngine) == stored.EngineCount {
 			f.slow.counts[ownerOf(sample)] += float64(value)
 		}
 	}
@@ -84,14 +85,14 @@ func (f *Flame) readSlow(p *pprof.Profile) error {
 
 // ownerOf is the process of a sample.
 func ownerOf(sample *pprof.Sample) flameOwner {
-	return flameOwner{number(sample, stored.LabelPID), cmp.Or(label(sample, stored.LabelService), label(sample, stored.LabelComm), stored.Unnamed)}
+	return flameOwner{stacks.Number(sample, stored.LabelPID), cmp.Or(stacks.Label(sample, stored.LabelService), stacks.Label(sample, stored.LabelComm), stored.Unnamed)}
 }
 
 // newFlameSlowCall is a slow call as the pages show it.
-func newFlameSlowCall(s *stacks, c *slowCall, method string) flameSlowCall {
+func newFlameSlowCall(s *stacks.Samples, c *slowCall, method string) flameSlowCall {
 	first := c.samples[0]
 	thread := cmp.Or(c.thread, stored.Unnamed)
-	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid), TID: number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
+	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid), TID: stacks.Number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
 		Took: c.took, End: c.end, Causes: []flameCause{}, Stacks: []flameStack{}}
 	if at, err := time.Parse(time.RFC3339Nano, c.start); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
 		out.Start = float64(at.UnixMicro()) / 1000
@@ -100,11 +101,11 @@ func newFlameSlowCall(s *stacks, c *slowCall, method string) flameSlowCall {
 		out.Causes = append(out.Causes, flameCause{name, c.byCause[name]})
 	}
 	samples := slices.Clone(c.samples)
-	slices.SortStableFunc(samples, func(a, b *pprof.Sample) int { return cmp.Compare(s.value(b), s.value(a)) })
+	slices.SortStableFunc(samples, func(a, b *pprof.Sample) int { return cmp.Compare(s.Value(b), s.Value(a)) })
 	for _, sample := range samples[:min(len(samples), maxSlowStacks)] {
 		names := callNames(s, sample, method, false)
 		out.Stacks = append(out.Stacks, flameStack{
-			flameCause{cmp.Or(label(sample, stored.LabelCause), stored.Unnamed), float64(s.value(sample))}, names[max(0, len(names)-maxSlowFrames):],
+			flameCause{cmp.Or(stacks.Label(sample, stored.LabelCause), stored.Unnamed), float64(s.Value(sample))}, names[max(0, len(names)-maxSlowFrames):],
 		})
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -24,9 +25,9 @@ func Merge(list []Named) (*pprof.Profile, error) {
 	var profiles []*pprof.Profile
 	var others []string // comments
 	for _, n := range list {
-		if typeList(n.Profile) != typeList(first.Profile) {
-			return nil, fmt.Errorf("%s has %s, %s has %s: name one of the files", first.Name, strings.ReplaceAll(typeList(first.Profile), " or ", ", "),
-				n.Name, strings.ReplaceAll(typeList(n.Profile), " or ", ", "))
+		if stacks.TypeList(n.Profile) != stacks.TypeList(first.Profile) {
+			return nil, fmt.Errorf("%s has %s, %s has %s: name one of the files", first.Name, strings.ReplaceAll(stacks.TypeList(first.Profile), " or ", ", "),
+				n.Name, strings.ReplaceAll(stacks.TypeList(n.Profile), " or ", ", "))
 		}
 		m, err := stored.MetadataOf(n.Profile)
 		if err != nil {

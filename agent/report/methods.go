@@ -13,6 +13,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -43,7 +44,7 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 		names = append(names, name)
 	}
 	for name := range makes {
-		if _, known := called[name]; !known && name != nobody.Name {
+		if _, known := called[name]; !known && name != stacks.Nobody.Name {
 			names = append(names, name)
 		}
 	}
@@ -75,7 +76,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		opts = DefaultViewOptions()
 	}
 	out := bufio.NewWriter(w)
-	if holdsCalls(p) && !HasTime(p) {
+	if stacks.HoldsCalls(p) && !stacks.HasTime(p) {
 		if err := writeCallMethods(out, p, opts); err != nil {
 			return err
 		}
@@ -89,11 +90,11 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	cct.SortEntries(entries, strings.Compare)
 	entries, rest := layout.First(opts.N, entries)
 
-	hows := make(map[string]frameFlags)
+	hows := make(map[string]stacks.Flags)
 	for id, n := range v.tree.Nodes() {
-		hows[n.Key] |= v.flags[id] &^ uncertain // of its context
+		hows[n.Key] |= v.flags[id] &^ stacks.Uncertain // of its context
 	}
-	var used frameFlags
+	var used stacks.Flags
 	mark := 0 // columns
 	for _, e := range entries {
 		used |= hows[e.Key]
@@ -120,9 +121,9 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
 	}
-	if v.tree.Total() == 0 && HasTime(p) {
+	if v.tree.Total() == 0 && stacks.HasTime(p) {
 		why := "what was recorded used no CPU time, or less than a sample stands for"
-		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, samplesWhere) }) {
+		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, stacks.SamplesWhere) }) {
 			why = "none meets the condition, or nothing was sampled"
 		}
 		layout.Fold(out, "No samples: "+why, opts.Width)
@@ -182,7 +183,7 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 func (t *treeWriter) liftMarks() {
 	for id := cct.NodeID(t.tree.Len()); id != cct.Root; id-- { // children before parents
 		if !t.visible(id) {
-			t.flags[t.tree.Node(id).Parent] |= t.flags[id] & uncertain
+			t.flags[t.tree.Node(id).Parent] |= t.flags[id] & stacks.Uncertain
 		}
 	}
 }
@@ -192,7 +193,7 @@ type treeWriter struct {
 	opts   *ViewOptions
 	totals []uint64 // by NodeID
 	out    *bufio.Writer
-	used   frameFlags
+	used   stacks.Flags
 
 	folded []int      // by depth, on the path to the node visited: levels above that share a line with another
 	inRun  cct.NodeID // the last node of the run that was written and is being passed; Root for none
@@ -233,7 +234,7 @@ type run struct {
 	length  int
 	self    uint64
 	entered uint64
-	flags   frameFlags
+	flags   stacks.Flags
 }
 
 func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
@@ -268,10 +269,10 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 	if marks := r.flags.String(); marks != "" {
 		tail.WriteString(" " + marks)
 	}
-	switch r.flags & (inlined | called) {
-	case inlined:
+	switch r.flags & (stacks.Inlined | stacks.Called) {
+	case stacks.Inlined:
 		tail.WriteString(" (inline)")
-	case inlined | called:
+	case stacks.Inlined | stacks.Called:
 		tail.WriteString(" (partly inline)")
 	}
 	if r.length > 1 {

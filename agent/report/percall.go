@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -58,7 +59,7 @@ func (v *perCall) read(p *pprof.Profile, per Per) error {
 	if err != nil {
 		return err
 	}
-	r, err := readRecording(Named{Name: name, Profile: p}, s.profile.SampleType[s.index].Type, &AuditOptions{Per: per})
+	r, err := readRecording(Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type, &AuditOptions{Per: per})
 	if err != nil {
 		return err
 	}
@@ -66,20 +67,20 @@ func (v *perCall) read(p *pprof.Profile, per Per) error {
 		return err
 	}
 	var within profile.Interval
-	for sample, value := range r.calls.all() {
-		if m := r.calls.edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
+	for sample, value := range r.calls.All() {
+		if m := r.calls.Edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
 			v.calls += float64(value)
-			interval, _ := intervalOf(sample, float64(value), label(sample, stored.LabelBasis))
+			interval, _ := stacks.IntervalOf(sample, float64(value), stacks.Label(sample, stored.LabelBasis))
 			within = within.Add(interval)
-			v.counted = v.counted || label(sample, stored.LabelEngine) == stored.EngineCount
+			v.counted = v.counted || stacks.Label(sample, stored.LabelEngine) == stored.EngineCount
 		}
 	}
 	v.within = within.Factor() - 1
-	v.amount = s.amount
-	var frames []storedFrame
+	v.amount = s.Amount
+	var frames []stacks.Frame
 	for sample, t := range events {
-		frames = s.appendFrames(frames[:0], sample)
-		v.add(frames, cmp.Or(label(sample, stored.LabelCause), cause.Running), t)
+		frames = s.AppendFrames(frames[:0], sample)
+		v.add(frames, cmp.Or(stacks.Label(sample, stored.LabelCause), cause.Running), t)
 	}
 	if v.all.events == 0 {
 		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), layout.Quantity(v.calls))
@@ -88,26 +89,26 @@ func (v *perCall) read(p *pprof.Profile, per Per) error {
 }
 
 // events are the samples with their values, and the stacks by the value to divide.
-func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *stacks, error) {
-	if kind, ok := EventKindOf(p); ok {
+func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *stacks.Samples, error) {
+	if kind, ok := stacks.EventKindOf(p); ok {
 		e, err := readEvents(p, kind)
 		if err != nil {
 			return nil, nil, err
 		}
 		v.main = kind.Main()
-		s, err := newStacks(p, stored.MainValue(kind).Type)
+		s, err := stacks.Of(p, stored.MainValue(kind).Type)
 		return e.all(), s, err
 	}
-	if typeIndex(p, stored.TypeCPU) < 0 || !HasTime(p) {
+	if stacks.TypeIndex(p, stored.TypeCPU) < 0 || !stacks.HasTime(p) {
 		return nil, nil, errors.New("the profile has no time to divide by calls: record with -e wall --count=METHOD")
 	}
-	s, err := newStacks(p, stored.TypeCPU)
+	s, err := stacks.Of(p, stored.TypeCPU)
 	if err != nil {
 		return nil, nil, err
 	}
-	samples := typeIndex(p, stored.TypeSamples)
+	samples := stacks.TypeIndex(p, stored.TypeSamples)
 	return func(yield func(*pprof.Sample, tally) bool) {
-		for sample, value := range s.all() {
+		for sample, value := range s.All() {
 			t := tally{events: float64(sample.Value[samples])}
 			t.values[v.main] = float64(value)
 			t.variance = float64(value) * float64(value) / max(t.events, 1)
@@ -119,14 +120,14 @@ func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *st
 }
 
 // add adds a sample if the method is in its stack.
-func (v *perCall) add(frames []storedFrame, cause string, t tally) {
+func (v *perCall) add(frames []stacks.Frame, cause string, t tally) {
 	at, found := -1, 0
 	for i, f := range frames {
 		if f.Name != v.method && f.SystemName != v.method {
 			continue
 		}
 		found++
-		if !v.counted || f.flags&(inlined|interpreted) == 0 {
+		if !v.counted || f.Flags&(stacks.Inlined|stacks.Interpreted) == 0 {
 			at = i
 		}
 	}

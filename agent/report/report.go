@@ -19,6 +19,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -46,7 +47,7 @@ func footer(p *pprof.Profile) []string {
 	m, err := stored.MetadataOf(p)
 	if err != nil {
 		things := stored.TypeSamples
-		if _, ok := EventKindOf(p); ok {
+		if _, ok := stacks.EventKindOf(p); ok {
 			things = stored.TypeEvents
 		}
 		return slices.Concat([]string{
@@ -57,7 +58,7 @@ func footer(p *pprof.Profile) []string {
 	for _, c := range m.Contexts {
 		modes[c.Mode] = true
 	}
-	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(windowsOf(p)),
+	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),
 		m.Remaining(), stored.OtherComments(p, m))
 }
 
@@ -154,11 +155,11 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if events := EventView(p); events != nil {
 		views[0] = events
 	}
-	if holdsCalls(p) {
+	if stacks.HoldsCalls(p) {
 		views = append(views, Edges)
 	}
-	kind, ofEvents := EventKindOf(p)
-	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !HasCalls(p) || HasTime(p) || holdsContexts(p)) {
+	kind, ofEvents := stacks.EventKindOf(p)
+	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !stacks.HasCalls(p) || stacks.HasTime(p) || stacks.HoldsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {

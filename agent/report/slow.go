@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -39,10 +40,10 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	if typeIndex(p, stored.TypeSlow) < 0 {
+	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD -p PID")
 	}
-	s, err := newStacks(p, stored.TypeSlow)
+	s, err := stacks.Of(p, stored.TypeSlow)
 	if err != nil {
 		return err
 	}
@@ -102,20 +103,20 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 }
 
 // slowCalls puts the parts of each invocation together, and returns the slowest, the slowest first.
-func slowCalls(s *stacks) []*slowCall {
+func slowCalls(s *stacks.Samples) []*slowCall {
 	type key struct {
 		window, number, tid int64
 		start               string
 	}
 	byNumber := map[key]*slowCall{} // several files may each have a first one
-	for sample, value := range s.all() {
-		n := number(sample, stored.LabelCall)
-		window := number(sample, stored.LabelWindow)
-		of := key{window, n, number(sample, stored.LabelTID), label(sample, stored.LabelStart)}
+	for sample, value := range s.All() {
+		n := stacks.Number(sample, stored.LabelCall)
+		window := stacks.Number(sample, stored.LabelWindow)
+		of := key{window, n, stacks.Number(sample, stored.LabelTID), stacks.Label(sample, stored.LabelStart)}
 		c := byNumber[of]
 		if c == nil {
 			c = &slowCall{
-				window: window, number: n, start: label(sample, stored.LabelStart), thread: label(sample, stored.LabelThread), end: label(sample, stored.LabelEnd),
+				window: window, number: n, start: stacks.Label(sample, stored.LabelStart), thread: stacks.Label(sample, stored.LabelThread), end: stacks.Label(sample, stored.LabelEnd),
 				byCause: map[string]float64{},
 			}
 			byNumber[of] = c
@@ -123,7 +124,7 @@ func slowCalls(s *stacks) []*slowCall {
 		time := float64(value)
 		c.took += time
 		c.samples = append(c.samples, sample)
-		c.byCause[cmp.Or(label(sample, stored.LabelCause), stored.Unnamed)] += time
+		c.byCause[cmp.Or(stacks.Label(sample, stored.LabelCause), stored.Unnamed)] += time
 		if c.heaviest == nil || time > c.heaviestTime {
 			c.heaviest, c.heaviestTime = sample, time
 		}
@@ -164,7 +165,7 @@ func (c *slowCall) largest() []string {
 
 // hasSlow reports whether a profile has the time of an invocation that was followed.
 func hasSlow(p *pprof.Profile) bool {
-	at := typeIndex(p, stored.TypeSlow)
+	at := stacks.TypeIndex(p, stored.TypeSlow)
 	return at >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[at] != 0 })
 }
 
@@ -173,16 +174,16 @@ func followedMethod(p *pprof.Profile) (method string, calls float64) {
 	if m, err := stored.MetadataOf(p); err == nil {
 		method = m.Followed
 	}
-	if !HasCalls(p) {
+	if !stacks.HasCalls(p) {
 		return method, 0
 	}
-	s, err := newStacks(p, stored.TypeCalls)
+	s, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return method, 0
 	}
-	for sample, value := range s.all() {
-		if label(sample, stored.LabelEngine) == stored.EngineCount {
-			method = cmp.Or(method, s.edge(sample).Callee.Name)
+	for sample, value := range s.All() {
+		if stacks.Label(sample, stored.LabelEngine) == stored.EngineCount {
+			method = cmp.Or(method, s.Edge(sample).Callee.Name)
 			calls += float64(value)
 		}
 	}
@@ -190,7 +191,7 @@ func followedMethod(p *pprof.Profile) (method string, calls float64) {
 }
 
 // pathFrom writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
-func pathFrom(s *stacks, sample *pprof.Sample, from string) func(width int) string {
+func pathFrom(s *stacks.Samples, sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
 	names := callNames(s, sample, from, true)
 	slices.Reverse(names)
@@ -200,8 +201,8 @@ func pathFrom(s *stacks, sample *pprof.Sample, from string) func(width int) stri
 
 // callNames are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the
 // program's innermost method, unless it has none.
-func callNames(s *stacks, sample *pprof.Sample, from string, own bool) (names []string) {
-	all := s.appendFrames(nil, sample)
+func callNames(s *stacks.Samples, sample *pprof.Sample, from string, own bool) (names []string) {
+	all := s.AppendFrames(nil, sample)
 	for _, f := range all {
 		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {
 			names = append(names, f.Name)

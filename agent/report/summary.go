@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -84,11 +85,11 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	var cpu, locks *pprof.Profile
 	for _, p := range files {
-		kind, ofEvents := EventKindOf(p)
+		kind, ofEvents := stacks.EventKindOf(p)
 		switch {
 		case ofEvents && kind == profile.Locks:
 			locks = p
-		case !ofEvents && HasTime(p):
+		case !ofEvents && stacks.HasTime(p):
 			cpu = p
 		}
 	}
@@ -110,18 +111,18 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 
 // views writes the views of a file in at most so many lines.
 func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
-	if HasTime(p) && !HasCalls(p) {
+	if stacks.HasTime(p) && !stacks.HasCalls(p) {
 		return o.time(w, p, lines)
 	}
 	view := EventView(p)
-	if kind, ok := EventKindOf(p); ok && empty(p) {
+	if kind, ok := stacks.EventKindOf(p); ok && empty(p) {
 		_, err := fmt.Fprintf(w, "No %v events were observed.\n", kind)
 		return err
 	}
 	if view == nil {
 		view = edgesOrNone
 	}
-	if HasTime(p) { // and calls
+	if stacks.HasTime(p) { // and calls
 		half := lines / 2
 		if err := o.time(w, p, half); err != nil {
 			return err
@@ -192,7 +193,7 @@ func wholeTables(lines []string, most int) []string {
 // edgesOrNone shows the hottest edges, or says that there are none; the notes say why.
 func edgesOrNone(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	err := Edges(w, p, opts)
-	if errors.Is(err, ErrNoCalls) {
+	if errors.Is(err, stacks.ErrNoCalls) {
 		_, err = fmt.Fprintln(w, "No calls were recorded.")
 	}
 	return err
@@ -267,7 +268,7 @@ func (o *SummaryOptions) writeRows(out *bufio.Writer, v *view, entries []cct.Ent
 }
 
 // kindWidth is that of the longest kind of work.
-const kindWidth = len(workCompiled)
+const kindWidth = len(stacks.Compiled)
 
 // headline says what was recorded: who used how much CPU time, and for what.
 func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
@@ -286,17 +287,17 @@ func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
 	default:
 		text += threeDigits(cpu) + " of CPU time" + strings.Replace(length, " for ", " in ", 1)
 	}
-	s, err := newStacks(p, "cpu")
+	s, err := stacks.Of(p, "cpu")
 	if err != nil {
 		return text
 	}
 	byWork, total := make(map[string]float64), 0.0
-	for sample, value := range s.all() {
-		byWork[s.work(sample)] += float64(value)
+	for sample, value := range s.All() {
+		byWork[s.Work(sample)] += float64(value)
 		total += float64(value)
 	}
 	var shares []string
-	for _, work := range works {
+	for _, work := range stacks.Works {
 		if share := 100 * byWork[work] / total; share >= 0.5 {
 			shares = append(shares, fmt.Sprintf("%s %.0f%%", work, share))
 		}
@@ -327,8 +328,8 @@ func subject(p *pprof.Profile) string {
 	}
 	processes, names := make(map[process]bool), make(map[string]bool)
 	for _, sample := range p.Sample {
-		name := cmp.Or(strings.TrimSuffix(label(sample, stored.LabelService), ".service"), label(sample, stored.LabelComm), stored.Unnamed)
-		processes[process{name, processID(sample)}] = true
+		name := cmp.Or(strings.TrimSuffix(stacks.Label(sample, stored.LabelService), ".service"), stacks.Label(sample, stored.LabelComm), stored.Unnamed)
+		processes[process{name, stacks.ProcessID(sample)}] = true
 		names[name] = true
 	}
 	switch {
@@ -419,7 +420,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	for _, n := range c.Truncated {
 		truncated += n
 	}
-	if !HasTime(p) {
+	if !stacks.HasTime(p) {
 		return good, fmt.Sprintf("%d lost", lost)
 	}
 	share := func(n uint64) float64 { return float64(n) / float64(max(c.Folded, 1)) }
@@ -478,7 +479,7 @@ const (
 )
 
 var kindColors = map[string]color{
-	profile.GuestCode.String(): green, workCompiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
+	profile.GuestCode.String(): green, stacks.Compiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
 	profile.Housekeeping.String(): blue, profile.NativeCode.String(): yellow, profile.KernelCode.String(): red,
 }
 

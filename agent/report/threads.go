@@ -11,6 +11,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -26,28 +27,28 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	sampleType, err := mainType(p)
+	sampleType, err := stacks.MainType(p)
 	if err != nil {
 		return err
 	}
-	s, err := newStacks(p, sampleType)
+	s, err := stacks.Of(p, sampleType)
 	if err != nil {
 		return err
 	}
 	if !opts.Idle {
-		s.leaveWaits()
+		s.LeaveWaits()
 	}
 	type group struct {
 		key     threadKey
 		sum     uint64
 		threads map[string]uint64
 	}
-	groups, total, several := make(map[threadKey]*group), uint64(0), severalProcesses(p)
-	for sample, value := range s.all() {
-		thread := cmp.Or(label(sample, stored.LabelThread), stored.Unnamed)
+	groups, total, several := make(map[threadKey]*group), uint64(0), stacks.SeveralProcesses(p)
+	for sample, value := range s.All() {
+		thread := cmp.Or(stacks.Label(sample, stored.LabelThread), stored.Unnamed)
 		key := threadKey{name: stored.ThreadGroup(thread)}
 		if several {
-			key.process = processName(sample)
+			key.process = stacks.ProcessName(sample)
 		}
 		g := groups[key]
 		if g == nil {
@@ -56,7 +57,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		g.sum += value
 		total += value
-		if tid := number(sample, stored.LabelTID); tid != 0 {
+		if tid := stacks.Number(sample, stored.LabelTID); tid != 0 {
 			thread += fmt.Sprintf(" (tid %d)", tid)
 		}
 		g.threads[thread] += value
@@ -71,12 +72,12 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Threads%s\n", elapsed(p))
 	row := func(sum uint64, name string, indent int) layout.Row {
-		return layout.Row{Cells: []string{stored.Percent(float64(sum), float64(total)), s.amount(float64(sum))},
+		return layout.Row{Cells: []string{stored.Percent(float64(sum), float64(total)), s.Amount(float64(sum))},
 			Name: func(width int) string {
 				return strings.Repeat(" ", indent) + layout.KeepEnd(name, max(width-indent, 0))
 			}}
 	}
-	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.unit()}, Name: layout.Heading("group / thread")}}}
+	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.Unit()}, Name: layout.Heading("group / thread")}}}
 	shown, rest := layout.First(opts.N, list)
 	for _, g := range shown {
 		name := g.key.name

@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -135,7 +136,7 @@ func lackingRoom(t *testing.T) *pprof.Profile {
 
 func windowOf(t *testing.T, p *pprof.Profile, n int64) *pprof.Profile {
 	t.Helper()
-	w, err := report.WindowOf(p, n)
+	w, err := stacks.WindowOf(p, n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -78,13 +79,13 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, rel
 	one := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
 		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
-		Sample: slices.DeleteFunc(slices.Clone(p.Sample), func(s *pprof.Sample) bool { return processID(s) != m.PID }),
+		Sample: slices.DeleteFunc(slices.Clone(p.Sample), func(s *pprof.Sample) bool { return stacks.ProcessID(s) != m.PID }),
 	}
-	if !holdsCalls(one) {
+	if !stacks.HoldsCalls(one) {
 		return nil, nil, 0, "calls were not counted: record with -e cpu,calls and --window=1s"
 	}
 	names := []string{m.SystemName}
-	if anyCalls(one, func(s *pprof.Sample) bool { return label(s, stored.LabelEngine) == stored.EngineCount }) {
+	if stacks.AnyCalls(one, func(s *pprof.Sample) bool { return stacks.Label(s, stored.LabelEngine) == stored.EngineCount }) {
 		names = append(names, m.Name) // as --count has it, which refuses one that several methods have
 	}
 	var rec *recording
@@ -141,7 +142,7 @@ func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, units
 
 // versionsOn are the versions of a method on a stack. A frame of the interpreter is the nil version.
 func (vs *Versions) versionsOn(sample *pprof.Sample, m *VersionedMethod) (on []*CodeVersion) {
-	pid := processID(sample)
+	pid := stacks.ProcessID(sample)
 	for _, loc := range sample.Location {
 		if id, ok := stored.VersionOf(loc.Mapping); ok {
 			if v := vs.index[codeKey{pid, id}]; v != nil && vs.of[v] == m {
@@ -149,7 +150,7 @@ func (vs *Versions) versionsOn(sample *pprof.Sample, m *VersionedMethod) (on []*
 				continue
 			}
 		}
-		for _, f := range vs.stacks.at(loc) { // interpreted, or inlined elsewhere
+		for _, f := range vs.stacks.At(loc) { // interpreted, or inlined elsewhere
 			if f.SystemName == m.SystemName {
 				on = append(on, nil)
 			}

@@ -11,6 +11,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -79,7 +80,7 @@ func (v *CodeVersion) End() string {
 
 // A VersionedMethod is a compiled method of one process, with all of its versions in the profile, the oldest first.
 type VersionedMethod struct {
-	Method
+	stacks.Method
 	PID         int64
 	Comm        string
 	Versions    []*CodeVersion
@@ -148,7 +149,7 @@ type Versions struct {
 	Methods []*VersionedMethod // the most samples first
 	Samples uint64             // of the profile
 	Seconds float64            // that the profile took
-	stacks  *stacks
+	stacks  *stacks.Samples
 	index   map[codeKey]*CodeVersion
 	of      map[*CodeVersion]*VersionedMethod
 }
@@ -168,16 +169,16 @@ type versionedKey struct {
 
 // ReadVersions reads the code versions of a profile of CPU time.
 func ReadVersions(p *pprof.Profile) (*Versions, error) {
-	if !HasTime(p) {
+	if !stacks.HasTime(p) {
 		return nil, ErrNoVersions
 	}
-	s, err := newStacks(p, stored.TypeSamples)
+	s, err := stacks.Of(p, stored.TypeSamples)
 	if err != nil {
 		return nil, err
 	}
 	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*CodeVersion{}, of: map[*CodeVersion]*VersionedMethod{}}
 	methods := map[versionedKey]*VersionedMethod{}
-	add := func(v *CodeVersion, m Method) {
+	add := func(v *CodeVersion, m stacks.Method) {
 		key := versionedKey{v.PID, m.SystemName}
 		of := methods[key]
 		if of == nil {
@@ -199,10 +200,10 @@ func ReadVersions(p *pprof.Profile) (*Versions, error) {
 			for _, place := range v.Inlined {
 				c.Inlined = append(c.Inlined, meta.MethodName(place))
 			}
-			add(c, Method{Name: name, SystemName: system})
+			add(c, stacks.Method{Name: name, SystemName: system})
 		}
 	}
-	for sample, value := range s.all() {
+	for sample, value := range s.All() {
 		vs.count(sample, value, add)
 	}
 	if len(vs.index) == 0 {
@@ -219,9 +220,9 @@ func ReadVersions(p *pprof.Profile) (*Versions, error) {
 }
 
 // count adds a sample to the versions on its stack.
-func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVersion, Method)) {
+func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVersion, stacks.Method)) {
 	vs.Samples += value
-	pid := processID(sample)
+	pid := stacks.ProcessID(sample)
 	var seen []*CodeVersion
 	var counted []*VersionedMethod
 	for i, loc := range sample.Location {
@@ -229,7 +230,7 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 		if !ok {
 			continue
 		}
-		frames := vs.stacks.at(loc)
+		frames := vs.stacks.At(loc)
 		compiled := frames[len(frames)-1].Method
 		v := vs.index[codeKey{pid, id}]
 		if v == nil {
@@ -240,7 +241,7 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 		if m.SystemName != compiled.SystemName {
 			continue // of another process that had the pid
 		}
-		m.Comm = label(sample, stored.LabelComm)
+		m.Comm = stacks.Label(sample, stored.LabelComm)
 		if i == 0 {
 			v.Self += value
 			m.Self += value
@@ -258,14 +259,14 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 
 // countInterpreted adds the samples of methods that are interpreted.
 func (vs *Versions) countInterpreted(methods map[versionedKey]*VersionedMethod) {
-	for sample, value := range vs.stacks.all() {
+	for sample, value := range vs.stacks.All() {
 		var counted []*VersionedMethod
 		for _, loc := range sample.Location {
-			if mappingFlags(loc.Mapping) != interpreted {
+			if stacks.MappingFlags(loc.Mapping) != stacks.Interpreted {
 				continue
 			}
-			for _, f := range vs.stacks.at(loc) {
-				if m := methods[versionedKey{processID(sample), f.SystemName}]; m != nil && !slices.Contains(counted, m) {
+			for _, f := range vs.stacks.At(loc) {
+				if m := methods[versionedKey{stacks.ProcessID(sample), f.SystemName}]; m != nil && !slices.Contains(counted, m) {
 					counted = append(counted, m)
 					m.Interpreted += value
 				}

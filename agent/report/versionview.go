@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -110,7 +111,7 @@ func (m *VersionedMethod) Timeline() string {
 func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) {
 	fmt.Fprintf(out, "Code versions%s\n", elapsed(p))
 	sampled := slices.DeleteFunc(slices.Clone(vs.Methods), func(m *VersionedMethod) bool { return m.Total == 0 })
-	several := severalProcesses(p)
+	several := stacks.SeveralProcesses(p)
 	name := func(m *VersionedMethod) func(int) string {
 		text := m.Name
 		if several {

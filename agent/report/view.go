@@ -8,6 +8,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -15,7 +16,7 @@ import (
 // A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
 type view struct {
 	tree    cct.Tree[string]
-	flags   []frameFlags         // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	flags   []stacks.Flags       // by NodeID: how that context's innermost method was executed, and its samples' context was found
 	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
 	missing uint64               // of entered, for lack of room in the tree
 	unit    string               // what the weights are: "samples"
@@ -36,45 +37,45 @@ const (
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
 func newView(p *pprof.Profile, form viewForm) (*view, error) {
-	sampleType, err := mainType(p)
+	sampleType, err := stacks.MainType(p)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStacks(p, sampleType)
+	s, err := stacks.Of(p, sampleType)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
+	v := &view{flags: make([]stacks.Flags, 1), unit: s.Unit(), format: s.Amount} // Root has no flags
 	if form&withIdle == 0 {
-		if waited := s.leaveWaits(); waited > 0 {
+		if waited := s.LeaveWaits(); waited > 0 {
 			v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
 		}
 	}
-	processes := form&byProcess != 0 && severalProcesses(p)
+	processes := form&byProcess != 0 && stacks.SeveralProcesses(p)
 	if form&summed != 0 {
 		v.kinds = make(map[string]string)
 	}
-	var stack []storedFrame
+	var stack []stacks.Frame
 	var names []string
 	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
 		service := ""
 		if form&summed != 0 {
-			if kind, ok := vmWork(sample); ok {
+			if kind, ok := stacks.VMWork(sample); ok {
 				service = kind.String()
 			}
 		}
 		if service != "" {
-			stack = append(stack[:0], serviceFrame(service))
+			stack = append(stack[:0], stacks.ServiceFrame(service))
 		} else {
-			locations := s.own(sample)
+			locations := s.Own(sample)
 			if form&withWakers != 0 {
 				locations = sample.Location
 			}
-			stack = s.appendLocations(stack[:0], locations)
+			stack = s.AppendLocations(stack[:0], locations)
 		}
 		v.addKinds(stack, service, sample)
 		if processes {
-			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
+			stack = append(stack, stacks.Frame{Method: stacks.Method{Name: stacks.ProcessName(sample)}})
 		}
 		names = names[:0]
 		for _, f := range stack {
@@ -84,17 +85,17 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 		v.add(stack, id)
 		return id
 	}
-	for sample, value := range s.all() {
-		v.flags[place(sample, value)] |= certaintyOf(sample)
+	for sample, value := range s.All() {
+		v.flags[place(sample, value)] |= stacks.CertaintyOf(sample)
 	}
-	if sampleType != stored.TypeSamples || !HasEntries(p) {
+	if sampleType != stored.TypeSamples || !stacks.HasEntries(p) {
 		return v, nil
 	}
-	e, err := newStacks(p, stored.TypeEntries)
+	e, err := stacks.Of(p, stored.TypeEntries)
 	if err != nil {
 		return nil, err
 	}
-	for sample, count := range e.all() {
+	for sample, count := range e.All() {
 		id := place(sample, 0)
 		if v.tree.Node(id).Depth < len(names) { // its caller was not entered more often on its account
 			v.missing += count
@@ -110,14 +111,14 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 }
 
 // addKinds notes of which kind of work the methods of a stack are.
-func (v *view) addKinds(stack []storedFrame, service string, sample *pprof.Sample) {
+func (v *view) addKinds(stack []stacks.Frame, service string, sample *pprof.Sample) {
 	if v.kinds == nil {
 		return
 	}
-	java := label(sample, stored.LabelRuntime) == hotspotRuntime
+	java := stacks.Label(sample, stored.LabelRuntime) == stacks.HotSpot
 	for _, f := range stack {
 		if v.kinds[f.Name] == "" {
-			v.kinds[f.Name] = cmp.Or(service, workOf(f.flags, java))
+			v.kinds[f.Name] = cmp.Or(service, stacks.WorkOf(f.Flags, java))
 		}
 	}
 }
@@ -128,11 +129,11 @@ func grown[T any](list []T, n int) []T {
 }
 
 // add notes how the methods of a stack were executed that was added as id.
-func (v *view) add(stack []storedFrame, id cct.NodeID) {
+func (v *view) add(stack []stacks.Frame, id cct.NodeID) {
 	v.flags = grown(v.flags, v.tree.Len()+1)
 	for id != cct.Root {
 		n := v.tree.Node(id)
-		v.flags[id] |= stack[len(stack)-n.Depth].flags
+		v.flags[id] |= stack[len(stack)-n.Depth].Flags
 		id = n.Parent
 	}
 }
@@ -157,8 +158,8 @@ func (v *view) share(weight uint64) float64 {
 }
 
 // writeLegend explains the marks that a view used, and what it could not show.
-func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
-	if legend := used.legend(); legend != "" {
+func (v *view) writeLegend(out *bufio.Writer, used stacks.Flags, width int) {
+	if legend := used.Legend(); legend != "" {
 		layout.Fold(out, "marks: "+legend, width)
 	}
 	if v.leftOut != "" {

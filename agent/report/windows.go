@@ -14,6 +14,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -30,7 +31,7 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 	if opts == nil {
 		opts = new(CompareOptions)
 	}
-	windows, err := samplesByWindow(n.Profile)
+	windows, err := stacks.ByWindow(n.Profile)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", n.Name, err)
 	}
@@ -59,31 +60,31 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 // A windowComparison compares each of several windows with the next. At any moment it holds the data sets of two.
 type windowComparison struct {
 	named    Named
-	stacks   *stacks
-	entries  *stacks  // nil if there are none, or something else than samples is compared
-	contexts bool     // the stacks are whole
-	kinds    []string // of things: the columns of the table
+	stacks   *stacks.Samples
+	entries  *stacks.Samples // nil if there are none, or something else than samples is compared
+	contexts bool            // the stacks are whole
+	kinds    []string        // of things: the columns of the table
 	opts     *CompareOptions
 	out      *bufio.Writer
 
-	tree   cct.Tree[Method] // of all windows, so that a node stands for a context in each
-	frames []storedFrame
-	stack  []Method
+	tree   cct.Tree[stacks.Method] // of all windows, so that a node stands for a context in each
+	frames []stacks.Frame
+	stack  []stacks.Method
 }
 
-func newWindowComparison(n Named, s *stacks, opts *CompareOptions) (*windowComparison, error) {
+func newWindowComparison(n Named, s *stacks.Samples, opts *CompareOptions) (*windowComparison, error) {
 	n.Name = stored.Printable(n.Name)
 	c := &windowComparison{named: n, stacks: s, opts: opts, contexts: true, kinds: []string{"methods", "edges"}}
-	if s.ofCalls() {
-		for sample := range s.all() {
-			c.contexts = c.contexts && hasContext(sample)
+	if s.OfCalls() {
+		for sample := range s.All() {
+			c.contexts = c.contexts && stacks.HasContext(sample)
 		}
 	}
 	if c.contexts {
 		c.kinds = append(c.kinds, "contexts")
 	}
-	if s.unit() == stored.TypeSamples && HasEntries(n.Profile) {
-		e, err := newStacks(n.Profile, stored.TypeEntries)
+	if s.Unit() == stored.TypeSamples && stacks.HasEntries(n.Profile) {
+		e, err := stacks.Of(n.Profile, stored.TypeEntries)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}
@@ -95,8 +96,8 @@ func newWindowComparison(n Named, s *stacks, opts *CompareOptions) (*windowCompa
 
 // A dataSet is what one window says.
 type dataSet struct {
-	methods  cct.Weights[Method]
-	edges    cct.Weights[CallEdge]
+	methods  cct.Weights[stacks.Method]
+	edges    cct.Weights[stacks.CallEdge]
 	contexts cct.Weights[treePart]
 	pcct     cct.Weights[treePart]
 	total    float64
@@ -109,12 +110,12 @@ type treePart struct {
 }
 
 func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
-	d := &dataSet{cct.Weights[Method]{}, cct.Weights[CallEdge]{}, cct.Weights[treePart]{}, cct.Weights[treePart]{}, 0}
+	d := &dataSet{cct.Weights[stacks.Method]{}, cct.Weights[stacks.CallEdge]{}, cct.Weights[treePart]{}, cct.Weights[treePart]{}, 0}
 	for _, sample := range samples {
-		value := c.stacks.value(sample)
+		value := c.stacks.Value(sample)
 		var entered uint64
 		if c.entries != nil {
-			entered = c.entries.value(sample)
+			entered = c.entries.Value(sample)
 		}
 		if value == 0 && entered == 0 {
 			continue
@@ -124,7 +125,7 @@ func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
 			at.node = c.place(sample)
 		}
 		if value > 0 {
-			e := c.stacks.edge(sample)
+			e := c.stacks.Edge(sample)
 			if c.opts.IgnoreSites {
 				e.Site = stored.NoSite
 			}
@@ -146,7 +147,7 @@ func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
 // place returns the node of a sample's context. If the tree is full, it is the deepest caller that is in it, for all
 // windows alike.
 func (c *windowComparison) place(sample *pprof.Sample) cct.NodeID {
-	c.frames, c.stack = c.stacks.appendFrames(c.frames[:0], sample), c.stack[:0]
+	c.frames, c.stack = c.stacks.AppendFrames(c.frames[:0], sample), c.stack[:0]
 	for _, f := range c.frames {
 		c.stack = append(c.stack, f.Method)
 	}
@@ -196,7 +197,7 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 		}
 		before = d
 	}
-	unit, amount := c.stacks.unit(), c.stacks.amount
+	unit, amount := c.stacks.Unit(), c.stacks.Amount
 	fmt.Fprintf(c.out, "Precision by %s: how well each of %d windows predicts the next\n", unit, len(numbers))
 	layout.Fold(c.out, fmt.Sprintf("%s, %s %s, %s to %s in a window", c.named.Name, amount(total), layout.Word(unit),
 		amount(least), amount(most)), c.opts.Width)
@@ -215,7 +216,7 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 // is: its length alone would make it differ. The note says so.
 func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note string) {
 	n := len(numbers) - 1
-	lines := windowsOf(c.named.Profile)
+	lines := stacks.Windows(c.named.Profile)
 	before, known := lines[numbers[n-1]]
 	last, alsoKnown := lines[numbers[n]]
 	if n < 2 || !known || !alsoKnown || last.Duration >= before.Duration/2 {

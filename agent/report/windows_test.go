@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -90,7 +91,7 @@ func rows(text string) map[string]string {
 func TestCompareWindows(t *testing.T) {
 	narrow := &report.CompareOptions{Width: 79}
 	with, without := sinktest.MustStored(t, precise(t, 1)), sinktest.MustStored(t, precise(t, 0))
-	if report.HasEntries(without) || !report.HasEntries(with) {
+	if stacks.HasEntries(without) || !stacks.HasEntries(with) {
 		t.Error("entries are where they should not be, or not where they should")
 	}
 	sinktest.Golden(t, "windows.compare.golden", comparedWindows(t, with, narrow))
@@ -280,7 +281,7 @@ func TestWindowOf(t *testing.T) {
 	}
 	all.Comments = append(all.Comments, "a comment of another tool")
 	for n, single := range map[int64]*profile.Profile{1: sinktest.Shop(), 2: sinktest.ShopChained(), 3: sinktest.ShopPartial()} {
-		got, err := report.WindowOf(all, n)
+		got, err := stacks.WindowOf(all, n)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +327,7 @@ func TestWindowOf(t *testing.T) {
 		{sinktest.MustPprof(t, sinktest.Shop()), 1, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{numbered(7), 1, "the profile has window 7 only"},
 	} {
-		if got, err := report.WindowOf(test.p, test.n); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {
+		if got, err := stacks.WindowOf(test.p, test.n); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("WindowOf = %v, %v, want %q", got, err, test.want)
 		}
 	}
@@ -338,7 +339,7 @@ func TestWindowOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := report.WindowOf(sinktest.MustStored(t, w), 2)
+	got, err := stacks.WindowOf(sinktest.MustStored(t, w), 2)
 	if err != nil || len(got.Sample) != 0 || got.Comments[0] != "samples: 0, 0 lost, 0 truncated" {
 		t.Errorf("%v, %v", got, err)
 	}

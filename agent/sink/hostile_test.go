@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -90,7 +91,7 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 			t.Fatal(err)
 		}
 		var sum int64
-		if report.HasTime(parsed) { // else all weights are 0
+		if stacks.HasTime(parsed) { // else all weights are 0
 			for _, s := range parsed.Sample {
 				sum += s.Value[0]
 			}
@@ -128,7 +129,7 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 	}
 	var text bytes.Buffer
 	views := []sinktest.ViewFunc{report.Report, report.Contexts}
-	if report.HasCalls(written) {
+	if stacks.HasCalls(written) {
 		views = append(views, report.Layers)
 	}
 	for _, view := range views {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -361,7 +362,7 @@ func recordings(name string) (files []string, err error) {
 // windowsOf returns some windows of a file as profiles of their own.
 func windowsOf(file report.Named, numbers []int) (windows []report.Named, err error) {
 	for _, n := range numbers {
-		p, err := report.WindowOf(file.Profile, int64(n))
+		p, err := stacks.WindowOf(file.Profile, int64(n))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}

@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -257,7 +258,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return fmt.Errorf("show %s: %w", o.file, err)
 	}
 	if o.window > 0 {
-		if p, err = report.WindowOf(p, o.window); err != nil {
+		if p, err = stacks.WindowOf(p, o.window); err != nil {
 			return fmt.Errorf("show %s: %w", o.file, err)
 		}
 	}
@@ -329,7 +330,7 @@ func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, er
 		}
 		for _, r := range of {
 			if o.window > 0 {
-				if r.Profile, err = report.WindowOf(r.Profile, o.window); err != nil {
+				if r.Profile, err = stacks.WindowOf(r.Profile, o.window); err != nil {
 					return nil, fmt.Errorf("show %s: %w", r.Name, err)
 				}
 			}

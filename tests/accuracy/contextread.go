@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -66,7 +67,7 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 	}
 	r.java = float64(own.java) / float64(own.samples)
 	r.fresh, r.frames = float64(own.entries)/float64(own.samples), float64(own.frames)/float64(own.samples)
-	if length.windows > 1 && report.HasEntries(p) {
+	if length.windows > 1 && stacks.HasEntries(p) {
 		r.alike, err = windowsAlike(p)
 	}
 	return r, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -194,7 +195,7 @@ func (e *evidence) readMetadata(p *pprof.Profile) {
 
 // readCalls reads the calls that code makes.
 func (e *evidence) readCalls(p *pprof.Profile) error {
-	all, err := report.CallsOf(p)
+	all, err := stacks.CallsOf(p)
 	if err != nil {
 		return ErrNoCalls
 	}

@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"errors"
@@ -12,13 +12,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// typeIndex returns the column of the values of a type, or -1.
-func typeIndex(p *pprof.Profile, sampleType string) int {
+// TypeIndex returns the column of the values of a type, or -1.
+func TypeIndex(p *pprof.Profile, sampleType string) int {
 	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 }
 
-// typeList names the types of a profile.
-func typeList(p *pprof.Profile) string {
+// TypeList names the types of a profile.
+func TypeList(p *pprof.Profile) string {
 	if len(p.SampleType) == 0 {
 		return "none"
 	}
@@ -36,14 +36,14 @@ func unitOf(t *pprof.ValueType) string {
 	return stored.Printable(t.Type)
 }
 
-// columnOf returns the column of the values of a type, or -1.
-func columnOf(p *pprof.Profile, of *pprof.ValueType) int {
+// ColumnOf returns the column of the values of a type, or -1.
+func ColumnOf(p *pprof.Profile, of *pprof.ValueType) int {
 	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
 }
 
-// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
+// MainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
 // has as the default.
-func mainType(p *pprof.Profile) (string, error) {
+func MainType(p *pprof.Profile) (string, error) {
 	if len(p.SampleType) == 0 {
 		return "", errors.New("the profile has no values")
 	}
@@ -64,27 +64,27 @@ func isCalls(t *pprof.ValueType) bool {
 // HasCalls says that a stored profile has a sample type for calls, though maybe none of them.
 func HasCalls(p *pprof.Profile) bool { return slices.ContainsFunc(p.SampleType, isCalls) }
 
-// holdsCalls says that a stored profile has calls.
-func holdsCalls(p *pprof.Profile) bool {
-	return HasCalls(p) && anyCalls(p, func(*pprof.Sample) bool { return true })
+// HoldsCalls says that a stored profile has calls.
+func HoldsCalls(p *pprof.Profile) bool {
+	return HasCalls(p) && AnyCalls(p, func(*pprof.Sample) bool { return true })
 }
 
-// holdsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
-func holdsContexts(p *pprof.Profile) bool { return HasCalls(p) && anyCalls(p, hasContext) }
+// HoldsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
+func HoldsContexts(p *pprof.Profile) bool { return HasCalls(p) && AnyCalls(p, HasContext) }
 
-// hasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
-func hasContext(s *pprof.Sample) bool {
-	engine := label(s, stored.LabelEngine)
+// HasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
+func HasContext(s *pprof.Sample) bool {
+	engine := Label(s, stored.LabelEngine)
 	return engine == "" || engine == stored.ExactEngine
 }
 
-func anyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
-	index := typeIndex(p, stored.TypeCalls)
+func AnyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
+	index := TypeIndex(p, stored.TypeCalls)
 	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 && which(s) })
 }
 
 // HasTime says that a stored profile has a sample type for samples.
-func HasTime(p *pprof.Profile) bool { return typeIndex(p, stored.TypeSamples) >= 0 }
+func HasTime(p *pprof.Profile) bool { return TypeIndex(p, stored.TypeSamples) >= 0 }
 
 // HasEntries reports whether a stored profile counts how often samples found contexts newly entered.
 func HasEntries(p *pprof.Profile) bool {
@@ -96,15 +96,15 @@ func HasEntries(p *pprof.Profile) bool {
 func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
 	for kind := range profile.EventKinds {
 		types, _ := stored.EventTypes(kind)
-		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return columnOf(p, t) < 0 }) {
+		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return ColumnOf(p, t) < 0 }) {
 			return kind, true
 		}
 	}
 	return 0, false
 }
 
-// eventNames are what people call the events of a kind, and the flags of record that ask for them.
-var eventNames = [profile.EventKinds]struct{ events, record string }{
+// EventNames are what people call the events of a kind, and the flags of record that ask for them.
+var EventNames = [profile.EventKinds]struct{ Events, Record string }{
 	profile.Allocations: {"allocations", "-e alloc"},
 	profile.Locks:       {"locks", "-e lock"},
 	profile.Values:      {"values", "-e value --probe=SPEC"},
@@ -117,7 +117,7 @@ var eventNames = [profile.EventKinds]struct{ events, record string }{
 }
 
 func hasWakers(p *pprof.Profile) bool {
-	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return label(sample, stored.LabelWaker) != "" })
+	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return Label(sample, stored.LabelWaker) != "" })
 }
 
 // countedBesides says that a profile has events of which each one was counted next to those that were sampled: the same ones
@@ -126,11 +126,11 @@ func countedBesides(p *pprof.Profile) bool {
 	if kind, ok := EventKindOf(p); !ok || kind != profile.Allocations {
 		return false
 	}
-	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, counted)
+	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, Counted)
 }
 
-// eventTitles are the titles of what the main values of events are.
-var eventTitles = map[profile.EventKind]string{
+// EventTitles are the titles of what the main values of events are.
+var EventTitles = map[profile.EventKind]string{
 	profile.Allocations: "Allocated bytes", profile.Locks: "Delay by locks", profile.Values: "Values at probes",
 	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles", profile.OffCPU: "Off-CPU time",
 	profile.Wall: "Wall time", profile.Barriers: "Write barriers",

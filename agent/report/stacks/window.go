@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// windowsOf returns what the metadata of a profile says of its windows, by number. Of two with one number the first counts.
-func windowsOf(p *pprof.Profile) map[int64]stored.Window {
+// Windows returns what the metadata of a profile says of its windows, by number. Of two with one number the first counts.
+func Windows(p *pprof.Profile) map[int64]stored.Window {
 	windows := make(map[int64]stored.Window)
 	m, err := stored.MetadataOf(p)
 	if err != nil {
@@ -25,12 +25,12 @@ func windowsOf(p *pprof.Profile) map[int64]stored.Window {
 	return windows
 }
 
-// samplesByWindow are the samples of a stored profile by the number of their window. Samples that name none are not
+// ByWindow are the samples of a stored profile by the number of their window. Samples that name none are not
 // there.
-func samplesByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
+func ByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
 	windows := make(map[int64][]*pprof.Sample)
 	for _, sample := range p.Sample {
-		n := number(sample, stored.LabelWindow)
+		n := Number(sample, stored.LabelWindow)
 		if n < 1 {
 			continue
 		}
@@ -45,7 +45,7 @@ func samplesByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
 // WindowOf returns a part of a stored profile: the samples of one window, and the metadata and comments that are
 // about it or about no other. It shares all but its samples with p. It fails if p does not have that window.
 func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
-	windows, err := samplesByWindow(p)
+	windows, err := ByWindow(p)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
 	if err != nil {
 		m = nil
 	}
-	window, known := windowsOf(p)[number]
+	window, known := Windows(p)[number]
 	if len(windows[number]) == 0 && !known {
 		return nil, fmt.Errorf("there is no window %d: %s", number, haveWindows(windows))
 	}

@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	pprof "github.com/google/pprof/profile"
@@ -8,15 +8,15 @@ import (
 
 // ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
 func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
-	s, err := newStacks(p, sampleType)
+	s, err := Of(p, sampleType)
 	if err != nil {
 		return nil, err
 	}
 	tree := new(cct.Tree[Method])
-	var frames []storedFrame
+	var frames []Frame
 	var stack []Method
-	for sample, value := range s.all() {
-		frames = s.appendFrames(frames[:0], sample)
+	for sample, value := range s.All() {
+		frames = s.AppendFrames(frames[:0], sample)
 		stack = stack[:0]
 		for _, f := range frames {
 			stack = append(stack, f.Method)

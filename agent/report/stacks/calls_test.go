@@ -1,20 +1,20 @@
-package report_test
+package stacks_test
 
 import (
 	"math"
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // storedName is what a frame of a call graph is once it was stored.
-func storedName(s symbolize.Symbol) report.Method {
+func storedName(s symbolize.Symbol) stacks.Method {
 	f := s.Value()
-	return report.Method{Name: f.Function, SystemName: cmpOr(f.SystemName, f.Function)}
+	return stacks.Method{Name: f.Function, SystemName: cmpOr(f.SystemName, f.Function)}
 }
 
 func cmpOr(a, b string) string {
@@ -27,7 +27,7 @@ func cmpOr(a, b string) string {
 // What is read back is what was written, edge by edge and site by site.
 func TestCallsRoundTrip(t *testing.T) {
 	p := sinktest.ShopCalls()
-	stored, err := report.CallsOf(sinktest.Reparse(t, sinktest.MustPprof(t, p)))
+	stored, err := stacks.CallsOf(sinktest.Reparse(t, sinktest.MustPprof(t, p)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func TestCallsRoundTrip(t *testing.T) {
 		if got.Engine != want.Engine || got.Basis != want.Basis.String() || got.Stride != int64(want.Rate.Stride) || got.Samples != int64(want.Rate.Samples) {
 			t.Errorf("%+v was made of %+v", got, want)
 		}
-		graph := cct.MapGraph(want.Graph, func(e profile.Edge) report.CallEdge {
-			return report.CallEdge{Caller: storedName(e.Caller), Site: e.Site, Callee: storedName(e.Callee)}
+		graph := cct.MapGraph(want.Graph, func(e profile.Edge) stacks.CallEdge {
+			return stacks.CallEdge{Caller: storedName(e.Caller), Site: e.Site, Callee: storedName(e.Callee)}
 		})
 		if got.Graph.Total() != math.Round(want.Graph.Total()) {
 			t.Errorf("%s, %v: %v calls, want %v", got.Engine, want.Basis, got.Graph.Total(), want.Graph.Total())
@@ -69,7 +69,7 @@ func TestCallSitesRoundTrip(t *testing.T) {
 		g.Add(profile.Edge{Caller: symbolize.Intern(sinktest.ShopRun), Site: site, Callee: symbolize.Intern(sinktest.MapGet)}, want[site])
 	}
 	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
-	stored, err := report.CallsOf(sinktest.Reparse(t, sinktest.MustPprof(t, p)))
+	stored, err := stacks.CallsOf(sinktest.Reparse(t, sinktest.MustPprof(t, p)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,20 +92,20 @@ func TestExactRoundTrip(t *testing.T) {
 			t.Errorf("labels %q", got)
 		}
 	}
-	tree, err := report.ContextsOf(stored, "calls")
+	tree, err := stacks.ContextsOf(stored, "calls")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cct.Map(sinktest.ShopExact().Processes[0].Threads[0].Tree, func(s symbolize.Symbol) []report.Method { return []report.Method{storedName(s)} })
+	want := cct.Map(sinktest.ShopExact().Processes[0].Threads[0].Tree, func(s symbolize.Symbol) []stacks.Method { return []stacks.Method{storedName(s)} })
 	if tree.Total() != 2981 || cct.Overlap(tree, want) < 99.999 {
 		t.Errorf("%d calls, overlap %v", tree.Total(), cct.Overlap(tree, want))
 	}
-	graphs, err := report.CallsOf(stored)
+	graphs, err := stacks.CallsOf(stored)
 	if err != nil || len(graphs) != 1 {
 		t.Fatalf("CallsOf = %v, %v", graphs, err)
 	}
 	total, get := storedName(symbolize.Intern(sinktest.CartTotal)), storedName(symbolize.Intern(sinktest.MapGet))
-	e := report.CallEdge{Caller: total, Site: profile.Site{Line: 42, Offset: -1}, Callee: get}
+	e := stacks.CallEdge{Caller: total, Site: profile.Site{Line: 42, Offset: -1}, Callee: get}
 	if got := graphs[0].Graph.Weight(e); got != 500 {
 		t.Errorf("%v: %v calls, want 500", e, got)
 	}
@@ -115,11 +115,11 @@ func TestExactRoundTrip(t *testing.T) {
 // Addresses in a CPU profile are not those of call sites.
 func TestEdgesOfTime(t *testing.T) {
 	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.ShopBoth()))
-	g, err := report.EdgesOf(stored, "samples")
+	g, err := stacks.EdgesOf(stored, "samples")
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := func(f symbolize.Frame) report.Method { return storedName(symbolize.Intern(f)) }
+	name := func(f symbolize.Frame) stacks.Method { return storedName(symbolize.Intern(f)) }
 	for _, test := range []struct {
 		caller symbolize.Frame
 		callee symbolize.Frame
@@ -127,7 +127,7 @@ func TestEdgesOfTime(t *testing.T) {
 	}{
 		{sinktest.Get, sinktest.GetNode, 40}, {sinktest.Checkout, sinktest.Total, 25}, {sinktest.Fib, sinktest.Fib, 10}, {sinktest.Total, sinktest.Get, 0},
 	} {
-		e := report.CallEdge{Caller: name(test.caller), Site: profile.Site{Line: int32(test.caller.Line), Offset: -1}, Callee: name(test.callee)}
+		e := stacks.CallEdge{Caller: name(test.caller), Site: profile.Site{Line: int32(test.caller.Line), Offset: -1}, Callee: name(test.callee)}
 		if got := g.Weight(e); got != test.want {
 			t.Errorf("%s calls %s %v times, want %v", test.caller.Function, test.callee.Function, got, test.want)
 		}
@@ -135,7 +135,7 @@ func TestEdgesOfTime(t *testing.T) {
 	if g.Total() != 141 {
 		t.Errorf("%v samples, want 141", g.Total())
 	}
-	if g, err := report.EdgesOf(stored, "allocs"); g != nil || err == nil {
+	if g, err := stacks.EdgesOf(stored, "allocs"); g != nil || err == nil {
 		t.Errorf("EdgesOf = %v, %v, want an error", g, err)
 	}
 }

@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"errors"
@@ -18,9 +18,9 @@ type (
 	CallEdge = cct.Edge[Method, profile.Site]
 )
 
-// StoredCalls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
+// Calls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
 // printable, empty where the profile does not say; numbers are 0 then.
-type StoredCalls struct {
+type Calls struct {
 	Engine  string
 	Basis   string
 	Stride  int64
@@ -30,46 +30,46 @@ type StoredCalls struct {
 	Intervals map[CallEdge]profile.Interval
 }
 
-// maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
-const maxWays = 64
+// MaxWays bounds how many StoredCalls a file may hold; one of our own has a few.
+const MaxWays = 64
 
 // ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that has.
 var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
 
 // CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
 // innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
-func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
+func CallsOf(p *pprof.Profile) ([]*Calls, error) {
 	if !HasCalls(p) {
 		return nil, ErrNoCalls
 	}
-	s, err := newStacks(p, stored.TypeCalls)
+	s, err := Of(p, stored.TypeCalls)
 	if err != nil {
 		return nil, err
 	}
-	if s.total == 0 {
+	if s.Total == 0 {
 		return nil, ErrNoCalls
 	}
 	var (
-		all   []*StoredCalls
-		index = make(map[callSource]*StoredCalls) // by what its labels say
+		all   []*Calls
+		index = make(map[callSource]*Calls) // by what its labels say
 	)
-	for sample, value := range s.all() {
+	for sample, value := range s.All() {
 		way := sourceOf(sample)
 		c := index[way]
 		if c == nil {
-			if len(all) == maxWays {
-				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", maxWays)
+			if len(all) == MaxWays {
+				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", MaxWays)
 			}
-			c = &StoredCalls{
+			c = &Calls{
 				Engine: way.engine, Basis: way.basis, Stride: way.stride, Samples: way.samples, Graph: new(CallGraph),
 				Intervals: make(map[CallEdge]profile.Interval),
 			}
 			index[way] = c
 			all = append(all, c)
 		}
-		edge := s.edge(sample)
+		edge := s.Edge(sample)
 		c.Graph.Add(edge, float64(value))
-		if within, ok := intervalOf(sample, float64(value), c.Basis); ok {
+		if within, ok := IntervalOf(sample, float64(value), c.Basis); ok {
 			c.Intervals[edge] = c.Intervals[edge].Add(within)
 		}
 	}
@@ -84,12 +84,12 @@ type callSource struct {
 
 // sourceOf reads the source of the calls of a sample.
 func sourceOf(sample *pprof.Sample) callSource {
-	return callSource{label(sample, stored.LabelEngine), label(sample, stored.LabelBasis), number(sample, stored.LabelStride), number(sample, stored.LabelSamples)}
+	return callSource{Label(sample, stored.LabelEngine), Label(sample, stored.LabelBasis), Number(sample, stored.LabelStride), Number(sample, stored.LabelSamples)}
 }
 
-// intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
-func intervalOf(sample *pprof.Sample, value float64, basis string) (within profile.Interval, ok bool) {
-	factor := float64(number(sample, stored.LabelFactor)) / 100
+// IntervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
+func IntervalOf(sample *pprof.Sample, value float64, basis string) (within profile.Interval, ok bool) {
+	factor := float64(Number(sample, stored.LabelFactor)) / 100
 	switch {
 	case factor < 1:
 		return profile.Interval{Low: value, High: value}, false
@@ -102,13 +102,13 @@ func intervalOf(sample *pprof.Sample, value float64, basis string) (within profi
 // EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
 // engines together; of CPU time it is the call graph that a profiler with only a timer would show.
 func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
-	s, err := newStacks(p, sampleType)
+	s, err := Of(p, sampleType)
 	if err != nil {
 		return nil, err
 	}
 	g := new(CallGraph)
-	for sample, value := range s.all() {
-		g.Add(s.edge(sample), float64(value))
+	for sample, value := range s.All() {
+		g.Add(s.Edge(sample), float64(value))
 	}
 	return g, nil
 }

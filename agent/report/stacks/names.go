@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"fmt"
@@ -13,24 +13,24 @@ import (
 
 // Names are the methods on the stacks of a profile, with the names that views have for them. They are not safe for concurrent use.
 type Names struct {
-	stacks stacks
+	stacks Samples
 	known  map[*pprof.Location][]string
 }
 
 // NewNames returns the names of a profile.
 func NewNames(p *pprof.Profile) *Names {
 	return &Names{
-		stacks: stacks{profile: p, frames: make(map[*pprof.Location][]storedFrame), wakers: hasWakers(p)},
+		stacks: Samples{Profile: p, frames: make(map[*pprof.Location][]Frame), wakers: hasWakers(p)},
 		known:  make(map[*pprof.Location][]string),
 	}
 }
 
 // Append appends the methods on the stack of a sample, innermost first, without those of a waker.
 func (n *Names) Append(names []string, sample *pprof.Sample) []string {
-	for _, loc := range n.stacks.own(sample) {
+	for _, loc := range n.stacks.Own(sample) {
 		of, known := n.known[loc]
 		if !known {
-			for _, f := range n.stacks.at(loc) {
+			for _, f := range n.stacks.At(loc) {
 				of = append(of, f.Name)
 			}
 			n.known[loc] = of
@@ -46,15 +46,15 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	kind, ok := EventKindOf(p)
 	switch {
 	case ok && kind == profile.Locks:
-		return func(s *pprof.Sample) bool { return !contended(s) }
+		return func(s *pprof.Sample) bool { return !Contended(s) }
 	case countedBesides(p):
-		return counted
+		return Counted
 	}
-	return func(s *pprof.Sample) bool { return label(s, stored.LabelBasis) == profile.Unmeasured.String() }
+	return func(s *pprof.Sample) bool { return Label(s, stored.LabelBasis) == profile.Unmeasured.String() }
 }
 
-// samplesWhere begins the comment of a profile that has only some samples of another one.
-const samplesWhere = "samples where "
+// SamplesWhere begins the comment of a profile that has only some samples of another one.
+const SamplesWhere = "samples where "
 
 // Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
 // what the samples are.
@@ -73,19 +73,19 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 			some.Sample = append(some.Sample, sample)
 		}
 	}
-	some.Comments = append(some.Comments, samplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
+	some.Comments = append(some.Comments, SamplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
 	return some, nil
 }
 
-// methodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
+// MethodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
 // added before the first is named.
-type methodNames struct {
+type MethodNames struct {
 	systemNames map[string]string // of the method with a name, "" if there are several
 }
 
-func newMethodNames() methodNames { return methodNames{make(map[string]string)} }
+func NewMethodNames() MethodNames { return MethodNames{make(map[string]string)} }
 
-func (n methodNames) add(m Method) {
+func (n MethodNames) Add(m Method) {
 	systemName, known := n.systemNames[m.Name]
 	if !known {
 		n.systemNames[m.Name] = m.SystemName
@@ -94,7 +94,7 @@ func (n methodNames) add(m Method) {
 	}
 }
 
-func (n methodNames) name(m Method) string {
+func (n MethodNames) Name(m Method) string {
 	end := strings.LastIndexByte(m.SystemName, ')')
 	if n.systemNames[m.Name] != "" || !strings.HasPrefix(m.SystemName, m.Name+"(") || end < 0 {
 		return m.Name
@@ -102,9 +102,9 @@ func (n methodNames) name(m Method) string {
 	return m.SystemName[:end+1] // without the result of a Java method, which says little
 }
 
-// siteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
+// SiteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
 // sites are added before the first is named.
-type siteNames struct {
+type SiteNames struct {
 	offsets map[lineOf]int32 // of the site on a line, or several
 }
 
@@ -116,9 +116,9 @@ type lineOf struct {
 // several is no offset, and not that of an unknown one.
 const several = -2
 
-func newSiteNames() siteNames { return siteNames{make(map[lineOf]int32)} }
+func NewSiteNames() SiteNames { return SiteNames{make(map[lineOf]int32)} }
 
-func (n siteNames) add(caller string, s profile.Site) {
+func (n SiteNames) Add(caller string, s profile.Site) {
 	at := lineOf{caller, s.Line}
 	offset, known := n.offsets[at]
 	if !known {
@@ -128,8 +128,8 @@ func (n siteNames) add(caller string, s profile.Site) {
 	}
 }
 
-// suffix is what follows the name of the caller: ":12", or ":12@34".
-func (n siteNames) suffix(caller string, s profile.Site) (suffix string) {
+// Suffix is what follows the name of the caller: ":12", or ":12@34".
+func (n SiteNames) Suffix(caller string, s profile.Site) (suffix string) {
 	if s.Line > 0 {
 		suffix = fmt.Sprintf(":%d", s.Line)
 	}

@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"path/filepath"
@@ -10,43 +10,43 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// frameFlags say how a method was executed, and how its context was found.
-type frameFlags uint16
+// Flags say how a method was executed, and how its context was found.
+type Flags uint16
 
 const (
-	interpreted frameFlags = 1 << iota
-	jit
-	stub
-	native
-	kernel
-	inlined // into its caller
-	called  // really, in a frame of its own
+	Interpreted Flags = 1 << iota
+	JIT
+	Stub    // of the VM
+	Native  // of a file
+	Kernel  // of Linux
+	Inlined // into its caller
+	Called  // really, in a frame of its own
 
 	ambiguous // of profile.Certainty
 	fitted
 	unplaced
 )
 
-// uncertain are those that doubt the context.
-const uncertain = ambiguous | fitted | unplaced
+// Uncertain are those that doubt the context.
+const Uncertain = ambiguous | fitted | unplaced
 
-// marks are the letters of frameFlags.
+// marks are the letters of Flags.
 var marks = [...]struct {
-	flags         frameFlags
+	flags         Flags
 	letter, means string
 }{
-	{interpreted, "i", "interpreted"},
-	{jit, "j", "compiled"},
-	{stub, "s", "VM stub"},
-	{native, "n", "native"},
-	{kernel, "k", "kernel"},
+	{Interpreted, "i", "interpreted"},
+	{JIT, "j", "compiled"},
+	{Stub, "s", "VM stub"},
+	{Native, "n", "native"},
+	{Kernel, "k", "kernel"},
 	{ambiguous, "a", "partly ambiguous"},
 	{fitted, "f", "partly fitted"},
 	{unplaced, "u", "partly unplaced"},
 }
 
 // String returns the marks in brackets, or nothing.
-func (h frameFlags) String() string {
+func (h Flags) String() string {
 	var letters string
 	for _, m := range marks {
 		if h&m.flags != 0 {
@@ -59,8 +59,8 @@ func (h frameFlags) String() string {
 	return "[" + letters + "]"
 }
 
-// legend explains the marks, in their order.
-func (h frameFlags) legend() string {
+// Legend explains the marks, in their order.
+func (h Flags) Legend() string {
 	var list []string
 	for _, m := range marks {
 		if h&m.flags != 0 {
@@ -70,21 +70,21 @@ func (h frameFlags) legend() string {
 	return strings.Join(list, ", ")
 }
 
-// mappingFlags reads back what frameMapping wrote.
-func mappingFlags(m *pprof.Mapping) frameFlags {
+// MappingFlags reads back what frameMapping wrote.
+func MappingFlags(m *pprof.Mapping) Flags {
 	switch {
 	case m == nil || m.File == "":
 		return 0
 	case strings.HasPrefix(m.File, stored.MappingJIT):
-		return jit
+		return JIT
 	case strings.HasPrefix(m.File, stored.MappingInterpreter):
-		return interpreted
+		return Interpreted
 	case strings.HasPrefix(m.File, stored.MappingStub):
-		return stub
+		return Stub
 	case strings.HasPrefix(m.File, stored.MappingKernel):
-		return kernel
+		return Kernel
 	}
-	return native
+	return Native
 }
 
 // A Method is a method as stored profiles know it. Profiles of different runs agree on it. Its strings are printable.
@@ -95,34 +95,34 @@ type Method struct {
 	Native bool
 }
 
-// nobody is the caller of outermost frames.
-var nobody = Method{Name: "[none]", SystemName: "[none]"}
+// Nobody is the caller of outermost frames.
+var Nobody = Method{Name: "[none]", SystemName: "[none]"}
 
-// A storedFrame is one line of a location.
-type storedFrame struct {
+// A Frame is one line of a location.
+type Frame struct {
 	Method
-	flags frameFlags
-	site  profile.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
+	Flags Flags
+	Site  profile.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
 }
 
 // locationFrames returns the frames of a location, innermost first. There is at least one.
-func locationFrames(loc *pprof.Location) []storedFrame {
-	kind := mappingFlags(loc.Mapping)
+func locationFrames(loc *pprof.Location) []Frame {
+	kind := MappingFlags(loc.Mapping)
 	lines := loc.Line
 	if len(lines) == 0 {
 		lines = make([]pprof.Line, 1)
 	}
-	frames := make([]storedFrame, len(lines))
+	frames := make([]Frame, len(lines))
 	for i, line := range lines {
-		f := storedFrame{flags: kind | inlined, site: stored.SiteOf(line.Line, 0)}
+		f := Frame{Flags: kind | Inlined, Site: stored.SiteOf(line.Line, 0)}
 		if i == len(lines)-1 {
-			f.flags = kind | called
+			f.Flags = kind | Called
 		}
 		if len(lines) == 1 {
-			f.site = stored.SiteOf(line.Line, loc.Address)
+			f.Site = stored.SiteOf(line.Line, loc.Address)
 		}
 		f.Method = methodOf(line.Function, loc.Mapping)
-		f.Native = kind&(native|stub|kernel) != 0
+		f.Native = kind&(Native|Stub|Kernel) != 0
 		frames[i] = f
 	}
 	return frames
