@@ -141,14 +141,14 @@ func TestCompareErrors(t *testing.T) {
 		want string
 	}{
 		{"time and calls", timed, counted, report.CompareOptions{}, "a has values of type samples or cpu, b of type calls: record both in the same way"},
-		{"units", foreign("calls", "count", 1), foreign("calls", "bytes", 1), report.CompareOptions{}, "calls is in count in a but in bytes in b"},
+		{"units", sinktest.Foreign("calls", "count", 1), sinktest.Foreign("calls", "bytes", 1), report.CompareOptions{}, "calls is in count in a but in bytes in b"},
 		{"no such type", timed, timed, report.CompareOptions{SampleType: "allocs"}, "a has no values of type allocs: choose samples or cpu"},
 		{"not in b", timed, counted, report.CompareOptions{SampleType: "cpu"}, "b has no values of type cpu: choose calls"},
 		{"contexts of edges", counted, counted, report.CompareOptions{By: report.ByContext}, "a has calls without their contexts"},
 		{"several engines", counted, several, report.CompareOptions{}, "b has calls of the engines hotspot, page, whose weights do not add up: choose one by --engine"},
 		{"no such engine", counted, several, report.CompareOptions{Engine: "hotspot"}, "a has no calls of engine hotspot"},
 		{"empty", timed, empty, report.CompareOptions{}, "b has no samples: there is nothing to compare"},
-		{"a difference", foreign("calls", "count", 3, -1), counted, report.CompareOptions{}, "read a: the profile has negative values"},
+		{"a difference", sinktest.Foreign("calls", "count", 3, -1), counted, report.CompareOptions{}, "read a: the profile has negative values"},
 		{"no types", &pprof.Profile{}, timed, report.CompareOptions{}, "a has values of type none"},
 	} {
 		var out bytes.Buffer

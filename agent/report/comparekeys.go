@@ -161,7 +161,7 @@ func (a *auditor) choose(shares map[auditKey][2]float64, order []auditKey) (keys
 		}
 	}
 	mean := func(k auditKey) float64 { return (shares[k][0] + shares[k][1]) / 2 }
-	return byShare(keys, mean, leastShare, maxAuditKeys), byShare(appeared, mean, leastNew/2, maxAuditKeys)
+	return audit.Largest(keys, mean, leastShare, maxAuditKeys), audit.Largest(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
 // oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, a leaf

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ type Per struct {
 // ParsePer reads a Per: seconds, N, NA:NB or calls:METHOD.
 func ParsePer(text string) (Per, error) {
 	if method, ok := strings.CutPrefix(text, "calls:"); ok && method != "" {
-		return Per{method: method}, nil
+		return PerCallOf(method), nil
 	}
 	if text == "seconds" {
 		return Per{}, nil
@@ -47,6 +46,9 @@ func ParsePer(text string) (Per, error) {
 	}
 	return per, nil
 }
+
+// PerCallOf is a call of a method.
+func PerCallOf(method string) Per { return Per{method: method} }
 
 // perSecond says that the unit is time.
 func (p Per) perSecond() bool { return p == Per{} }
@@ -373,13 +375,6 @@ func auditType(a, b []Named, wanted string) (string, error) {
 	return chosen, nil
 }
 
-// byShare sorts keys by their share of both sides, the largest first, and keeps the first most of those with at least that share.
-func byShare[K any](keys []K, share func(K) float64, least float64, most int) []K {
-	keys = slices.DeleteFunc(keys, func(k K) bool { return share(k) < least })
-	slices.SortStableFunc(keys, func(a, b K) int { return cmp.Compare(share(b), share(a)) })
-	return keys[:min(len(keys), most)]
-}
-
 // HasWindows reports whether a profile has several windows.
 func HasWindows(p *pprof.Profile) bool {
 	windows, err := stacks.ByWindow(p)
@@ -426,3 +421,6 @@ func sameProfile(a, b *pprof.Profile) bool {
 	}
 	return sums[0] == sums[1]
 }
+
+// Method is the method whose calls are the unit; "" if another thing is.
+func (p Per) Method() string { return p.method }

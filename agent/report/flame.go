@@ -265,7 +265,7 @@ func (f *Flame) Merge(o *Flame) {
 	f.Duration += o.Duration
 	f.effect = max(f.effect, o.effect)
 	for _, note := range o.Notes {
-		if len(f.Notes) < maxComments && !slices.Contains(f.Notes, note) {
+		if len(f.Notes) < stored.MaxComments && !slices.Contains(f.Notes, note) {
 			f.Notes = append(f.Notes, note)
 		}
 	}

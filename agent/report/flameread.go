@@ -173,7 +173,7 @@ func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error 
 // noteList is the footer of a profile, as lines.
 func noteList(p *pprof.Profile) (notes []string) {
 	for i, note := range footer(p) {
-		if i == maxComments {
+		if i == stored.MaxComments {
 			break
 		}
 		notes = append(notes, stored.Printable(note))

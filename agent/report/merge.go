@@ -36,7 +36,7 @@ func Merge(list []Named) (*pprof.Profile, error) {
 		if sum != nil {
 			addMetadata(sum, m)
 		}
-		others = profile.AddNotes(others, maxComments, stored.OtherComments(n.Profile, m)...)
+		others = profile.AddNotes(others, stored.MaxComments, stored.OtherComments(n.Profile, m)...)
 		profiles = append(profiles, n.Profile)
 	}
 	merged, err := pprof.Merge(profiles)
@@ -66,15 +66,15 @@ func addMetadata(sum, m *stored.Metadata) {
 		sum.Events.Counts.Add(m.Events.Counts)
 	}
 	sum.Totals = append(sum.Totals, m.Totals...) // whose errors are independent
-	sum.Remarks = profile.AddNotes(sum.Remarks, maxComments, m.Remarks...)
+	sum.Remarks = profile.AddNotes(sum.Remarks, stored.MaxComments, m.Remarks...)
 	for _, note := range m.Notes {
 		text := note.String()
-		if len(sum.Notes) < maxComments && !slices.ContainsFunc(sum.Notes, func(n stored.Note) bool { return n.String() == text }) {
+		if len(sum.Notes) < stored.MaxComments && !slices.ContainsFunc(sum.Notes, func(n stored.Note) bool { return n.String() == text }) {
 			sum.Notes = append(sum.Notes, note)
 		}
 	}
 	for _, s := range m.Sampling {
-		if len(sum.Sampling) < maxComments && !slices.Contains(sum.Sampling, s) {
+		if len(sum.Sampling) < stored.MaxComments && !slices.Contains(sum.Sampling, s) {
 			sum.Sampling = append(sum.Sampling, s)
 		}
 	}

@@ -18,9 +18,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// Method is the method whose calls are the unit; "" if another thing is.
-func (p Per) Method() string { return p.method }
-
 // PerCall returns a view of what a call of the unit's method takes, on average over all of its calls: by cause, and by the methods that it
 // calls. The profile is of time, and has the number of calls (record --count). Time in copies of the method whose calls were not counted is
 // left out: in those that are inlined, or interpreted.
@@ -29,7 +26,7 @@ func PerCall(per Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 		if opts == nil {
 			opts = DefaultViewOptions()
 		}
-		v := &perCall{opts: opts, method: per.method}
+		v := &perCall{opts: opts, method: per.Method()}
 		if err := v.read(p, per); err != nil {
 			return err
 		}
@@ -63,7 +60,7 @@ func (v *perCall) read(p *pprof.Profile, per Per) error {
 	if err != nil {
 		return err
 	}
-	if _, err := per.count(0, []*recording{r}); err != nil {
+	if _, err := per.countCalls([]*recording{r}); err != nil {
 		return err
 	}
 	var within profile.Interval

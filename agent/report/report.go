@@ -11,9 +11,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -23,9 +25,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// maxComments bounds the comments that are shown; a profile of our own has a few.
-const maxComments = 100
-
 // Footer writes what a reader of any view must know: one sentence that accounts for the samples or events, then the rest of
 // the metadata and the profile's other comments, wrapped at width columns (0: not at all). What the metadata has for each
 // process or window is summed up in one sentence.
@@ -33,7 +32,7 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	out := bufio.NewWriter(w)
 	comments := footer(p)
 	for i, comment := range comments {
-		if i == maxComments {
+		if i == stored.MaxComments {
 			fmt.Fprintln(out, stored.Plural(len(comments)-i, "more comment"))
 			break
 		}
@@ -213,4 +212,17 @@ func (o *ViewOptions) form() viewForm {
 		form |= withIdle
 	}
 	return form
+}
+
+// describeWindows reports in one sentence which windows a profile is of, if it says so.
+func describeWindows(windows map[int64]stored.Window) []string {
+	if len(windows) == 0 {
+		return nil
+	}
+	first := windows[slices.Min(slices.Collect(maps.Keys(windows)))]
+	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339), first.Duration.Round(time.Millisecond))
+	if len(windows) == 1 {
+		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
+	}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows), from)}
 }

@@ -91,7 +91,7 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, rel
 	var rec *recording
 	var err error
 	for _, name := range names {
-		per := Per{method: name}
+		per := PerCallOf(name)
 		if rec, err = readRecording(Named{"the profile", one}, stored.TypeCPU, &AuditOptions{Per: per}); err == nil {
 			relative, err = per.countCalls([]*recording{rec})
 		}

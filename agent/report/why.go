@@ -298,7 +298,7 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 		}
 	}
 	order = slices.DeleteFunc(order, func(k whyKey) bool { return t.names[k.callee] == RareFrames })
-	return byShare(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
+	return audit.Largest(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
 }
 
 // count makes the sides of a comparison by keys. The units of a window are its seconds; or its whole cost, with or without what was

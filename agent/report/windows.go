@@ -297,16 +297,3 @@ func decimals(value float64, places int) string {
 	}
 	return text
 }
-
-// describeWindows reports in one sentence which windows a profile is of, if it says so.
-func describeWindows(windows map[int64]stored.Window) []string {
-	if len(windows) == 0 {
-		return nil
-	}
-	first := windows[slices.Min(slices.Collect(maps.Keys(windows)))]
-	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339), first.Duration.Round(time.Millisecond))
-	if len(windows) == 1 {
-		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
-	}
-	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows), from)}
-}

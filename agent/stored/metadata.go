@@ -201,6 +201,9 @@ func MetadataOf(p *pprof.Profile) (*Metadata, error) {
 // IsMetadata reports whether a comment is metadata.
 func IsMetadata(comment string) bool { return strings.HasPrefix(comment, mark) }
 
+// MaxComments bounds the comments that readers show and keep; a profile of our own has a few.
+const MaxComments = 100
+
 // OtherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
 // may have added them.
 func OtherComments(p *pprof.Profile, m *Metadata) []string {

@@ -58,6 +58,15 @@ func MustPprof(t *testing.T, p *profile.Profile) *pprof.Profile {
 	return stored
 }
 
+// Foreign is a profile as other tools write them.
+func Foreign(sampleType, unit string, values ...int64) *pprof.Profile {
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: sampleType, Unit: unit}}}
+	for _, v := range values {
+		p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{v}})
+	}
+	return p
+}
+
 // Reparse writes p and reads it back as other tools would.
 func Reparse(t *testing.T, p *pprof.Profile) *pprof.Profile {
 	t.Helper()
