@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -21,7 +22,7 @@ import (
 // PerCall returns a view of what a call of the unit's method takes, on average over all of its calls: by cause, and by the methods that it
 // calls. The profile is of time, and has the number of calls (record --count). Time in copies of the method whose calls were not counted is
 // left out: in those that are inlined, or interpreted.
-func PerCall(per Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
+func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if opts == nil {
 			opts = DefaultViewOptions()
@@ -50,22 +51,22 @@ type perCall struct {
 }
 
 // read fails if the profile has no calls of the method, or nothing to divide by them.
-func (v *perCall) read(p *pprof.Profile, per Per) error {
+func (v *perCall) read(p *pprof.Profile, per compare.Per) error {
 	const name = "the profile"
 	events, s, err := v.events(p)
 	if err != nil {
 		return err
 	}
-	r, err := readRecording(Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type, &AuditOptions{Per: per})
+	r, err := compare.ReadRecording(compare.Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type, &compare.AuditOptions{Per: per})
 	if err != nil {
 		return err
 	}
-	if _, err := per.countCalls([]*recording{r}); err != nil {
+	if _, err := per.CountCalls([]*compare.Recording{r}); err != nil {
 		return err
 	}
 	var within profile.Interval
-	for sample, value := range r.calls.All() {
-		if m := r.calls.Edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
+	for sample, value := range r.Calls.All() {
+		if m := r.Calls.Edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
 			v.calls += float64(value)
 			interval, _ := stacks.IntervalOf(sample, float64(value), stacks.Label(sample, stored.LabelBasis))
 			within = within.Add(interval)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -30,7 +31,7 @@ func counted(calls float64) *profile.Profile {
 // 300 calls, below which threads ran for 0.9 s and waited for 6 s: 23 ms each. What is idle or elsewhere is none of it.
 func TestPerCall(t *testing.T) {
 	p := sinktest.Reparse(t, sinktest.MustPprofOf(t, counted(300), sink.OfEvents(profile.Wall)|sink.CallCounts))
-	per, err := report.ParsePer("calls:" + sinktest.Checkout.Function)
+	per, err := compare.ParsePer("calls:" + sinktest.Checkout.Function)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package report reads stored profiles: it shows views of them and compares them.
+// Package report reads stored profiles: it shows views of them. Package compare compares them.
 //
 //	p, err := report.ReadFile("vmprof.pb.gz")
 //	err = report.Report(os.Stdout, p, nil)

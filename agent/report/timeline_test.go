@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -146,11 +147,11 @@ func windowOf(t *testing.T, p *pprof.Profile, n int64) *pprof.Profile {
 // Processes stay apart, and one can be chosen. Recordings that were added up are shown one after the other, if they were.
 func TestTimelineOfSeveral(t *testing.T) {
 	merge := func(list ...*profile.Profile) *pprof.Profile {
-		var named []report.Named
+		var named []compare.Named
 		for _, p := range list {
-			named = append(named, report.Named{Name: "dir/x", Profile: lanedFile(t, p)})
+			named = append(named, compare.Named{Name: "dir/x", Profile: lanedFile(t, p)})
 		}
-		p, err := report.Merge(named)
+		p, err := compare.Merge(named)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -51,8 +52,8 @@ func (c *VersionCost) Sentence() string {
 // that the profile has of the method; where it has none, or too few windows, the result says so.
 func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list []*VersionCost) {
 	var before *CodeVersion
-	var panes []*pane
-	var rec *recording
+	var panes []*compare.Window
+	var rec *compare.Recording
 	unitsError, why := 0.0, ""
 	for _, v := range m.Versions {
 		if !v.Known || v.Total < audit.LeastWindows || v.OSR != nil {
@@ -75,7 +76,7 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list 
 
 // callsOf counts the calls of a method in each window of a profile, and returns their relative standard error if they are estimated. Why says
 // why that is not possible.
-func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, relative float64, why string) {
+func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *compare.Recording, _ []*compare.Window, relative float64, why string) {
 	one := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
 		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
@@ -88,12 +89,12 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, rel
 	if stacks.AnyCalls(one, func(s *pprof.Sample) bool { return stacks.Label(s, stored.LabelEngine) == stored.EngineCount }) {
 		names = append(names, m.Name) // as --count has it, which refuses one that several methods have
 	}
-	var rec *recording
+	var rec *compare.Recording
 	var err error
 	for _, name := range names {
-		per := PerCallOf(name)
-		if rec, err = readRecording(Named{"the profile", one}, stored.TypeCPU, &AuditOptions{Per: per}); err == nil {
-			relative, err = per.countCalls([]*recording{rec})
+		per := compare.PerCallOf(name)
+		if rec, err = compare.ReadRecording(compare.Named{Name: "the profile", Profile: one}, stored.TypeCPU, &compare.AuditOptions{Per: per}); err == nil {
+			relative, err = per.CountCalls([]*compare.Recording{rec})
 		}
 		if err == nil {
 			break
@@ -102,12 +103,12 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *recording, _ []*pane, rel
 	if err != nil {
 		return nil, nil, 0, "the number of calls is not known: " + err.Error()
 	}
-	return rec, rec.windows, relative, ""
+	return rec, rec.Windows, relative, ""
 }
 
 // compare fills in what windows say in which only one of the two versions ran.
 // The estimate of calls may be wrong by another factor for each of the two.
-func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, unitsError float64, m *VersionedMethod) {
+func (vs *Versions) compare(c *VersionCost, rec *compare.Recording, panes []*compare.Window, unitsError float64, m *VersionedMethod) {
 	var sides [2]audit.Side[struct{}]
 	for i := range sides {
 		sides[i].UnitsError = unitsError
@@ -116,12 +117,12 @@ func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, units
 	for _, w := range panes {
 		var all audit.Cost
 		var of [2]audit.Cost
-		for _, sample := range w.samples {
+		for _, sample := range w.Samples {
 			on := vs.versionsOn(sample, m)
 			if len(on) == 0 {
 				continue
 			}
-			cost := rec.cost(sample)
+			cost := rec.Cost(sample)
 			all = all.Plus(cost)
 			for i, v := range []*CodeVersion{c.Before, c.After} {
 				if slices.Contains(on, v) {
@@ -132,7 +133,7 @@ func (vs *Versions) compare(c *VersionCost, rec *recording, panes []*pane, units
 		for i := range sides {
 			if of[i].Samples > 0 && of[i].Samples >= alone*all.Samples {
 				run := &sides[i].Runs[0]
-				run.Windows = append(run.Windows, audit.Window[struct{}]{Units: w.units, Total: all})
+				run.Windows = append(run.Windows, audit.Window[struct{}]{Units: w.Units, Total: all})
 				c.Windows[i]++
 			}
 		}

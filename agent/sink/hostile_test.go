@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
@@ -44,9 +45,9 @@ func checkHostileEvents(t *testing.T, p *profile.Profile) {
 			t.Fatal(err)
 		}
 	}
-	side := report.Named{Name: "a\x1b[2J", Profile: stored}
-	for _, by := range []report.By{report.ByMethod, report.ByContext, report.ByClass} {
-		report.Compare(&text, side, side, &report.CompareOptions{By: by}) // which may have nothing to compare
+	side := compare.Named{Name: "a\x1b[2J", Profile: stored}
+	for _, by := range []compare.By{compare.ByMethod, compare.ByContext, compare.ByClass} {
+		compare.Profiles(&text, side, side, &compare.Options{By: by}) // which may have nothing to compare
 	}
 	if err := sink.Collapsed(&text, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
@@ -137,9 +138,9 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 			t.Fatal(err)
 		}
 	}
-	for _, by := range []report.By{report.ByMethod, report.ByEdge} {
-		side := report.Named{Name: "a\x1b[2J", Profile: written}
-		if err := report.Compare(&text, side, side, &report.CompareOptions{By: by}); err != nil && samples > 0 {
+	for _, by := range []compare.By{compare.ByMethod, compare.ByEdge} {
+		side := compare.Named{Name: "a\x1b[2J", Profile: written}
+		if err := compare.Profiles(&text, side, side, &compare.Options{By: by}); err != nil && samples > 0 {
 			t.Fatal(err)
 		}
 	}

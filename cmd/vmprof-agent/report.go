@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
@@ -187,7 +188,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError("--min-share needs a percentage from 0 to 100")
 	}
 	if *per != "" {
-		unit, err := report.ParsePer(*per)
+		unit, err := compare.ParsePer(*per)
 		if err != nil || unit.Method() == "" {
 			return nil, usageError(needsUnit)
 		}
@@ -239,7 +240,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		if err != nil {
 			return err
 		}
-		return o.write(stdout, pageTitle(o.files), list, func(r report.Named) string { return r.Name })
+		return o.write(stdout, pageTitle(o.files), list, func(r compare.Named) string { return r.Name })
 	}
 	list, err := o.read(ctx)
 	if err != nil {
@@ -253,7 +254,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	} else if n > 1 && o.window > 0 {
 		list, o.window = list[o.window-1:o.window], 0
 	}
-	p, err := report.Merge(list)
+	p, err := compare.Merge(list)
 	if err != nil {
 		return fmt.Errorf("show %s: %w", o.file, err)
 	}
@@ -266,7 +267,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 }
 
 // read reads what is to be shown, from files or from serve.
-func (o *reportOptions) read(ctx context.Context) ([]report.Named, error) {
+func (o *reportOptions) read(ctx context.Context) ([]compare.Named, error) {
 	if !isURL(o.file) {
 		return readRecordings(o.file)
 	}
@@ -277,7 +278,7 @@ func (o *reportOptions) read(ctx context.Context) ([]report.Named, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	named, err := fetchWindow(ctx, address)
-	return []report.Named{named}, err
+	return []compare.Named{named}, err
 }
 
 // show writes the view.
@@ -299,7 +300,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	of := []report.Named{{Name: "the history", Profile: p}}
+	of := []compare.Named{{Name: "the history", Profile: p}}
 	if err := o.filter(ctx, of); err != nil {
 		return err
 	}
@@ -311,7 +312,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 		return o.putCosts(stdout, p, "the history", o.past.arguments())
 	}
 	if o.output != "" {
-		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
+		return o.write(stdout, o.past.arguments(), []compare.Named{{Name: "history.pb.gz", Profile: p}}, func(compare.Named) string { return o.past.arguments() })
 	}
 	if o.view == nil && o.where == nil { // the sums of services are of all samples
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
@@ -322,7 +323,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 }
 
 // recordings are all that the files hold, or the window that was chosen of them.
-func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, err error) {
+func (o *reportOptions) recordings(ctx context.Context) (list []compare.Named, err error) {
 	for _, name := range o.files {
 		of, err := readRecordings(name)
 		if err != nil {
@@ -341,7 +342,7 @@ func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, er
 }
 
 // filter leaves out samples that --where is not true for.
-func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err error) {
+func (o *reportOptions) filter(ctx context.Context, list []compare.Named) (err error) {
 	if o.where == nil {
 		return nil
 	}
@@ -354,7 +355,7 @@ func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err er
 }
 
 // write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.
-func (o *reportOptions) write(stdout io.Writer, title string, list []report.Named, arguments func(report.Named) string) error {
+func (o *reportOptions) write(stdout io.Writer, title string, list []compare.Named, arguments func(compare.Named) string) error {
 	if err := sink.CheckWritable(o.output); err != nil {
 		return err
 	}

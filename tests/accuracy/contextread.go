@@ -13,7 +13,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -200,7 +200,7 @@ const (
 // windowsAlike compares the windows of a recording as the agent's compare does.
 func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	var text bytes.Buffer
-	if err := report.CompareWindows(&text, report.Named{Name: "recording", Profile: p}, &report.CompareOptions{N: 1}); err != nil {
+	if err := compare.Windows(&text, compare.Named{Name: "recording", Profile: p}, &compare.Options{N: 1}); err != nil {
 		return nil, err
 	}
 	return parseLikeness(text.String())

@@ -1,4 +1,4 @@
-package report_test
+package compare_test
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
 
-func compared(t *testing.T, a, b *pprof.Profile, opts *report.CompareOptions) string {
+func compared(t *testing.T, a, b *pprof.Profile, opts *compare.Options) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Compare(&out, report.Named{Name: "a.pb.gz", Profile: a}, report.Named{Name: "b.pb.gz", Profile: b}, opts); err != nil {
+	if err := compare.Profiles(&out, compare.Named{Name: "a.pb.gz", Profile: a}, compare.Named{Name: "b.pb.gz", Profile: b}, opts); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -34,7 +34,7 @@ func figure1(toM, to1, to2 float64) *profile.Profile {
 }
 
 func TestCompareFigure1(t *testing.T) {
-	got := compared(t, sinktest.MustPprof(t, figure1(96, 3, 1)), sinktest.MustPprof(t, figure1(2, 49, 49)), &report.CompareOptions{By: report.ByEdge})
+	got := compared(t, sinktest.MustPprof(t, figure1(96, 3, 1)), sinktest.MustPprof(t, figure1(2, 49, 49)), &compare.Options{By: compare.ByEdge})
 	sinktest.Golden(t, "figure1.compare.golden", got)
 	for _, want := range []string{"overlap         6.00", "  3.00%   49.00%  +46.00%  Main.M:8 -> Main.call_1\n"} {
 		if !strings.Contains(got, want) {
@@ -49,8 +49,8 @@ func TestCompareGolden(t *testing.T) {
 		sinktest.Sampled{Weight: 70, Frames: sinktest.Repeat(sinktest.Fib, 40, sinktest.Checkout, sinktest.CallStub, sinktest.Run, sinktest.JavaMain)},
 		sinktest.Sampled{Weight: 25, Frames: sinktest.Repeat(sinktest.Total, 1, sinktest.Checkout, sinktest.CallStub, sinktest.Run, sinktest.JavaMain)},
 	)
-	for _, by := range []report.By{report.ByMethod, report.ByEdge, report.ByContext} {
-		opts := &report.CompareOptions{By: by, N: 5, Width: 79}
+	for _, by := range []compare.By{compare.ByMethod, compare.ByEdge, compare.ByContext} {
+		opts := &compare.Options{By: by, N: 5, Width: 79}
 		got := compared(t, sinktest.MustPprof(t, sinktest.Shop()), sinktest.MustPprof(t, other), opts)
 		sinktest.Golden(t, fmt.Sprintf("shop.compare-%v.golden", by), got)
 		for _, line := range strings.Split(got, "\n") {
@@ -65,14 +65,14 @@ func TestCompareGolden(t *testing.T) {
 func TestCompareSame(t *testing.T) {
 	for _, test := range []struct {
 		p    *profile.Profile
-		opts report.CompareOptions
+		opts compare.Options
 	}{
-		{sinktest.Shop(), report.CompareOptions{By: report.ByMethod}},
-		{sinktest.Shop(), report.CompareOptions{By: report.ByContext, SampleType: "cpu"}},
-		{sinktest.ShopExact(), report.CompareOptions{By: report.ByContext}},
-		{sinktest.ShopExact(), report.CompareOptions{By: report.ByEdge}},
-		{sinktest.ShopCalls(), report.CompareOptions{By: report.ByEdge, Engine: "hotspot"}},
-		{sinktest.ShopBoth(), report.CompareOptions{By: report.ByContext, SampleType: "samples"}},
+		{sinktest.Shop(), compare.Options{By: compare.ByMethod}},
+		{sinktest.Shop(), compare.Options{By: compare.ByContext, SampleType: "cpu"}},
+		{sinktest.ShopExact(), compare.Options{By: compare.ByContext}},
+		{sinktest.ShopExact(), compare.Options{By: compare.ByEdge}},
+		{sinktest.ShopCalls(), compare.Options{By: compare.ByEdge, Engine: "hotspot"}},
+		{sinktest.ShopBoth(), compare.Options{By: compare.ByContext, SampleType: "samples"}},
 	} {
 		a, b := sinktest.MustPprof(t, test.p), sinktest.MustPprof(t, test.p)
 		b.Scale(3)
@@ -107,7 +107,7 @@ func TestCompareSites(t *testing.T) {
 		{"by offset alone", sites{{0, 7}, {0, 15}}, sites{{42, 7}, {43, 15}}, false, []string{"overlap       100.00", "by offset only: A has no lines"}},
 		{"nothing in common", sites{{42, -1}, {43, -1}}, sites{{0, 7}, {0, 15}}, false, []string{"overlap       100.00", "call sites are ignored"}},
 	} {
-		got := compared(t, at(test.a), at(test.b), &report.CompareOptions{By: report.ByEdge, IgnoreSites: test.ignore})
+		got := compared(t, at(test.a), at(test.b), &compare.Options{By: compare.ByEdge, IgnoreSites: test.ignore})
 		for _, want := range test.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in\n%s", test.name, want, got)
@@ -137,32 +137,32 @@ func TestCompareErrors(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		a, b *pprof.Profile
-		opts report.CompareOptions
+		opts compare.Options
 		want string
 	}{
-		{"time and calls", timed, counted, report.CompareOptions{}, "a has values of type samples or cpu, b of type calls: record both in the same way"},
-		{"units", sinktest.Foreign("calls", "count", 1), sinktest.Foreign("calls", "bytes", 1), report.CompareOptions{}, "calls is in count in a but in bytes in b"},
-		{"no such type", timed, timed, report.CompareOptions{SampleType: "allocs"}, "a has no values of type allocs: choose samples or cpu"},
-		{"not in b", timed, counted, report.CompareOptions{SampleType: "cpu"}, "b has no values of type cpu: choose calls"},
-		{"contexts of edges", counted, counted, report.CompareOptions{By: report.ByContext}, "a has calls without their contexts"},
-		{"several engines", counted, several, report.CompareOptions{}, "b has calls of the engines hotspot, page, whose weights do not add up: choose one by --engine"},
-		{"no such engine", counted, several, report.CompareOptions{Engine: "hotspot"}, "a has no calls of engine hotspot"},
-		{"empty", timed, empty, report.CompareOptions{}, "b has no samples: there is nothing to compare"},
-		{"a difference", sinktest.Foreign("calls", "count", 3, -1), counted, report.CompareOptions{}, "read a: the profile has negative values"},
-		{"no types", &pprof.Profile{}, timed, report.CompareOptions{}, "a has values of type none"},
+		{"time and calls", timed, counted, compare.Options{}, "a has values of type samples or cpu, b of type calls: record both in the same way"},
+		{"units", sinktest.Foreign("calls", "count", 1), sinktest.Foreign("calls", "bytes", 1), compare.Options{}, "calls is in count in a but in bytes in b"},
+		{"no such type", timed, timed, compare.Options{SampleType: "allocs"}, "a has no values of type allocs: choose samples or cpu"},
+		{"not in b", timed, counted, compare.Options{SampleType: "cpu"}, "b has no values of type cpu: choose calls"},
+		{"contexts of edges", counted, counted, compare.Options{By: compare.ByContext}, "a has calls without their contexts"},
+		{"several engines", counted, several, compare.Options{}, "b has calls of the engines hotspot, page, whose weights do not add up: choose one by --engine"},
+		{"no such engine", counted, several, compare.Options{Engine: "hotspot"}, "a has no calls of engine hotspot"},
+		{"empty", timed, empty, compare.Options{}, "b has no samples: there is nothing to compare"},
+		{"a difference", sinktest.Foreign("calls", "count", 3, -1), counted, compare.Options{}, "read a: the profile has negative values"},
+		{"no types", &pprof.Profile{}, timed, compare.Options{}, "a has values of type none"},
 	} {
 		var out bytes.Buffer
-		err := report.Compare(&out, report.Named{Name: "a", Profile: test.a}, report.Named{Name: "b", Profile: test.b}, &test.opts)
+		err := compare.Profiles(&out, compare.Named{Name: "a", Profile: test.a}, compare.Named{Name: "b", Profile: test.b}, &test.opts)
 		if err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
 			t.Errorf("%s: Compare = %v with %d bytes written, want %q and nothing", test.name, err, out.Len(), test.want)
 		}
 	}
 	var out bytes.Buffer
-	if _, err := report.ParseBy("frame"); err == nil {
+	if _, err := compare.ParseBy("frame"); err == nil {
 		t.Errorf("ParseBy takes anything")
 	}
 	// Where weights do not vary, the correlation has no value, and says so.
-	if err := report.Compare(&out, report.Named{Name: "a", Profile: counted}, report.Named{Name: "b", Profile: counted}, nil); err != nil || !strings.Contains(out.String(), "undefined") {
+	if err := compare.Profiles(&out, compare.Named{Name: "a", Profile: counted}, compare.Named{Name: "b", Profile: counted}, nil); err != nil || !strings.Contains(out.String(), "undefined") {
 		t.Errorf("Compare = %v\n%s", err, &out)
 	}
 }
@@ -176,7 +176,7 @@ func TestCompareByClass(t *testing.T) {
 		sinktest.Event{Labels: profile.EventLabels{}, Events: 3, Values: [3]float64{3, 3 * sinktest.Mib}},
 	)}
 	a, b := sinktest.MustPprof(t, sinktest.Only(profile.Allocations)), sinktest.MustPprof(t, other)
-	got := compared(t, a, b, &report.CompareOptions{By: report.ByClass, Width: 79})
+	got := compared(t, a, b, &compare.Options{By: compare.ByClass, Width: 79})
 	for _, want := range []string{
 		"Comparison of alloc_space by class\n", "A: a.pb.gz, 10.5MB allocated, 3 classes\n",
 		"overlap        70.00  of 100", // 40 of char[] and 30 of java.lang.String
@@ -187,11 +187,11 @@ func TestCompareByClass(t *testing.T) {
 		}
 	}
 	// 60000 + 90000 + 1 objects against 4 + 3 + 3: the smaller shares are 39.9997 of char[] and 30 of strings.
-	got = compared(t, a, b, &report.CompareOptions{By: report.ByClass, SampleType: "alloc_objects"})
+	got = compared(t, a, b, &compare.Options{By: compare.ByClass, SampleType: "alloc_objects"})
 	if want := "overlap        70.00"; !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}
-	got = compared(t, a, b, &report.CompareOptions{By: report.ByMethod})
+	got = compared(t, a, b, &compare.Options{By: compare.ByMethod})
 	if want := "overlap         0.00"; !strings.Contains(got, want) || !strings.Contains(got, "MemAllocator::allocate") {
 		t.Errorf("no %q in\n%s", want, got)
 	}
@@ -202,8 +202,8 @@ func TestCompareLocks(t *testing.T) {
 	a, b := sinktest.Only(profile.Locks), sinktest.Only(profile.Locks)
 	rows := b.Processes[1].Events[0].Rows
 	rows[4].Values[2] = 1 // of waits
-	for _, by := range []report.By{report.ByMethod, report.ByContext, report.ByClass} {
-		got := compared(t, sinktest.MustPprof(t, a), sinktest.MustPprof(t, b), &report.CompareOptions{By: by})
+	for _, by := range []compare.By{compare.ByMethod, compare.ByContext, compare.ByClass} {
+		got := compared(t, sinktest.MustPprof(t, a), sinktest.MustPprof(t, b), &compare.Options{By: by})
 		for _, want := range []string{"Comparison of delay by", "800.00ms delay", "overlap       100.00", "No share differs", "omitted: waits for work\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("by %v: no %q in\n%s", by, want, got)
@@ -221,8 +221,8 @@ func TestCompareByClassRefuses(t *testing.T) {
 		{sinktest.Shop(), sinktest.Shop(), "a has no events of objects, only values of type samples: --by=class needs allocations (record -e alloc), locks (-e lock), page faults (-e page-faults) or write barriers"},
 		{sinktest.Only(profile.Allocations), sinktest.Only(profile.Locks), "a has allocations, b has locks: compare files of one kind"},
 	} {
-		err := report.Compare(new(bytes.Buffer), report.Named{Name: "a", Profile: sinktest.MustPprof(t, test.a)}, report.Named{Name: "b", Profile: sinktest.MustPprof(t, test.b)},
-			&report.CompareOptions{By: report.ByClass})
+		err := compare.Profiles(new(bytes.Buffer), compare.Named{Name: "a", Profile: sinktest.MustPprof(t, test.a)}, compare.Named{Name: "b", Profile: sinktest.MustPprof(t, test.b)},
+			&compare.Options{By: compare.ByClass})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Compare = %v, want an error with %q", err, test.want)
 		}

@@ -1,10 +1,10 @@
-package report_test
+package compare_test
 
 import (
 	"bytes"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
 
@@ -25,7 +25,7 @@ func TestAppeared(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		before, after := sinktest.OfPaths(a...), sinktest.OfPaths(tt.b...)
-		if err := report.Appeared(&out, report.Named{Name: "A", Profile: storedOf(before)}, report.Named{Name: "B", Profile: storedOf(after)}, new(report.CompareOptions)); err != nil {
+		if err := compare.Appeared(&out, compare.Named{Name: "A", Profile: storedOf(before)}, compare.Named{Name: "B", Profile: storedOf(after)}, new(compare.Options)); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != tt.want {

@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"cmp"
@@ -64,7 +64,7 @@ func newAuditor(by By) *auditor {
 }
 
 // place returns the node of a sample's context.
-func (a *auditor) place(r *recording, sample *pprof.Sample) cct.NodeID {
+func (a *auditor) place(r *Recording, sample *pprof.Sample) cct.NodeID {
 	if id, known := a.at[sample]; known {
 		return id
 	}
@@ -84,7 +84,7 @@ func (a *auditor) place(r *recording, sample *pprof.Sample) cct.NodeID {
 }
 
 // keys calls yield with each key that a sample costs something, once.
-func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey)) {
+func (a *auditor) keys(r *Recording, sample *pprof.Sample, yield func(auditKey)) {
 	id := a.place(r, sample)
 	clear(a.seen)
 	once := func(k auditKey) { // recursion counts once
@@ -120,7 +120,7 @@ func (a *auditor) keys(r *recording, sample *pprof.Sample, yield func(auditKey))
 }
 
 // totals are what each key costs on each side, as a part of all.
-func (a *auditor) totals(sides [2][]*recording) (shares map[auditKey][2]float64, order []auditKey) {
+func (a *auditor) totals(sides [2][]*Recording) (shares map[auditKey][2]float64, order []auditKey) {
 	sums := make(map[auditKey][2]float64)
 	var all [2]float64
 	for side, list := range sides {
@@ -203,14 +203,14 @@ func (a *auditor) caller(id cct.NodeID) cct.NodeID {
 }
 
 // side makes one side of the comparison, with the costs of the wanted keys.
-func (a *auditor) side(list []*recording, wanted map[auditKey]bool, unitsError float64) audit.Side[auditKey] {
+func (a *auditor) side(list []*Recording, wanted map[auditKey]bool, unitsError float64) audit.Side[auditKey] {
 	s := audit.Side[auditKey]{UnitsError: unitsError}
 	for _, run := range runsOf(list) {
 		var windows audit.Run[auditKey]
 		for _, together := range run.coarse() {
 			window := audit.Window[auditKey]{Keys: make(map[auditKey]audit.Cost)}
 			for _, w := range together {
-				window.Units += w.units
+				window.Units += w.Units
 				a.fill(&window, w, wanted)
 			}
 			windows.Windows = append(windows.Windows, window)
@@ -222,13 +222,13 @@ func (a *auditor) side(list []*recording, wanted map[auditKey]bool, unitsError f
 
 // fill adds the costs of a window of a recording.
 func (a *auditor) fill(window *audit.Window[auditKey], w placed, wanted map[auditKey]bool) {
-	for _, sample := range w.pane.samples {
-		cost := w.cost(sample)
+	for _, sample := range w.Window.Samples {
+		cost := w.Cost(sample)
 		if cost.Amount == 0 {
 			continue
 		}
 		window.Total = window.Total.Plus(cost)
-		a.keys(w.recording, sample, func(k auditKey) {
+		a.keys(w.Recording, sample, func(k auditKey) {
 			if wanted[k] {
 				window.Keys[k] = window.Keys[k].Plus(cost)
 			}
@@ -247,7 +247,7 @@ func (a *auditor) within(id cct.NodeID, roots map[cct.NodeID]bool) bool {
 }
 
 // explained are the methods of which one side has nothing, and the other nothing outside of some subtrees that it alone has.
-func (a *auditor) explained(sides [2][]*recording, roots map[cct.NodeID]bool) map[stacks.Method]bool {
+func (a *auditor) explained(sides [2][]*Recording, roots map[cct.NodeID]bool) map[stacks.Method]bool {
 	inside := make(map[stacks.Method]bool)
 	if len(roots) == 0 {
 		return inside

@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 
 // AuditOptions say how two sides are compared. The zero value compares methods per second of wall time.
 type AuditOptions struct {
-	CompareOptions
+	Options
 	Per   Per
 	Alpha float64 // probability of a false verdict, 0 for 0.01
 	Least float64 // smallest difference that counts, in percent, 0 for 1
@@ -48,7 +48,7 @@ func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error)
 type verdicts struct {
 	opts     *AuditOptions
 	auditor  *auditor
-	sides    [2][]*recording
+	sides    [2][]*Recording
 	shares   map[auditKey][2]float64
 	keys     []auditKey // those of the By, then subtrees that only one side has
 	ofBy     int        // how many are of the By
@@ -118,7 +118,7 @@ func (v *verdicts) check() error {
 }
 
 // sideName is the file of a side, or its letter if there are several.
-func sideName(side int, list []*recording) string {
+func sideName(side int, list []*Recording) string {
 	if len(list) == 1 {
 		return list[0].Name
 	}
@@ -205,7 +205,7 @@ func (v *verdicts) longer(times float64) string {
 	for _, list := range v.sides {
 		sum := 0.0
 		for _, r := range list {
-			for _, w := range r.windows {
+			for _, w := range r.Windows {
 				sum += w.duration.Seconds()
 			}
 		}

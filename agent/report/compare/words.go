@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ type language struct {
 }
 
 // languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
-func languageOf(r *recording, result *audit.Result, per Per) language {
+func languageOf(r *Recording, result *audit.Result, per Per) language {
 	t := r.stacks.Profile.SampleType[r.stacks.Column]
 	thing := layout.Word(t.Type)
 	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}

@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// CompareWindows writes how well each window of a recording predicts the next, for every pair of consecutive windows in
+// Windows writes how well each window of a recording predicts the next, for every pair of consecutive windows in
 // a profile: Whaley's precision of a profiler (Java Grande 2000), which is the correlation of two profile data sets,
 // here next to their overlap. The data sets are his hot-method counters; the edges by call site that Arnold and Grove
 // (CGO 2005) compare; contexts; and, if the profile has entries, his partial calling context tree: the samples of nodes
@@ -27,9 +27,9 @@ import (
 // root are. The last row has the geometric mean of each column.
 //
 // Options.By is not read. Nil options are the zero value. It fails if there are not two windows.
-func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
+func Windows(w io.Writer, n Named, opts *Options) error {
 	if opts == nil {
-		opts = new(CompareOptions)
+		opts = new(Options)
 	}
 	windows, err := stacks.ByWindow(n.Profile)
 	if err != nil {
@@ -43,7 +43,7 @@ func CompareWindows(w io.Writer, n Named, opts *CompareOptions) error {
 	if err != nil {
 		return err
 	}
-	side := comparison{opts: &CompareOptions{By: ByMethod, Engine: opts.Engine}}
+	side := comparison{opts: &Options{By: ByMethod, Engine: opts.Engine}}
 	s, err := side.side(n, sampleType)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ type windowComparison struct {
 	entries  *stacks.Samples // nil if there are none, or something else than samples is compared
 	contexts bool            // the stacks are whole
 	kinds    []string        // of things: the columns of the table
-	opts     *CompareOptions
+	opts     *Options
 	out      *bufio.Writer
 
 	tree   cct.Tree[stacks.Method] // of all windows, so that a node stands for a context in each
@@ -72,7 +72,7 @@ type windowComparison struct {
 	stack  []stacks.Method
 }
 
-func newWindowComparison(n Named, s *stacks.Samples, opts *CompareOptions) (*windowComparison, error) {
+func newWindowComparison(n Named, s *stacks.Samples, opts *Options) (*windowComparison, error) {
 	n.Name = stored.Printable(n.Name)
 	c := &windowComparison{named: n, stacks: s, opts: opts, contexts: true, kinds: []string{"methods", "edges"}}
 	if s.OfCalls() {

@@ -1,4 +1,4 @@
-package report_test
+package compare_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
@@ -59,10 +60,10 @@ func precise(t *testing.T, fresh int) *sink.Windows {
 	return w
 }
 
-func comparedWindows(t *testing.T, p *pprof.Profile, opts *report.CompareOptions) string {
+func comparedWindows(t *testing.T, p *pprof.Profile, opts *compare.Options) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.CompareWindows(&out, report.Named{Name: "w.pb.gz", Profile: p}, opts); err != nil {
+	if err := compare.Windows(&out, compare.Named{Name: "w.pb.gz", Profile: p}, opts); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -89,7 +90,7 @@ func rows(text string) map[string]string {
 }
 
 func TestCompareWindows(t *testing.T) {
-	narrow := &report.CompareOptions{Width: 79}
+	narrow := &compare.Options{Width: 79}
 	with, without := sinktest.MustStored(t, precise(t, 1)), sinktest.MustStored(t, precise(t, 0))
 	if stacks.HasEntries(without) || !stacks.HasEntries(with) {
 		t.Error("entries are where they should not be, or not where they should")
@@ -98,7 +99,7 @@ func TestCompareWindows(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		p    *pprof.Profile
-		opts *report.CompareOptions
+		opts *compare.Options
 		want map[string]string
 	}{
 		{"with entries", with, narrow, map[string]string{
@@ -115,12 +116,12 @@ func TestCompareWindows(t *testing.T) {
 		// and 1/7 + 1/7 + 1/2 = 0.7857. By edge m, ma, mb and r, rm, ma, mb, where m and r have no caller:
 		// (9 - 28/5) / sqrt((6 - 16/5) * (19 - 49/5)) = 0.6699, and 1/7 + 1/2. By context only mb is in both:
 		// (8 - 28/6) / sqrt((6 - 16/6) * (19 - 49/6)) = 0.5547, and 1/2.
-		{"entries", with, &report.CompareOptions{SampleType: "entries"}, map[string]string{
+		{"entries", with, &compare.Options{SampleType: "entries"}, map[string]string{
 			"1,2":  "0.8165 78.57 0.6699 64.29 0.5547 50.00",
 			"2,3":  "1.0000 100.00 1.0000 100.00 1.0000 100.00",
 			"mean": "0.9036 88.64 0.8185 80.18 0.7448 70.71",
 		}},
-		{"one row", with, &report.CompareOptions{N: 1}, map[string]string{
+		{"one row", with, &compare.Options{N: 1}, map[string]string{
 			"1,2":  "0.5000 83.33 0.8944 83.33 0.6417 66.67 0.5600 55.38",
 			"mean": "0.7071 91.29 0.9457 91.29 0.8011 81.65 0.7483 74.42",
 		}},
@@ -154,7 +155,7 @@ func TestCompareWindowsOfCalls(t *testing.T) {
 		ignore bool
 		want   string
 	}{{false, "1.0000 100.00 -1.0000 33.33"}, {true, "1.0000 100.00 1.0000 100.00"}} {
-		text := comparedWindows(t, stored, &report.CompareOptions{IgnoreSites: test.ignore})
+		text := comparedWindows(t, stored, &compare.Options{IgnoreSites: test.ignore})
 		if got := rows(text)["1,2"]; got != test.want {
 			t.Errorf("ignore sites %v: %q, want %q, in\n%s", test.ignore, got, test.want, text)
 		}
@@ -238,23 +239,23 @@ func TestCompareWindowsHostile(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		p    *pprof.Profile
-		opts report.CompareOptions
+		opts compare.Options
 		want string // of the error, "" for none
 	}{
-		{"no windows", numbered(0, 0), report.CompareOptions{}, "name two files, or record with --window=10s"},
-		{"one window", numbered(3, 3), report.CompareOptions{}, "has fewer than two windows"},
-		{"negative numbers", numbered(-3, -4, 5), report.CompareOptions{}, "has fewer than two windows"},
-		{"too many", numbered(many...), report.CompareOptions{}, "more than 4096 windows"},
-		{"as many as may be", numbered(many[1:]...), report.CompareOptions{N: 1}, ""},
-		{"huge numbers", numbered(1<<62, math.MaxInt64, 1), report.CompareOptions{}, ""},
-		{"a difference", negative, report.CompareOptions{}, "negative values"},
-		{"no such type", numbered(1, 2), report.CompareOptions{SampleType: "allocs"}, "no values of type allocs"},
-		{"no entries", numbered(1, 2), report.CompareOptions{SampleType: "entries"}, "no values of type entries"},
-		{"nothing", &pprof.Profile{}, report.CompareOptions{}, "name two files"},
-		{"some have no number", numbered(0, 1, 2, 0), report.CompareOptions{}, ""},
+		{"no windows", numbered(0, 0), compare.Options{}, "name two files, or record with --window=10s"},
+		{"one window", numbered(3, 3), compare.Options{}, "has fewer than two windows"},
+		{"negative numbers", numbered(-3, -4, 5), compare.Options{}, "has fewer than two windows"},
+		{"too many", numbered(many...), compare.Options{}, "more than 4096 windows"},
+		{"as many as may be", numbered(many[1:]...), compare.Options{N: 1}, ""},
+		{"huge numbers", numbered(1<<62, math.MaxInt64, 1), compare.Options{}, ""},
+		{"a difference", negative, compare.Options{}, "negative values"},
+		{"no such type", numbered(1, 2), compare.Options{SampleType: "allocs"}, "no values of type allocs"},
+		{"no entries", numbered(1, 2), compare.Options{SampleType: "entries"}, "no values of type entries"},
+		{"nothing", &pprof.Profile{}, compare.Options{}, "name two files"},
+		{"some have no number", numbered(0, 1, 2, 0), compare.Options{}, ""},
 	} {
 		var out bytes.Buffer
-		err := report.CompareWindows(&out, report.Named{Name: "w\x1b", Profile: test.p}, &test.opts)
+		err := compare.Windows(&out, compare.Named{Name: "w\x1b", Profile: test.p}, &test.opts)
 		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || out.Len() > 0) {
 			t.Errorf("%s: %v with %d bytes written, want %q", test.name, err, out.Len(), test.want)
 		}

@@ -1,4 +1,8 @@
-package report
+// Package compare compares stored profiles: by the shares that things have in two of them (Profiles), by what they cost per unit of work
+// on two sides of one or more recordings (Audit), and each window of a recording with the next (Windows).
+//
+//	verdict, err := compare.Audit(os.Stdout, before, after, &compare.AuditOptions{Per: per})
+package compare
 
 import (
 	"bufio"
@@ -53,8 +57,8 @@ func (b By) noun() string {
 	return b.String()
 }
 
-// CompareOptions says how two profiles are compared. The zero value compares all methods, by what both profiles have.
-type CompareOptions struct {
+// Options says how two profiles are compared. The zero value compares all methods, by what both profiles have.
+type Options struct {
 	By          By
 	SampleType  string // "" for one that both profiles have: calls, if possible
 	Engine      string // of calls: "" for the only one
@@ -69,11 +73,11 @@ type Named struct {
 	Profile *pprof.Profile
 }
 
-// Compare writes how much two profiles have in common: their overlap, their correlation (see cct.Overlap and
+// Profiles writes how much two profiles have in common: their overlap, their correlation (see cct.Overlap and
 // cct.Correlation), and what differs most. Nil options are the zero value. It fails if they do not count the same thing.
-func Compare(w io.Writer, a, b Named, opts *CompareOptions) error {
+func Profiles(w io.Writer, a, b Named, opts *Options) error {
 	if opts == nil {
-		opts = new(CompareOptions)
+		opts = new(Options)
 	}
 	sampleType, err := commonType(a, b, opts.SampleType)
 	if err != nil {
@@ -108,7 +112,7 @@ type comparison struct {
 	names  [2]string
 	sides  [2]*stacks.Samples
 	waited bool // there are waits for work, which are left out
-	opts   *CompareOptions
+	opts   *Options
 	out    *bufio.Writer
 }
 

@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"bufio"
@@ -21,14 +21,14 @@ const (
 // Appeared writes the subtrees that only one of two profiles of CPU time has, by their roots, with their parts of all samples: what
 // is new, and what is gone. Those with so few samples that chance explains it are left out. It is for profiles that have too few windows
 // for Audit, and writes nothing if there is no such subtree, or something else than CPU time is compared.
-func Appeared(w io.Writer, a, b Named, opts *CompareOptions) error {
+func Appeared(w io.Writer, a, b Named, opts *Options) error {
 	if sampleType, err := commonType(a, b, opts.SampleType); err != nil || sampleType != stored.TypeSamples {
 		return err
 	}
 	var (
-		sides  [2][]*recording
+		sides  [2][]*Recording
 		all    [2]float64
-		auditO = AuditOptions{CompareOptions: *opts}
+		auditO = AuditOptions{Options: *opts}
 	)
 	for side, n := range []Named{a, b} {
 		var err error

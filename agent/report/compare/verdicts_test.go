@@ -1,4 +1,4 @@
-package report_test
+package compare_test
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit/audittest"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -57,14 +58,14 @@ func (r recorded) profile(t *testing.T) *pprof.Profile {
 	return sinktest.MustStored(t, windows)
 }
 
-func (r recorded) named(t *testing.T, name string) report.Named {
-	return report.Named{Name: name, Profile: r.profile(t)}
+func (r recorded) named(t *testing.T, name string) compare.Named {
+	return compare.Named{Name: name, Profile: r.profile(t)}
 }
 
-func audited(t *testing.T, a, b []report.Named, opts *report.AuditOptions) (string, audit.Verdict) {
+func audited(t *testing.T, a, b []compare.Named, opts *compare.AuditOptions) (string, audit.Verdict) {
 	t.Helper()
 	var out bytes.Buffer
-	verdict, err := report.Audit(&out, a, b, opts)
+	verdict, err := compare.Audit(&out, a, b, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +89,8 @@ func TestAuditNewSubtree(t *testing.T) {
 	slower["main search compile link hash"] = 30
 	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}.named(t, "a.pb.gz")
 	b := recorded{pid: 2, start: 100, windows: 60, paths: slower, seed: 2}.named(t, "b.pb.gz")
-	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
-	got, verdict := audited(t, []report.Named{a}, []report.Named{b}, opts)
+	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
+	got, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, opts)
 	if verdict != audit.More {
 		t.Errorf("the verdict is %v", verdict)
 	}
@@ -105,7 +106,7 @@ func TestAuditNewSubtree(t *testing.T) {
 		}
 	}
 	// The other way round it is gone.
-	got, verdict = audited(t, []report.Named{b}, []report.Named{a}, opts)
+	got, verdict = audited(t, []compare.Named{b}, []compare.Named{a}, opts)
 	if verdict != audit.Less || !strings.Contains(got, "gone: compile under search, ") {
 		t.Errorf("%v\n%s", verdict, got)
 	}
@@ -133,7 +134,7 @@ func TestAuditNewSubtreeBehindStub(t *testing.T) {
 			b.Profile.Mapping = append(b.Profile.Mapping, l.Mapping)
 		}
 	}
-	got, _ := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20}})
+	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 20}})
 	for _, want := range []string{"new: compile under search, 0 → ", "new: [inlined in render] under render, 0 → ", "new: [stub: libmCos] under escape, 0 → "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -147,24 +148,24 @@ func TestAuditMethods(t *testing.T) {
 	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 3}.named(t, "a.pb.gz")
 	b := recorded{pid: 2, windows: 60, paths: slower, seed: 4}.named(t, "b.pb.gz")
 	for _, test := range []struct {
-		opts report.AuditOptions
+		opts compare.AuditOptions
 		want []string
 		not  []string
 	}{
-		{report.AuditOptions{}, []string{"B uses ", " slower", "render", "undecided"}, []string{"smaller"}},
-		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79}, Per: per(t, "6000")},
+		{compare.AuditOptions{}, []string{"B uses ", " slower", "render", "undecided"}, []string{"smaller"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79}, Per: per(t, "6000")},
 			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"}, []string{"escape", "per second"}},
 		// Callers through which the change passes are not listed.
-		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByTotal}}, []string{"  match"}, []string{"  main", "  search"}},
-		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByEdge}}, []string{"search -> match"}, []string{"main -> search"}},
-		{report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByContext}}, []string{"main > search > match"}, []string{"main > search\n"}},
-		{report.AuditOptions{Alpha: 0.2, Least: 50}, []string{"80 % confidence", "within 50 %"}, []string{"  more"}},
-		{report.AuditOptions{CompareOptions: report.CompareOptions{SampleType: "samples"}}, []string{"B uses "}, nil},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByTotal}}, []string{"  match"}, []string{"  main", "  search"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByEdge}}, []string{"search -> match"}, []string{"main -> search"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByContext}}, []string{"main > search > match"}, []string{"main > search\n"}},
+		{compare.AuditOptions{Alpha: 0.2, Least: 50}, []string{"80 % confidence", "within 50 %"}, []string{"  more"}},
+		{compare.AuditOptions{Options: compare.Options{SampleType: "samples"}}, []string{"B uses "}, nil},
 	} {
 		if test.opts.N == 0 && test.opts.Alpha == 0 && test.opts.SampleType == "" {
 			test.want[1] = " more"
 		}
-		got, _ := audited(t, []report.Named{a}, []report.Named{b}, &test.opts)
+		got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, &test.opts)
 		for _, want := range test.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%+v: no %q in\n%s", test.opts, want, got)
@@ -178,9 +179,9 @@ func TestAuditMethods(t *testing.T) {
 	}
 }
 
-func per(t *testing.T, text string) report.Per {
+func per(t *testing.T, text string) compare.Per {
 	t.Helper()
-	p, err := report.ParsePer(text)
+	p, err := compare.ParsePer(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func per(t *testing.T, text string) report.Per {
 
 // Of all services on a machine, the slower one is named, and the others are not.
 func TestAuditServices(t *testing.T) {
-	machine := func(name string, seed uint64, search float64) report.Named {
+	machine := func(name string, seed uint64, search float64) compare.Named {
 		n := recorded{windows: 60, paths: map[string]float64{"search": search, "render": 300, "sshd": 50}, seed: seed}.named(t, name)
 		for _, s := range n.Profile.Sample {
 			if method := s.Location[0].Line[0].Function.Name; method == "sshd" {
@@ -201,7 +202,7 @@ func TestAuditServices(t *testing.T) {
 		return n
 	}
 	a, b := machine("a.pb.gz", 5, 300), machine("b.pb.gz", 6, 360)
-	got, _ := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 5, Width: 79, By: report.ByService}})
+	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByService}})
 	for _, want := range []string{"more  search.service", "service (ms of CPU per second)", "2 services undecided"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -214,7 +215,7 @@ func TestAuditSame(t *testing.T) {
 	for seed := range uint64(5) {
 		a := recorded{pid: 1, windows: 60, paths: shop(), seed: 10 + seed}.named(t, "a.pb.gz")
 		b := recorded{pid: 2, windows: 60, paths: shop(), seed: 20 + seed}.named(t, "b.pb.gz")
-		got, verdict := audited(t, []report.Named{a}, []report.Named{b}, &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}})
+		got, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}})
 		if verdict == audit.More || verdict == audit.Less || !strings.Contains(got, "No method differs beyond noise\n") {
 			t.Errorf("%v\n%s", verdict, got)
 		}
@@ -223,7 +224,7 @@ func TestAuditSame(t *testing.T) {
 
 // Files of one process are its windows; files of several are processes.
 func TestAuditRuns(t *testing.T) {
-	var one, several [2][]report.Named
+	var one, several [2][]compare.Named
 	for side := range one {
 		for i := range 30 {
 			r := recorded{pid: 7, start: 10 * i, windows: 1, paths: shop(), seed: uint64(100*side + i)}
@@ -234,7 +235,7 @@ func TestAuditRuns(t *testing.T) {
 			several[side] = append(several[side], r.named(t, fmt.Sprint(i)))
 		}
 	}
-	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
+	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
 	if got, _ := audited(t, one[0], one[1], opts); !strings.Contains(got, "30 + 30 windows") || !strings.Contains(got, "one process a side") {
 		t.Errorf("of one process:\n%s", got)
 	}
@@ -253,19 +254,19 @@ func TestAuditRuns(t *testing.T) {
 func TestAuditKinds(t *testing.T) {
 	for _, test := range []struct {
 		p    *profile.Profile
-		opts report.AuditOptions
+		opts compare.AuditOptions
 		want string
 	}{
-		{sinktest.Only(profile.Allocations), report.AuditOptions{}, "B allocates as much memory as A"},
-		{sinktest.Only(profile.Allocations), report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "B allocates as much memory as A"},
-		{sinktest.Only(profile.Locks), report.AuditOptions{}, "B waits as long for locks as A"},
-		{figure1(96, 3, 1), report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByEdge}}, "B makes as many calls as A"},
+		{sinktest.Only(profile.Allocations), compare.AuditOptions{}, "B allocates as much memory as A"},
+		{sinktest.Only(profile.Allocations), compare.AuditOptions{Options: compare.Options{By: compare.ByClass}}, "B allocates as much memory as A"},
+		{sinktest.Only(profile.Locks), compare.AuditOptions{}, "B waits as long for locks as A"},
+		{figure1(96, 3, 1), compare.AuditOptions{Options: compare.Options{By: compare.ByEdge}}, "B makes as many calls as A"},
 	} {
-		var side []report.Named
+		var side []compare.Named
 		for i := range 25 {
 			p := sinktest.MustPprof(t, test.p)
 			p.TimeNanos, p.DurationNanos = int64(i)*2e9, 1e9
-			side = append(side, report.Named{Name: fmt.Sprint(i), Profile: p})
+			side = append(side, compare.Named{Name: fmt.Sprint(i), Profile: p})
 		}
 		got, verdict := audited(t, side, side, &test.opts)
 		if verdict != audit.Same || !strings.Contains(got, test.want) {
@@ -287,15 +288,15 @@ func TestAuditPerCalls(t *testing.T) {
 		p.Processes[0].Calls = []*profile.Calls{c}
 		return sinktest.MustPprof(t, p)
 	}
-	side := func(basis profile.Basis, calls float64) (side []report.Named) {
+	side := func(basis profile.Basis, calls float64) (side []compare.Named) {
 		for i := range 25 {
 			p := both(basis, calls)
 			p.TimeNanos, p.DurationNanos = int64(i)*2e9, 1e9
-			side = append(side, report.Named{Name: fmt.Sprint(i), Profile: p})
+			side = append(side, compare.Named{Name: fmt.Sprint(i), Profile: p})
 		}
 		return side
 	}
-	opts := &report.AuditOptions{Per: per(t, "calls:Shop.search")}
+	opts := &compare.AuditOptions{Per: per(t, "calls:Shop.search")}
 	got, verdict := audited(t, side(profile.Counted, 1000), side(profile.Counted, 800), opts)
 	if verdict != audit.More || !strings.Contains(got, "B is 25 % slower than A: ") || !strings.Contains(got, "per call of Shop.search") {
 		t.Errorf("%v\n%s", verdict, got)
@@ -304,15 +305,15 @@ func TestAuditPerCalls(t *testing.T) {
 		t.Errorf("of estimated calls: %v\n%s", verdict, got)
 	}
 	for _, test := range []struct {
-		a    []report.Named
+		a    []compare.Named
 		per  string
 		want string
 	}{
 		{side(profile.Sampled, 1000), "calls:Shop.search", "are sampled, which is not their number: give that with --per=N"},
 		{side(profile.Counted, 1000), "calls:Shop.find", "has no calls of Shop.find"},
-		{[]report.Named{recorded{windows: 2, paths: shop()}.named(t, "a")}, "calls:Shop.find", "has no calls, so --per=calls does not apply"},
+		{[]compare.Named{recorded{windows: 2, paths: shop()}.named(t, "a")}, "calls:Shop.find", "has no calls, so --per=calls does not apply"},
 	} {
-		if _, err := report.Audit(new(bytes.Buffer), test.a, side(profile.Counted, 1000), &report.AuditOptions{Per: per(t, test.per)}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := compare.Audit(new(bytes.Buffer), test.a, side(profile.Counted, 1000), &compare.AuditOptions{Per: per(t, test.per)}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Audit = %v, want an error with %q", err, test.want)
 		}
 	}
@@ -323,23 +324,23 @@ func TestAuditErrors(t *testing.T) {
 	unknown := recorded{windows: 25, paths: shop()}.named(t, "b")
 	unknown.Profile.Comments, unknown.Profile.DurationNanos = nil, 0
 	for _, test := range []struct {
-		a, b []report.Named
-		opts report.AuditOptions
+		a, b []compare.Named
+		opts compare.AuditOptions
 		want string
 	}{
-		{[]report.Named{a}, nil, report.AuditOptions{}, "both sides need a recording"},
-		{[]report.Named{a}, []report.Named{unknown}, report.AuditOptions{}, "b does not say how long it took: give the number of units with --per=N"},
-		{[]report.Named{a}, []report.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}}, report.AuditOptions{}, "record both in the same way"},
-		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{By: report.ByClass}}, "a has no events of objects, only values of type cpu: --by=class needs allocations (record -e alloc)"},
-		{[]report.Named{a}, []report.Named{a}, report.AuditOptions{CompareOptions: report.CompareOptions{SampleType: "calls"}}, "a has no values of type calls"},
+		{[]compare.Named{a}, nil, compare.AuditOptions{}, "both sides need a recording"},
+		{[]compare.Named{a}, []compare.Named{unknown}, compare.AuditOptions{}, "b does not say how long it took: give the number of units with --per=N"},
+		{[]compare.Named{a}, []compare.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}}, compare.AuditOptions{}, "record both in the same way"},
+		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{By: compare.ByClass}}, "a has no events of objects, only values of type cpu: --by=class needs allocations (record -e alloc)"},
+		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{SampleType: "calls"}}, "a has no values of type calls"},
 	} {
 		var out bytes.Buffer
-		if _, err := report.Audit(&out, test.a, test.b, &test.opts); err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
+		if _, err := compare.Audit(&out, test.a, test.b, &test.opts); err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
 			t.Errorf("Audit = %v with %d bytes written, want an error with %q", err, out.Len(), test.want)
 		}
 	}
 	for _, text := range []string{"", "x", "0", "-1", "1:", "1:2:3", "NaN", "inf", "calls:"} {
-		if p, err := report.ParsePer(text); err == nil {
+		if p, err := compare.ParsePer(text); err == nil {
 			t.Errorf("ParsePer(%q) = %v", text, p)
 		}
 	}
@@ -353,7 +354,7 @@ func FuzzAudit(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		for by := range uint8(report.ByService + 1) {
+		for by := range uint8(compare.ByService + 1) {
 			var data bytes.Buffer
 			if err := stored.WriteUncompressed(&data); err != nil {
 				f.Fatal(err)
@@ -363,21 +364,21 @@ func FuzzAudit(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, unit string, by uint8) {
-		per, err := report.ParsePer(unit)
-		if err != nil || by > uint8(report.ByService) || len(data) > 1<<16 {
+		per, err := compare.ParsePer(unit)
+		if err != nil || by > uint8(compare.ByService) || len(data) > 1<<16 {
 			return
 		}
 		p, err := report.Read(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
-		var side []report.Named
+		var side []compare.Named
 		for range 3 {
-			side = append(side, report.Named{Name: "a", Profile: p})
+			side = append(side, compare.Named{Name: "a", Profile: p})
 		}
 		var out bytes.Buffer
-		opts := &report.AuditOptions{CompareOptions: report.CompareOptions{By: report.By(by)}, Per: per}
-		verdict, err := report.Audit(&out, side, side, opts)
+		opts := &compare.AuditOptions{Options: compare.Options{By: compare.By(by)}, Per: per}
+		verdict, err := compare.Audit(&out, side, side, opts)
 		if (err == nil) == (out.Len() == 0) {
 			t.Fatalf("%d bytes and the error %v", out.Len(), err)
 		}
@@ -392,17 +393,17 @@ func TestAuditSameRecording(t *testing.T) {
 	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}
 	one, copied := a.named(t, "a.pb.gz"), a.named(t, "copy.pb.gz")
 	other := recorded{pid: 1, windows: 60, paths: shop(), seed: 2}.named(t, "b.pb.gz")
-	opts := &report.AuditOptions{CompareOptions: report.CompareOptions{N: 20, Width: 79}}
+	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
 	const same = "A and B are the same recording"
-	got, _ := audited(t, []report.Named{one}, []report.Named{copied}, opts)
+	got, _ := audited(t, []compare.Named{one}, []compare.Named{copied}, opts)
 	if !strings.Contains(got, same) || strings.Contains(got, "too near") {
 		t.Errorf("a recording and its copy:\n%s", got)
 	}
-	if got, _ := audited(t, []report.Named{one, other}, []report.Named{other, copied}, opts); !strings.Contains(got, same) {
+	if got, _ := audited(t, []compare.Named{one, other}, []compare.Named{other, copied}, opts); !strings.Contains(got, same) {
 		t.Errorf("two recordings in another order:\n%s", got)
 	}
-	for _, b := range [][]report.Named{{other}, {one, other}} {
-		if got, _ := audited(t, []report.Named{one}, b, opts); strings.Contains(got, same) {
+	for _, b := range [][]compare.Named{{other}, {one, other}} {
+		if got, _ := audited(t, []compare.Named{one}, b, opts); strings.Contains(got, same) {
 			t.Errorf("different recordings:\n%s", got)
 		}
 	}

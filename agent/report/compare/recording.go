@@ -1,4 +1,4 @@
-package report
+package compare
 
 import (
 	"crypto/sha256"
@@ -71,22 +71,22 @@ const (
 	confidenceOfCalls = 1.96
 )
 
-// A recording is one file of a side.
-type recording struct {
+// A Recording is one file of a side.
+type Recording struct {
 	Named
 	stacks  *stacks.Samples
 	samples *stacks.Samples // how many samples the values come from; nil if the values are exact
-	calls   *stacks.Samples // nil unless calls are the unit
-	windows []*pane
+	Calls   *stacks.Samples // nil unless calls are the unit
+	Windows []*Window
 	of      map[processKey]bool // the processes that have values
 }
 
-// A pane is a window of a recording.
-type pane struct {
+// A Window is a window of a Recording.
+type Window struct {
 	start    time.Time
 	duration time.Duration
-	samples  []*pprof.Sample
-	units    float64
+	Samples  []*pprof.Sample
+	Units    float64 // of work, once they are counted
 }
 
 // A processKey identifies a process of one host. The zero value is none.
@@ -96,21 +96,22 @@ type processKey struct {
 }
 
 // readSide reads the recordings of a side, in the order of their times.
-func readSide(side []Named, sampleType string, opts *AuditOptions) ([]*recording, error) {
-	list := make([]*recording, 0, len(side))
+func readSide(side []Named, sampleType string, opts *AuditOptions) ([]*Recording, error) {
+	list := make([]*Recording, 0, len(side))
 	for _, n := range side {
-		r, err := readRecording(n, sampleType, opts)
+		r, err := ReadRecording(n, sampleType, opts)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, r)
 	}
-	slices.SortStableFunc(list, func(a, b *recording) int { return a.windows[0].start.Compare(b.windows[0].start) })
+	slices.SortStableFunc(list, func(a, b *Recording) int { return a.Windows[0].start.Compare(b.Windows[0].start) })
 	return list, nil
 }
 
-func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, error) {
-	r := &recording{Named: n}
+// ReadRecording reads the values of a type, and divides them by window.
+func ReadRecording(n Named, sampleType string, opts *AuditOptions) (*Recording, error) {
+	r := &Recording{Named: n}
 	var err error
 	if r.stacks, err = stacks.Of(n.Profile, sampleType); err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
@@ -133,10 +134,10 @@ func readRecording(n Named, sampleType string, opts *AuditOptions) (*recording, 
 		if !stacks.HasCalls(n.Profile) {
 			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
 		}
-		if r.calls, err = stacks.Of(n.Profile, stored.TypeCalls); err != nil {
+		if r.Calls, err = stacks.Of(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}
-		if err := keepEngine(r.calls, n, opts.Engine); err != nil {
+		if err := keepEngine(r.Calls, n, opts.Engine); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +161,7 @@ func keepEngine(s *stacks.Samples, n Named, engine string) error {
 }
 
 // divide makes the windows. A profile without any is one.
-func (r *recording) divide() error {
+func (r *Recording) divide() error {
 	samples, err := stacks.ByWindow(r.Profile)
 	if err != nil {
 		return err
@@ -175,29 +176,29 @@ func (r *recording) divide() error {
 	slices.Sort(numbers)
 	start := time.Unix(0, r.Profile.TimeNanos)
 	if len(numbers) == 0 {
-		r.windows = []*pane{{start: start, duration: max(time.Duration(r.Profile.DurationNanos), 0), samples: r.Profile.Sample}}
+		r.Windows = []*Window{{start: start, duration: max(time.Duration(r.Profile.DurationNanos), 0), Samples: r.Profile.Sample}}
 		return nil
 	}
 	each := time.Duration(max(r.Profile.DurationNanos, 0) / int64(len(numbers))) // where nothing else is known
 	for _, n := range numbers {
-		p := &pane{start: start, duration: each, samples: samples[n]}
+		p := &Window{start: start, duration: each, Samples: samples[n]}
 		if w, known := about[n]; known {
 			p.start, p.duration = w.Start, w.Duration
 		}
-		r.windows = append(r.windows, p)
+		r.Windows = append(r.Windows, p)
 		start = p.start.Add(p.duration)
 	}
 	return nil
 }
 
 // end is when the recording ended.
-func (r *recording) end() time.Time {
-	last := r.windows[len(r.windows)-1]
+func (r *Recording) end() time.Time {
+	last := r.Windows[len(r.Windows)-1]
 	return last.start.Add(last.duration)
 }
 
 // processesOf is how many processes have values in some recordings, each counted once.
-func processesOf(list []*recording) int {
+func processesOf(list []*Recording) int {
 	seen := make(map[processKey]bool)
 	for _, r := range list {
 		maps.Copy(seen, r.of)
@@ -206,16 +207,16 @@ func processesOf(list []*recording) int {
 }
 
 // A processRun is the recordings of one process, one after the other.
-type processRun []*recording
+type processRun []*Recording
 
 // runsOf puts the recordings of one process together: those that have a pid and its name in common, of times that do not
 // overlap. A recording without samples may be of any process.
-func runsOf(list []*recording) (runs []processRun) {
+func runsOf(list []*Recording) (runs []processRun) {
 	for _, r := range list {
 		i := slices.IndexFunc(runs, func(earlier processRun) bool {
 			last := earlier[len(earlier)-1]
-			overlap := last.end().Sub(r.windows[0].start)
-			return overlap <= r.end().Sub(r.windows[0].start)/2 && slices.ContainsFunc(earlier, r.sharesProcess)
+			overlap := last.end().Sub(r.Windows[0].start)
+			return overlap <= r.end().Sub(r.Windows[0].start)/2 && slices.ContainsFunc(earlier, r.sharesProcess)
 		})
 		if i < 0 {
 			runs = append(runs, processRun{r})
@@ -227,7 +228,7 @@ func runsOf(list []*recording) (runs []processRun) {
 }
 
 // sharesProcess says that two recordings may be of one process.
-func (r *recording) sharesProcess(other *recording) bool {
+func (r *Recording) sharesProcess(other *Recording) bool {
 	if len(r.of) == 0 || len(other.of) == 0 {
 		return true
 	}
@@ -240,50 +241,50 @@ func (r *recording) sharesProcess(other *recording) bool {
 }
 
 // count gives each window of a side its units, and returns their relative standard error if they are estimated.
-func (p Per) count(side int, list []*recording) (float64, error) {
+func (p Per) count(side int, list []*Recording) (float64, error) {
 	switch {
 	case p.method != "":
-		return p.countCalls(list)
+		return p.CountCalls(list)
 	case p.perSecond():
 		for _, r := range list {
-			for _, w := range r.windows {
-				if w.duration <= 0 && len(w.samples) > 0 {
+			for _, w := range r.Windows {
+				if w.duration <= 0 && len(w.Samples) > 0 {
 					return 0, fmt.Errorf("%s does not say how long it took: give the number of units with --per=N", r.Name)
 				}
-				w.units = w.duration.Seconds()
+				w.Units = w.duration.Seconds()
 			}
 		}
 		return 0, nil
 	}
 	all, n := 0.0, 0
 	for _, r := range list {
-		for _, w := range r.windows {
+		for _, w := range r.Windows {
 			all += w.duration.Seconds()
 			n++
 		}
 	}
 	for _, r := range list {
-		for _, w := range r.windows {
-			w.units = p.units[side] / float64(n)
+		for _, w := range r.Windows {
+			w.Units = p.units[side] / float64(n)
 			if all > 0 {
-				w.units = p.units[side] * w.duration.Seconds() / all
+				w.Units = p.units[side] * w.duration.Seconds() / all
 			}
 		}
 	}
 	return 0, nil
 }
 
-// countCalls counts the calls of the method in each window. Windows without any become a part of the one before.
-func (p Per) countCalls(list []*recording) (relative float64, err error) {
+// CountCalls counts the calls of the method in each window. Windows without any become a part of the one before.
+func (p Per) CountCalls(list []*Recording) (relative float64, err error) {
 	within := profile.Interval{}
 	for _, r := range list {
-		for _, w := range r.windows {
-			for _, sample := range w.samples {
-				value := float64(r.calls.Value(sample))
+		for _, w := range r.Windows {
+			for _, sample := range w.Samples {
+				value := float64(r.Calls.Value(sample))
 				if value == 0 {
 					continue
 				}
-				if m := r.calls.Edge(sample).Callee; m.Name != p.method && m.SystemName != p.method {
+				if m := r.Calls.Edge(sample).Callee; m.Name != p.method && m.SystemName != p.method {
 					continue
 				}
 				switch basis := stacks.Label(sample, stored.LabelBasis); basis {
@@ -295,19 +296,19 @@ func (p Per) countCalls(list []*recording) (relative float64, err error) {
 						interval, _ = stacks.IntervalOf(sample, value, basis)
 					}
 					within = within.Add(interval)
-					w.units += value
+					w.Units += value
 				}
 			}
 		}
-		var kept []*pane
-		for _, w := range r.windows {
-			if last := len(kept) - 1; last >= 0 && (w.units == 0 || kept[last].units == 0) {
+		var kept []*Window
+		for _, w := range r.Windows {
+			if last := len(kept) - 1; last >= 0 && (w.Units == 0 || kept[last].Units == 0) {
 				kept[last].join(w)
 			} else {
 				kept = append(kept, w)
 			}
 		}
-		if r.windows = kept; kept[0].units == 0 {
+		if r.Windows = kept; kept[0].Units == 0 {
 			return 0, fmt.Errorf("%s has no %s: name the method as report shows it", r.Name, strings.Replace(p.String(), "call", "calls", 1))
 		}
 	}
@@ -315,17 +316,17 @@ func (p Per) countCalls(list []*recording) (relative float64, err error) {
 }
 
 // join adds the next window.
-func (w *pane) join(next *pane) {
+func (w *Window) join(next *Window) {
 	w.duration += next.duration
-	w.units += next.units
-	w.samples = append(slices.Clone(w.samples), next.samples...)
+	w.Units += next.Units
+	w.Samples = append(slices.Clone(w.Samples), next.Samples...)
 }
 
 // coarse are the windows of a run, one or more neighbours at a time, so that there are at most maxAuditWindows.
 func (r processRun) coarse() [][]placed {
 	var all []placed
 	for _, file := range r {
-		for _, w := range file.windows {
+		for _, w := range file.Windows {
 			all = append(all, placed{file, w})
 		}
 	}
@@ -335,12 +336,12 @@ func (r processRun) coarse() [][]placed {
 
 // A placed window is one of that recording.
 type placed struct {
-	*recording
-	*pane
+	*Recording
+	*Window
 }
 
-// cost is what a sample says.
-func (r *recording) cost(sample *pprof.Sample) audit.Cost {
+// Cost is what a sample says.
+func (r *Recording) Cost(sample *pprof.Sample) audit.Cost {
 	c := audit.Cost{Amount: float64(r.stacks.Value(sample))}
 	if r.samples != nil && c.Amount > 0 {
 		c.Samples = float64(r.samples.Value(sample))
