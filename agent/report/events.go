@@ -73,6 +73,15 @@ func (e *storedEvents) widen() {
 	e.stated = stated
 }
 
+// EffectOf returns the design effect of the events of a stored profile: what the variances that follow from numbers of events are multiplied
+// by, at least 1. It is 1 if it is not known.
+func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
+	if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
+		return e.effect
+	}
+	return 1
+}
+
 // partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
 // together: a class that is allocated in bursts of its own, in few slices or in none, is much further off than that.
 func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled }

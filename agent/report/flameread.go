@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,9 +31,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 	case events:
 		f := newFlame(kind.String(), stacks.EventTitles[kind], stored.MainValue(kind).Unit)
 		r := flameReader{Flame: f, leaf: flameLeaves[kind]}
-		if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
-			f.effect = e.effect
-		}
+		f.effect = EffectOf(p, kind)
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err
 		}
@@ -172,7 +169,7 @@ func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error 
 
 // noteList is the footer of a profile, as lines.
 func noteList(p *pprof.Profile) (notes []string) {
-	for i, note := range footer(p) {
+	for i, note := range Sentences(p) {
 		if i == stored.MaxComments {
 			break
 		}

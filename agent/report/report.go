@@ -30,7 +30,7 @@ import (
 // process or window is summed up in one sentence.
 func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	out := bufio.NewWriter(w)
-	comments := footer(p)
+	comments := Sentences(p)
 	for i, comment := range comments {
 		if i == stored.MaxComments {
 			fmt.Fprintln(out, stored.Plural(len(comments)-i, "more comment"))
@@ -41,7 +41,8 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	return layout.Flush(out, "footer")
 }
 
-func footer(p *pprof.Profile) []string {
+// Sentences are what Footer writes.
+func Sentences(p *pprof.Profile) []string {
 	var modes [profile.ContextChain + 1]bool
 	m, err := stored.MetadataOf(p)
 	if err != nil {

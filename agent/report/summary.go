@@ -363,7 +363,7 @@ func (o *SummaryOptions) status(p *pprof.Profile) string {
 	if word != good && word != nothing {
 		color = yellow
 	}
-	account := footer(p)
+	account := Sentences(p)
 	line := word
 	if why != "" {
 		line += ": " + why
