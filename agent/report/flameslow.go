@@ -67,7 +67,7 @@ func (f *Flame) readSlow(p *pprof.Profile) error {
 		return err
 	}
 	f.slow = &flameSlow{counts: make(map[flameOwner]float64)}
-	f.slow.method, _ = followedMethod(p)
+	f.slow.method, _ = stacks.FollowedMethod(p)
 	counted, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (f *Flame) readSlow(p *pprof.Profile) error {
 			f.slow.counts[ownerOf(sample)] += float64(value)
 		}
 	}
-	for _, c := range slowCalls(s) {
+	for _, c := range stacks.SlowCalls(s) {
 		f.slow.calls = append(f.slow.calls, newFlameSlowCall(s, c, f.slow.method))
 	}
 	return nil
@@ -89,21 +89,21 @@ func ownerOf(sample *pprof.Sample) flameOwner {
 }
 
 // newFlameSlowCall is a slow call as the pages show it.
-func newFlameSlowCall(s *stacks.Samples, c *slowCall, method string) flameSlowCall {
-	first := c.samples[0]
-	thread := cmp.Or(c.thread, stored.Unnamed)
+func newFlameSlowCall(s *stacks.Samples, c *stacks.SlowCall, method string) flameSlowCall {
+	first := c.Samples[0]
+	thread := cmp.Or(c.Thread, stored.Unnamed)
 	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid), TID: stacks.Number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
-		Took: c.took, End: c.end, Causes: []flameCause{}, Stacks: []flameStack{}}
-	if at, err := time.Parse(time.RFC3339Nano, c.start); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
+		Took: c.Took, End: c.End, Causes: []flameCause{}, Stacks: []flameStack{}}
+	if at, err := time.Parse(time.RFC3339Nano, c.Start); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
 		out.Start = float64(at.UnixMicro()) / 1000
 	}
-	for _, name := range c.largest() {
-		out.Causes = append(out.Causes, flameCause{name, c.byCause[name]})
+	for _, name := range c.Largest() {
+		out.Causes = append(out.Causes, flameCause{name, c.ByCause[name]})
 	}
-	samples := slices.Clone(c.samples)
+	samples := slices.Clone(c.Samples)
 	slices.SortStableFunc(samples, func(a, b *pprof.Sample) int { return cmp.Compare(s.Value(b), s.Value(a)) })
 	for _, sample := range samples[:min(len(samples), maxSlowStacks)] {
-		names := callNames(s, sample, method, false)
+		names := s.NamesFrom(sample, method, false)
 		out.Stacks = append(out.Stacks, flameStack{
 			flameCause{cmp.Or(stacks.Label(sample, stored.LabelCause), stored.Unnamed), float64(s.Value(sample))}, names[max(0, len(names)-maxSlowFrames):],
 		})

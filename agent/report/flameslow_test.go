@@ -16,7 +16,7 @@ import (
 // slowFlame is a window with calls of these lengths, in ms, as the pages keep it.
 func slowFlame(t *testing.T, lengths ...int) *report.Flame {
 	t.Helper()
-	p := counted(300)
+	p := sinktest.CountedWall(300)
 	for i, ms := range lengths {
 		length := time.Duration(ms) * time.Millisecond
 		p.Processes[1].Slow = append(p.Processes[1].Slow, profile.SlowCall{TID: 8, Thread: "http-1", Start: p.Start.Add(time.Duration(i) * time.Second), Length: length, Parts: []profile.SlowPart{

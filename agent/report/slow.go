@@ -32,8 +32,8 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
-	calls := slowCalls(s)
-	method, counted := followedMethod(p)
+	calls := stacks.SlowCalls(s)
+	method, counted := stacks.FollowedMethod(p)
 	out := bufio.NewWriter(w)
 	head := fmt.Sprintf("Slow calls%s: the %d slowest", elapsed(p), len(calls))
 	switch {
@@ -49,28 +49,28 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		return layout.Flush(out, "slow calls")
 	}
 	out.WriteByte('\n')
-	place := func(c *slowCall) []string { return []string{fmt.Sprint(c.number)} }
+	place := func(c *stacks.SlowCall) []string { return []string{fmt.Sprint(c.Number)} }
 	columns := []string{"call"}
-	if slices.ContainsFunc(calls, func(c *slowCall) bool { return c.window > 0 }) {
-		place = func(c *slowCall) []string { return []string{fmt.Sprint(c.window), fmt.Sprint(c.number)} }
+	if slices.ContainsFunc(calls, func(c *stacks.SlowCall) bool { return c.Window > 0 }) {
+		place = func(c *stacks.SlowCall) []string { return []string{fmt.Sprint(c.Window), fmt.Sprint(c.Number)} }
 		columns = []string{"window", "call"}
 	}
 	g := layout.Grid{Head: []layout.Row{{Cells: append(columns, "took", "start"), Name: layout.Heading("thread: causes / heaviest stack")}}}
 	unwound := false
 	shown, rest := layout.First(opts.N, calls)
 	for _, c := range shown {
-		took := layout.Time.Of(c.took)
-		switch c.end {
+		took := layout.Time.Of(c.Took)
+		switch c.End {
 		case profile.CallUnwound.String():
 			took, unwound = "≤"+took, true
 		case profile.CallRunning.String():
 			took = ">" + took
 		}
-		about := cmp.Or(c.thread, stored.Unnamed) + ": " + causes(c)
+		about := cmp.Or(c.Thread, stored.Unnamed) + ": " + causes(c)
 		g.Rows = append(g.Rows, layout.Row{Cells: append(place(c), took, when(c)), Name: func(width int) string { return layout.KeepStart(about, width) }})
-		stack := pathFrom(s, c.heaviest, method)
+		stack := pathFrom(s, c.Heaviest, method)
 		g.Rows = append(g.Rows, layout.Row{Cells: make([]string, len(g.Head[0].Cells)), Name: func(width int) string {
-			text := "  " + layout.Time.Of(c.heaviestTime) + " "
+			text := "  " + layout.Time.Of(c.HeaviestTime) + " "
 			return text + stack(max(width-len(text), 0))
 		}})
 	}
@@ -78,7 +78,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more call"))
 	}
-	if slices.ContainsFunc(calls, func(c *slowCall) bool { return c.end == profile.CallRunning.String() }) {
+	if slices.ContainsFunc(calls, func(c *stacks.SlowCall) bool { return c.End == profile.CallRunning.String() }) {
 		layout.Fold(out, ">: had not ended when the recording did", opts.Width)
 	}
 	if unwound {
@@ -88,8 +88,8 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 }
 
 // when is the time of day at which it began, as the reader's clock has it.
-func when(c *slowCall) string {
-	at, err := time.Parse(time.RFC3339Nano, c.start)
+func when(c *stacks.SlowCall) string {
+	at, err := time.Parse(time.RFC3339Nano, c.Start)
 	if err != nil {
 		return "-"
 	}
@@ -97,11 +97,11 @@ func when(c *slowCall) string {
 }
 
 // causes are what took it so long, the largest first, without what is less than a hundredth.
-func causes(c *slowCall) string {
+func causes(c *stacks.SlowCall) string {
 	const least = 0.01
 	var list []string
-	for _, name := range c.largest() {
-		if time := c.byCause[name]; time >= least*c.took {
+	for _, name := range c.Largest() {
+		if time := c.ByCause[name]; time >= least*c.Took {
 			list = append(list, name+" "+layout.Time.Of(time))
 		}
 	}
@@ -117,7 +117,7 @@ func hasSlow(p *pprof.Profile) bool {
 // pathFrom writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
 func pathFrom(s *stacks.Samples, sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
-	names := callNames(s, sample, from, true)
+	names := s.NamesFrom(sample, from, true)
 	slices.Reverse(names)
 	id := tree.Add(names, 1)
 	return func(width int) string { return layout.Path(&tree, id, width, func(name string) string { return name }) }
