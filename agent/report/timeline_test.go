@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -201,15 +202,15 @@ func TestLaneMarks(t *testing.T) {
 
 // Graphs have the lanes of what they are of, and those that are kept are bounded.
 func TestFlameLanes(t *testing.T) {
-	flames, err := report.Flames(lanedFile(t, laned(7, noon)))
+	flames, err := flame.Read(lanedFile(t, laned(7, noon)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := report.Flames(lanedFile(t, laned(8, noon.Add(10*time.Second))))
+	other, err := flame.Read(lanedFile(t, laned(8, noon.Add(10*time.Second))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := func(f *report.Flame) (starts []float64, pids []int64) {
+	shown := func(f *flame.Graph) (starts []float64, pids []int64) {
 		data, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -269,7 +270,7 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	}
 	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
 	for _, f := range after {
-		if i := slices.IndexFunc(before, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+		if i := slices.IndexFunc(before, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
 			page.Flames = append(page.Flames, f.Against(before[i]))
 		}
 	}
@@ -293,14 +294,14 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 }
 
 // flamesOf adds up the recordings of a side.
-func flamesOf(side []compare.Named) (sums []*report.Flame, err error) {
+func flamesOf(side []compare.Named) (sums []*flame.Graph, err error) {
 	for _, n := range side {
-		flames, err := report.Flames(n.Profile)
+		flames, err := flame.Read(n.Profile)
 		if err != nil {
 			return nil, fmt.Errorf("draw %s: %w", n.Name, err)
 		}
 		for _, f := range flames {
-			if i := slices.IndexFunc(sums, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+			if i := slices.IndexFunc(sums, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
 				sums[i].Merge(f)
 			} else {
 				sums = append(sums, f)

@@ -1,4 +1,4 @@
-package report_test
+package flame_test
 
 import (
 	"encoding/json"
@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
 // slowFlame is a window with calls of these lengths, in ms, as the pages keep it.
-func slowFlame(t *testing.T, lengths ...int) *report.Flame {
+func slowFlame(t *testing.T, lengths ...int) *flame.Graph {
 	t.Helper()
 	p := sinktest.CountedWall(300)
 	for i, ms := range lengths {
@@ -24,7 +24,7 @@ func slowFlame(t *testing.T, lengths ...int) *report.Flame {
 			{Stack: []symbolize.Symbol{symbolize.Intern(sinktest.Futex), symbolize.Intern(sinktest.Total), symbolize.Intern(sinktest.Checkout)}, State: "blocked", Cause: "socket", Time: float64(length) * 3 / 4},
 		}})
 	}
-	flames, err := report.Flames(sinktest.Reparse(t, sinktest.MustPprofOf(t, p, sink.OfEvents(profile.Wall)|sink.CallCounts|sink.Slow)))
+	flames, err := flame.Read(sinktest.Reparse(t, sinktest.MustPprofOf(t, p, sink.OfEvents(profile.Wall)|sink.CallCounts|sink.Slow)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ type slowDocument struct {
 	}
 }
 
-func slowOf(t *testing.T, f *report.Flame) (d slowDocument) {
+func slowOf(t *testing.T, f *flame.Graph) (d slowDocument) {
 	t.Helper()
 	text, err := json.Marshal(f)
 	if err == nil {

@@ -1,4 +1,8 @@
-package report
+// Package flame makes flame graphs of stored profiles, adds them up, and finds out why one time differs from another (Explainer).
+//
+//	graphs, err := flame.Read(p)
+//	data, err := json.Marshal(graphs[0].Cut(5000))
+package flame
 
 import (
 	"cmp"
@@ -11,26 +15,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// A Flame is what the pages draw of one kind of values: a tree of processes, thread groups and frames, the calls between
+// A Graph is what the pages draw of one kind of values: a tree of processes, thread groups and frames, the calls between
 // methods where they were counted, and the course of the values over time. It has neither addresses nor thread ids, so it is
 // much smaller than the profile. Several can be merged, and one can be the baseline of another.
 //
-//	flames, err := report.Flames(p)
-//	data, err := json.Marshal(flames[0].Cut(5000))
-//
-// A Flame is not safe for concurrent use, unless nobody changes it.
-type Flame struct {
+// A Graph is not safe for concurrent use, unless nobody changes it.
+type Graph struct {
 	Kind, Title, Unit string // "cpu", "CPU time", "nanoseconds"
 	Start             time.Time
 	Duration          time.Duration // of all windows together
 	Notes             []string      // what a reader must know, one sentence each
 
-	effect    float64 // what variances are multiplied by, at least 1: see storedEvents.effect
+	effect    float64 // what variances are multiplied by, at least 1: see report.EffectOf
 	frames    []flameFrame
 	index     map[flameFrame]int32
 	nodes     []flameNode // parents before children; the first is the root, without a frame
 	children  map[flameChild]int32
-	processes map[int32]FlameProcess // by frame
+	processes map[int32]Process // by frame
 	calls     map[flameCall]float64
 	bars      []flameBar
 	base      *flameBase
@@ -44,13 +45,13 @@ type flameBase struct {
 	duration time.Duration
 }
 
-// A FlameProcess is one process in a Flame.
-type FlameProcess struct {
+// A Process is one process in a Graph.
+type Process struct {
 	PID     int64   `json:"pid"`
 	Comm    string  `json:"comm"`
 	Service string  `json:"service"` // Comm if the profile has no service
 	Runtime string  `json:"runtime,omitempty"`
-	Value   float64 `json:"value"` // in the unit of its Flame
+	Value   float64 `json:"value"` // in the unit of its Graph
 }
 
 // flameFrame identifies a frame. Addresses, lines and tiers of compilation are merged.
@@ -119,7 +120,7 @@ type flameBar struct {
 	start    time.Time
 	duration time.Duration
 	of       map[int32]*[classes]float64 // by the process's frame
-	// cells are the values by node, if the Flame is of one profile with several windows. Merged ones have none.
+	// cells are the values by node, if the Graph is of one profile with several windows. Merged ones have none.
 	cells map[int32]flameCell
 }
 
@@ -146,9 +147,9 @@ const (
 	deepFrames = "[deeper frames]"
 )
 
-func newFlame(kind, title, unit string) *Flame {
-	return &Flame{Kind: kind, Title: title, Unit: unit, effect: 1, index: make(map[flameFrame]int32), nodes: []flameNode{{parent: -1, frame: -1}},
-		children: make(map[flameChild]int32), processes: make(map[int32]FlameProcess), calls: make(map[flameCall]float64)}
+func newFlame(kind, title, unit string) *Graph {
+	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, index: make(map[flameFrame]int32), nodes: []flameNode{{parent: -1, frame: -1}},
+		children: make(map[flameChild]int32), processes: make(map[int32]Process), calls: make(map[flameCall]float64)}
 }
 
 // Titles of the kinds that have no events.
@@ -158,7 +159,7 @@ const (
 )
 
 // cutCalls keeps the n places with most calls.
-func (f *Flame) cutCalls(n int) {
+func (f *Graph) cutCalls(n int) {
 	if len(f.calls) <= n {
 		return
 	}
@@ -170,7 +171,7 @@ func (f *Flame) cutCalls(n int) {
 }
 
 // frame returns the place of a frame.
-func (f *Flame) frame(frame flameFrame) int32 {
+func (f *Graph) frame(frame flameFrame) int32 {
 	at, known := f.index[frame]
 	if !known {
 		at = int32(len(f.frames))
@@ -181,7 +182,7 @@ func (f *Flame) frame(frame flameFrame) int32 {
 }
 
 // child finds or makes a node. If there is no room, it is the parent.
-func (f *Flame) child(parent, frame int32) int32 {
+func (f *Graph) child(parent, frame int32) int32 {
 	key := flameChild{parent, frame}
 	at, known := f.children[key]
 	if known {
@@ -197,25 +198,25 @@ func (f *Flame) child(parent, frame int32) int32 {
 }
 
 // Services are the processes, the busiest first.
-func (f *Flame) Services() []FlameProcess {
+func (f *Graph) Services() []Process {
 	totals := f.totals(0)
-	var all []FlameProcess
+	var all []Process
 	for at, n := range f.nodes {
 		if n.parent == 0 {
 			p, known := f.processes[n.frame]
 			if !known {
-				p = FlameProcess{Comm: f.frames[n.frame].name, Service: f.frames[n.frame].name}
+				p = Process{Comm: f.frames[n.frame].name, Service: f.frames[n.frame].name}
 			}
 			p.Value = totals[at]
 			all = append(all, p)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b FlameProcess) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.PID, b.PID)) })
+	slices.SortStableFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.PID, b.PID)) })
 	return all
 }
 
 // Labels are the values by service and by what events are labelled with: a class, a lock, or a cause. It is empty if they have no label.
-func (f *Flame) Labels() map[string]map[string]float64 {
+func (f *Graph) Labels() map[string]map[string]float64 {
 	sums := map[string]map[string]float64{}
 	service := make([]string, len(f.nodes))
 	for at, n := range f.nodes {
@@ -243,10 +244,10 @@ func (f *Flame) Labels() map[string]map[string]float64 {
 }
 
 // Total is the sum of all values.
-func (f *Flame) Total() float64 { return f.totals(0)[0] }
+func (f *Graph) Total() float64 { return f.totals(0)[0] }
 
 // totals are the values of all nodes with their descendants, of one column.
-func (f *Flame) totals(column int) []float64 {
+func (f *Graph) totals(column int) []float64 {
 	totals := make([]float64, len(f.nodes))
 	for at := len(f.nodes) - 1; at >= 0; at-- { // children before parents
 		totals[at] += f.nodes[at].value[column]
@@ -258,7 +259,7 @@ func (f *Flame) totals(column int) []float64 {
 }
 
 // Merge adds the values of another window of the same kind.
-func (f *Flame) Merge(o *Flame) {
+func (f *Graph) Merge(o *Graph) {
 	if f.Start.IsZero() || !o.Start.IsZero() && o.Start.Before(f.Start) {
 		f.Start = o.Start
 	}
@@ -274,8 +275,8 @@ func (f *Flame) Merge(o *Flame) {
 	f.slow = f.slow.merged(o.slow)
 }
 
-// Of returns what a Flame has of one service, and of one process of it if pid is not 0. An empty service is all.
-func (f *Flame) Of(service string, pid int64) *Flame {
+// Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty service is all.
+func (f *Graph) Of(service string, pid int64) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, f.effect
 	out.take(f, 0, func(process int32) bool {
@@ -291,8 +292,8 @@ func (f *Flame) Of(service string, pid int64) *Flame {
 	return out
 }
 
-// Against returns a Flame with the values of base as its baseline. Both stay as they are.
-func (f *Flame) Against(base *Flame) *Flame {
+// Against returns a Graph with the values of base as its baseline. Both stay as they are.
+func (f *Graph) Against(base *Graph) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, max(f.effect, base.effect)
 	out.base = &flameBase{base.Start, base.Duration}
@@ -303,14 +304,14 @@ func (f *Flame) Against(base *Flame) *Flame {
 	return out
 }
 
-// take adds the values of the processes of another Flame to a column.
-func (f *Flame) take(o *Flame, column int, keep func(process int32) bool) {
-	f.takeAs(o, column, keep, func(p FlameProcess, frame flameFrame) (FlameProcess, flameFrame) { return p, frame })
+// take adds the values of the processes of another Graph to a column.
+func (f *Graph) take(o *Graph, column int, keep func(process int32) bool) {
+	f.takeAs(o, column, keep, func(p Process, frame flameFrame) (Process, flameFrame) { return p, frame })
 }
 
 // takeRenamed is take where processes have no numbers: those of two runs are to meet.
-func (f *Flame) takeRenamed(o *Flame, column int, keep func(process int32) bool) {
-	f.takeAs(o, column, keep, func(p FlameProcess, frame flameFrame) (FlameProcess, flameFrame) {
+func (f *Graph) takeRenamed(o *Graph, column int, keep func(process int32) bool) {
+	f.takeAs(o, column, keep, func(p Process, frame flameFrame) (Process, flameFrame) {
 		p.PID = 0
 		frame.name = cmp.Or(p.Comm, frame.name)
 		frame.file = p.Service
@@ -318,7 +319,7 @@ func (f *Flame) takeRenamed(o *Flame, column int, keep func(process int32) bool)
 	})
 }
 
-func (f *Flame) takeAs(o *Flame, column int, keep func(process int32) bool, rename func(FlameProcess, flameFrame) (FlameProcess, flameFrame)) {
+func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame)) {
 	frames := make([]int32, len(o.frames)) // in f, -1 until it is needed
 	for i := range frames {
 		frames[i] = -1
@@ -387,11 +388,11 @@ func (n *flameNode) merge(o *flameNode, column int) {
 	}
 }
 
-// Cut returns a Flame of the heaviest nodes, about limit of them and at most two and a half times as many with what follows. The others become
+// Cut returns a Graph of the heaviest nodes, about limit of them and at most two and a half times as many with what follows. The others become
 // a frame [rare] of their caller, at most one each, so that totals stay true. Below these frames are the heaviest of the innermost methods
 // that were left out, at most limit/2, so that the values of methods themselves stay true as far as possible. It shares what it can with f,
 // and neither must change afterwards.
-func (f *Flame) Cut(limit int) *Flame {
+func (f *Graph) Cut(limit int) *Graph {
 	if len(f.nodes)-1 <= limit {
 		return f
 	}
@@ -482,7 +483,7 @@ func (n *flameNode) add(o *flameNode) {
 }
 
 // placeLeaves makes nodes of the heaviest leaves, and adds the others to their frame [rare].
-func (f *Flame) placeLeaves(leaves map[flameChild]*flameLeaf, rare int32, most int, place []int32) {
+func (f *Graph) placeLeaves(leaves map[flameChild]*flameLeaf, rare int32, most int, place []int32) {
 	weight := func(l *flameLeaf) float64 { return l.value[0] + l.value[1] }
 	sorted := slices.SortedFunc(maps.Values(leaves), func(a, b *flameLeaf) int {
 		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.flameChild.parent, b.flameChild.parent), cmp.Compare(a.flameChild.frame, b.flameChild.frame))
@@ -501,19 +502,19 @@ func (f *Flame) placeLeaves(leaves map[flameChild]*flameLeaf, rare int32, most i
 }
 
 // String is for tests and logs.
-func (f *Flame) String() string {
+func (f *Graph) String() string {
 	return fmt.Sprintf("%s: %d nodes, %d calls, %d windows", f.Kind, len(f.nodes)-1, len(f.calls), len(f.bars))
 }
 
-// EmptyFlame returns one without values.
-func EmptyFlame(kind, title string, start time.Time, length time.Duration) *Flame {
+// Empty returns one without values.
+func Empty(kind, title string, start time.Time, length time.Duration) *Graph {
 	f := newFlame(kind, title, stored.UnitCount)
 	f.Start, f.Duration = start, length
 	return f
 }
 
 // Frozen returns f without what only changes need, to be kept. It can be merged into others, and Of and Against work.
-func (f *Flame) Frozen() *Flame {
+func (f *Graph) Frozen() *Graph {
 	out := *f
 	out.index, out.children = nil, nil
 	out.nodes, out.frames, out.lanes = slices.Clone(f.nodes), slices.Clone(f.frames), keptLanes(f.lanes, maxKeptLanes)
@@ -521,7 +522,7 @@ func (f *Flame) Frozen() *Flame {
 }
 
 // MergeOf is Merge of what o has of one service; an empty service is all.
-func (f *Flame) MergeOf(o *Flame, service string) {
+func (f *Graph) MergeOf(o *Graph, service string) {
 	if service != "" {
 		o = o.Of(service, 0)
 	}

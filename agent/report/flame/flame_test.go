@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"encoding/json"
@@ -59,8 +59,8 @@ func (p *flameProfile) add(pid int64, comm, thread string, stack []string, value
 	return s
 }
 
-// paths lists a Flame's nodes with a value of their own as text, from its JSON form.
-func paths(t *testing.T, f *Flame) map[string]float64 {
+// paths lists a Graph's nodes with a value of their own as text, from its JSON form.
+func paths(t *testing.T, f *Graph) map[string]float64 {
 	t.Helper()
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -83,9 +83,9 @@ func paths(t *testing.T, f *Flame) map[string]float64 {
 	return list
 }
 
-func flamesOf(t *testing.T, p *pprof.Profile) []*Flame {
+func flamesOf(t *testing.T, p *pprof.Profile) []*Graph {
 	t.Helper()
-	flames, err := Flames(p)
+	flames, err := Read(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,8 +204,8 @@ func TestFlameCut(t *testing.T) {
 
 // A kind of which nothing was recorded has empty lists, which pages can read.
 func TestFlameEmpty(t *testing.T) {
-	empty := EmptyFlame("lock", "Locks", time.Time{}, time.Second)
-	for _, f := range []*Flame{empty, empty.Against(EmptyFlame("lock", "Locks", time.Time{}, time.Second))} {
+	empty := Empty("lock", "Locks", time.Time{}, time.Second)
+	for _, f := range []*Graph{empty, empty.Against(Empty("lock", "Locks", time.Time{}, time.Second))} {
 		text, err := json.Marshal(f)
 		if err != nil || strings.Contains(string(text), "null") {
 			t.Errorf("%s, %v", text, err)

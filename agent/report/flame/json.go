@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"cmp"
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// flameFormat is the version of the JSON form of a Flame. It changes when readers would misunderstand what they do not know.
+// flameFormat is the version of the JSON form of a Graph. It changes when readers would misunderstand what they do not know.
 const flameFormat = 1
 
 // maxShownCalls is how many places of calls the JSON form has.
 const maxShownCalls = 5000
 
-// The JSON form of a Flame: tables in columns, to be small. docs/reference/http.md describes it.
+// The JSON form of a Graph: tables in columns, to be small. docs/reference/http.md describes it.
 type flameDocument struct {
 	Format   int             `json:"format"`
 	Kind     string          `json:"kind"`
@@ -33,7 +33,7 @@ type flameDocument struct {
 	Base     *flameBaseNodes `json:"base,omitempty"`
 	Calls    *flameCalls     `json:"calls,omitempty"`
 	Timeline *flameTimeline  `json:"timeline,omitempty"`
-	PIDs     []FlameProcess  `json:"processes,omitempty"`
+	PIDs     []Process       `json:"processes,omitempty"`
 	Lanes    []flameLanes    `json:"lanes,omitempty"`
 	Slow     *slowDocument   `json:"slow,omitempty"`
 }
@@ -78,7 +78,7 @@ type flameTimeline struct {
 }
 
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
-func (f *Flame) MarshalJSON() ([]byte, error) {
+func (f *Graph) MarshalJSON() ([]byte, error) {
 	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""},
 		// Lists are there also if they are empty: readers need not distinguish that from a missing one.
@@ -172,7 +172,7 @@ func tierPercents(t [tiers]float64) any {
 	return list
 }
 
-func (f *Flame) shownCalls(place func(string) int) *flameCalls {
+func (f *Graph) shownCalls(place func(string) int) *flameCalls {
 	seconds := f.Duration.Seconds()
 	if len(f.calls) == 0 || seconds <= 0 {
 		return nil
@@ -193,7 +193,7 @@ func (f *Flame) shownCalls(place func(string) int) *flameCalls {
 }
 
 // timeline is nil unless there are several windows.
-func (f *Flame) timeline() *flameTimeline {
+func (f *Graph) timeline() *flameTimeline {
 	if len(f.bars) < 2 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ const (
 )
 
 // readLanes adds what threads did over time.
-func (f *Flame) readLanes(p *pprof.Profile) {
+func (f *Graph) readLanes(p *pprof.Profile) {
 	if m, err := stored.MetadataOf(p); err == nil {
 		f.lanes = m.Lanes
 	}
@@ -72,7 +72,7 @@ type flameLanes struct {
 }
 
 // shownLanes are those of the last windows, as many as there is room for; nil if there are none.
-func (f *Flame) shownLanes() (list []flameLanes) {
+func (f *Graph) shownLanes() (list []flameLanes) {
 	sorted := stored.JoinLanes(f.lanes)
 	slices.Reverse(sorted) // the last first
 	room, last := maxShownLanes, time.Time{}

@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -23,15 +24,15 @@ var flameLeaves = map[profile.EventKind][]string{
 	profile.Barriers: {stored.LabelClass},
 }
 
-// Flames returns one Flame for each kind of values in a stored profile, the one to show first first; none of a kind that has
+// Read returns one Graph for each kind of values in a stored profile, the one to show first first; none of a kind that has
 // no values. It fails if the values cannot be added up.
-func Flames(p *pprof.Profile) ([]*Flame, error) {
-	var all []*Flame
+func Read(p *pprof.Profile) ([]*Graph, error) {
+	var all []*Graph
 	switch kind, events := stacks.EventKindOf(p); {
 	case events:
 		f := newFlame(kind.String(), stacks.EventTitles[kind], stored.MainValue(kind).Unit)
-		r := flameReader{Flame: f, leaf: flameLeaves[kind]}
-		f.effect = EffectOf(p, kind)
+		r := flameReader{Graph: f, leaf: flameLeaves[kind]}
+		f.effect = report.EffectOf(p, kind)
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err
 		}
@@ -46,7 +47,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 		if stacks.TypeIndex(p, stored.TypeCPU) >= 0 {
 			valueType, f.Unit = stored.TypeCPU, stored.UnitTime
 		}
-		r := flameReader{Flame: f}
+		r := flameReader{Graph: f}
 		if err := r.read(p, valueType, stored.TypeSamples); err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 				f.Title = "Cost (" + cost.Name + ")"
 			}
 		}
-		r := flameReader{Flame: f}
+		r := flameReader{Graph: f}
 		if err := r.read(p, main, ""); err != nil {
 			return nil, err
 		}
@@ -77,7 +78,7 @@ func Flames(p *pprof.Profile) ([]*Flame, error) {
 	}
 	if stacks.HasCalls(p) && stacks.HoldsCalls(p) {
 		f := newFlame(KindCalls, "Calls", stored.UnitCount)
-		r := flameReader{Flame: f, engine: busiestEngine(p)}
+		r := flameReader{Graph: f, engine: busiestEngine(p)}
 		if err := r.read(p, stored.TypeCalls, ""); err != nil {
 			return nil, err
 		}
@@ -104,9 +105,9 @@ func busiestEngine(p *pprof.Profile) string {
 	return best
 }
 
-// A flameReader fills a Flame from a stored profile.
+// A flameReader fills a Graph from a stored profile.
 type flameReader struct {
-	*Flame
+	*Graph
 	leaf   []string
 	engine string             // of calls
 	levels map[versionKey]int // tiers of code versions
@@ -169,7 +170,7 @@ func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error 
 
 // noteList is the footer of a profile, as lines.
 func noteList(p *pprof.Profile) (notes []string) {
-	for i, note := range Sentences(p) {
+	for i, note := range report.Sentences(p) {
 		if i == stored.MaxComments {
 			break
 		}
@@ -306,7 +307,7 @@ func classOf(kind frameKind, sample *pprof.Sample) int {
 // process returns the frame of a sample's process.
 func (r *flameReader) process(sample *pprof.Sample) int32 {
 	pid, comm := stacks.ProcessID(sample), stacks.Label(sample, stored.LabelComm)
-	p := FlameProcess{PID: pid, Comm: cmp.Or(comm, stored.Unnamed), Runtime: stacks.Label(sample, stored.LabelRuntime)}
+	p := Process{PID: pid, Comm: cmp.Or(comm, stored.Unnamed), Runtime: stacks.Label(sample, stored.LabelRuntime)}
 	p.Service = cmp.Or(stacks.Label(sample, stored.LabelService), p.Comm)
 	name := stacks.ProcessName(sample)
 	switch {

@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"maps"
@@ -32,7 +32,7 @@ type flameParts struct {
 }
 
 // parts are the values by time, in as many parts as there is room for; nil if these would be too few.
-func (f *Flame) parts() *flameParts {
+func (f *Graph) parts() *flameParts {
 	type part struct {
 		bars  []flameBar
 		cells map[int32]flameCell

@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 // A whyLoad makes windows of 10 s of a service: samples a window by stack, outermost first, on average.
 type whyLoad map[string]float64
 
-func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample, busy float64) (list []*Flame) {
+func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample, busy float64) (list []*Graph) {
 	var stacks []string
 	for s := range l {
 		stacks = append(stacks, s)
@@ -34,7 +34,7 @@ func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample,
 				continue
 			}
 			process := f.frame(flameFrame{name: "shop (pid 7)", kind: kindProcess})
-			f.processes[process] = FlameProcess{PID: 7, Comm: "java", Service: "shop"}
+			f.processes[process] = Process{PID: 7, Comm: "java", Service: "shop"}
 			at := f.child(f.child(0, process), f.frame(flameFrame{name: "http-*", kind: kindThread}))
 			for name := range strings.FieldsSeq(stack) {
 				at = f.child(at, f.frame(flameFrame{name: name, kind: kindManaged}))
@@ -71,7 +71,7 @@ const tenMillis = 1e7 // ns of a sample
 // A whyKind is one kind in both times.
 type whyKind struct {
 	name    string
-	windows [2][]*Flame
+	windows [2][]*Graph
 }
 
 func explainer(service string, kinds ...whyKind) *Explainer {
@@ -102,9 +102,9 @@ func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle search compile parse": 60, "run handle search compile": 60})
-	cpu := whyKind{KindCPU, [2][]*Flame{before.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 1)}}
+	cpu := whyKind{KindCPU, [2][]*Graph{before.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 1)}}
 	allocations := whyLoad{"run handle search byte[]": 300}
-	alloc := whyKind{"alloc", [2][]*Flame{allocations.windows(random, 20, "alloc", stored.UnitBytes, 1e5, 1),
+	alloc := whyKind{"alloc", [2][]*Graph{allocations.windows(random, 20, "alloc", stored.UnitBytes, 1e5, 1),
 		allocations.with(whyLoad{"run handle search compile int[]": 200}).windows(random, 10, "alloc", stored.UnitBytes, 1e5, 1)}}
 	w := explain(t, cpu, alloc)
 	if len(w.Findings) != 1 || len(w.Whole) != 2 || w.Windows != [2]int{20, 10} {
@@ -140,7 +140,7 @@ func TestExplainRare(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle [rare] parse": 120})
-	w := explain(t, whyKind{KindCPU, [2][]*Flame{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
+	w := explain(t, whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
 	if len(w.Findings) != 1 || w.Findings[0].Method != "parse" || w.Findings[0].Caller != "" {
 		t.Errorf("%+v", w.Findings)
 	}
@@ -150,7 +150,7 @@ func TestExplainRare(t *testing.T) {
 func TestExplainLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	l := quietLoad()
-	w := explain(t, whyKind{KindCPU, [2][]*Flame{l.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 2)}})
+	w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 2)}})
 	if len(w.Findings) != 0 || w.Whole[0].Verdict != "more" || len(w.Notes) != 1 {
 		t.Errorf("%+v", w)
 	}
@@ -163,7 +163,7 @@ func TestExplainNothing(t *testing.T) {
 	l := quietLoad()
 	found, whole := 0, 0
 	for range experiments {
-		w := explain(t, whyKind{KindCPU, [2][]*Flame{l.windows(random, 18, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 12, KindCPU, stored.UnitTime, tenMillis, 1)}})
+		w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 18, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 12, KindCPU, stored.UnitTime, tenMillis, 1)}})
 		found += len(w.Findings)
 		if v := w.Whole[0].Verdict; v == "more" || v == "less" {
 			whole++
@@ -172,7 +172,7 @@ func TestExplainNothing(t *testing.T) {
 	if found+whole > 2 {
 		t.Errorf("%d findings and %d verdicts on the whole in %d experiments", found, whole, experiments)
 	}
-	few := explain(t, whyKind{KindCPU, [2][]*Flame{l.windows(random, 30, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 9, KindCPU, stored.UnitTime, tenMillis, 5)}})
+	few := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 30, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 9, KindCPU, stored.UnitTime, tenMillis, 5)}})
 	if len(few.Findings)+len(few.Whole) != 0 || len(few.Notes) != 1 || !strings.Contains(few.Notes[0], "Undecided: the baseline has 30 windows, the selection 9") {
 		t.Errorf("%+v", few)
 	}
@@ -183,7 +183,7 @@ func TestExplainSeveral(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle cart total": -200, "run audit hash": 100})
-	k := whyKind{KindCPU, [2][]*Flame{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}}
+	k := whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}}
 	w := explain(t, k)
 	var names []string
 	for _, f := range w.Findings {

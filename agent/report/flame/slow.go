@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type flameOwner struct {
 	service string // as FlameProcess has it
 }
 
-// A flameSlowCall is one invocation. Its JSON form is a part of that of a Flame.
+// A flameSlowCall is one invocation. Its JSON form is a part of that of a Graph.
 type flameSlowCall struct {
 	owner   flameOwner
 	Process string       `json:"process"`
@@ -58,7 +58,7 @@ type flameStack struct {
 }
 
 // readSlow adds the slowest calls, if the profile has such.
-func (f *Flame) readSlow(p *pprof.Profile) error {
+func (f *Graph) readSlow(p *pprof.Profile) error {
 	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return nil
 	}

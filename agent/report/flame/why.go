@@ -1,4 +1,4 @@
-package report
+package flame
 
 import (
 	"context"
@@ -34,8 +34,8 @@ type Finding struct {
 	Text    string  `json:"text"`   // the sentence, without the names
 }
 
-// WhyLeastWindows is how many windows each time needs: see TestFewWindows of package audit.
-const WhyLeastWindows = 10
+// LeastWindows is how many windows each time needs: see TestFewWindows of package audit.
+const LeastWindows = 10
 
 const (
 	whyAlpha  = 0.01 // of false findings
@@ -52,9 +52,9 @@ const (
 
 // An Explainer finds out how a selected time differs from a baseline.
 //
-//	e := report.NewExplainer("shop", 0)
+//	e := flame.NewExplainer("shop", 0)
 //	kind := e.Kind("cpu")
-//	e.Add(kind, report.Baseline, window) // each window of either time, in order
+//	e.Add(kind, flame.Baseline, window) // each window of either time, in order
 //	why, err := e.Explain(ctx)
 //
 // The statistics are those of package audit: first each kind per second, then which methods of the first kind have another share of it.
@@ -84,7 +84,7 @@ func (e *Explainer) Kind(name string) int {
 }
 
 // Add adds a window of one of both times. It does not keep f.
-func (e *Explainer) Add(kind, time int, f *Flame) {
+func (e *Explainer) Add(kind, time int, f *Graph) {
 	t := e.kinds[kind]
 	t.sides[time] = append(t.sides[time], t.read(f, e.service, e.pid))
 }
@@ -97,8 +97,8 @@ func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
 	}
 	first, others := e.kinds[0], e.kinds[1:]
 	w.Windows = [2]int{len(first.sides[Baseline]), len(first.sides[Selected])}
-	if least := min(w.Windows[0], w.Windows[1]); least < WhyLeastWindows {
-		w.Notes = append(w.Notes, fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(w.Windows[0], "window"), w.Windows[1], WhyLeastWindows))
+	if least := min(w.Windows[0], w.Windows[1]); least < LeastWindows {
+		w.Notes = append(w.Notes, fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(w.Windows[0], "window"), w.Windows[1], LeastWindows))
 		return w, nil
 	}
 	for _, t := range e.kinds {
@@ -174,7 +174,7 @@ func newWhyTree(kind string) *whyTree {
 }
 
 // read reads a window.
-func (t *whyTree) read(f *Flame, service string, pid int64) whyWindow {
+func (t *whyTree) read(f *Graph, service string, pid int64) whyWindow {
 	w := whyWindow{duration: f.Duration}
 	t.title = f.Title
 	if t.unit == "" || f.Unit != stored.UnitCount { // an empty one has no other unit
@@ -357,7 +357,7 @@ func compareWhy(sides [2]audit.Side[int32], keys int, alpha float64) *audit.Resu
 	for i := range all {
 		all[i] = int32(i)
 	}
-	return audit.Compare(sides[0], sides[1], all, &audit.Options{Alpha: alpha, Least: whyLeast, Windows: WhyLeastWindows})
+	return audit.Compare(sides[0], sides[1], all, &audit.Options{Alpha: alpha, Least: whyLeast, Windows: LeastWindows})
 }
 
 func decided(v audit.Verdict) bool { return v == audit.More || v == audit.Less }
