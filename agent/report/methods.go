@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
@@ -130,21 +129,6 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	v.writeLegend(out, used, opts.Width)
 	return layout.Flush(out, "methods")
-}
-
-// elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
-func elapsed(p *pprof.Profile) string {
-	var parts []string
-	if cpu := sum(p, "cpu", nil); cpu > 0 {
-		parts = append(parts, fmt.Sprintf("%.2f s of CPU time", cpu/float64(time.Second)))
-	}
-	if p.DurationNanos > 0 {
-		parts = append(parts, fmt.Sprintf("in %.2f s", time.Duration(p.DurationNanos).Seconds()))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(parts, " ")
 }
 
 // maxIndent bounds how far a line of the tree is indented, in columns, one a level. Deeper lines say their level.

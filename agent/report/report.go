@@ -128,21 +128,6 @@ func labelShare(p *pprof.Profile, key, value string) float64 {
 	return 100 * sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
-// sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
-// because integers of a hostile file could wrap.
-func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
-	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
-	if index < 0 {
-		return 0
-	}
-	for _, sample := range p.Sample {
-		if keep == nil || keep(sample) {
-			sum += float64(sample.Value[index])
-		}
-	}
-	return sum
-}
-
 // Report writes the views that a profile has something for, and the footer. Of events these are their own view and
 // the contexts, which safepoints have none of. Of all else they are hot methods, hot edges of call graphs, the contexts,
 // which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil options are
