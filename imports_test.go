@@ -57,7 +57,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/advise/gopgo", "agent/stored"},
 	{"agent/advise/hotspot", "agent/profile agent/report agent/report/stacks agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/report/flame agent/stored cct symbolize web"},
-	{"agent/sink/sinktest", "agent/profile agent/report agent/sink agent/stored cct symbolize"},
+	{"agent/sink/sinktest", "agent/profile agent/report agent/report/stacks agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/program", "agent/privilege agent/profile agent/sink agent/stored"},
 	{"agent/rule", "agent/profile agent/report/stacks agent/sink agent/stored"},

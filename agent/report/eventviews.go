@@ -50,7 +50,7 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
-	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", elapsed(p),
+	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", stacks.Elapsed(p),
 		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]), "objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
@@ -110,7 +110,7 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", elapsed(p),
+	layout.Fold(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", stacks.Elapsed(p),
 		layout.Quantity(all.values[cycles]), layout.Quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
@@ -167,7 +167,7 @@ func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
@@ -211,7 +211,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
-	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", elapsed(p),
+	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", stacks.Elapsed(p),
 		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]), "contentions"),
 		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
@@ -281,7 +281,7 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
 	name := stacks.EventNames[kind].Events
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], stacks.Elapsed(p),
 		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	if hidden.values[time] > 0 {
@@ -335,7 +335,7 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		operations.of(what).add(t)
 	}
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Safepoints%s\n", elapsed(p))
+	fmt.Fprintf(out, "Safepoints%s\n", stacks.Elapsed(p))
 	e.writeObserved(out, opts)
 	duration := float64(max(p.DurationNanos, 0))
 	of := func(t tally) string {
@@ -405,7 +405,7 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of[probe].methods.of(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
-	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", elapsed(p), layout.Quantity(all.values[0]), e.about(all),
+	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all),
 		stored.Plural(len(probes.list), "probe"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	shown, rest := layout.First(opts.N, probes.sorted(0))

@@ -104,7 +104,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		count = max(count, len(v.amount(e.Self)), len(v.amount(e.Total))) // 1000KB is longer than 1MB
 	}
 
-	fmt.Fprintf(out, "Hot methods%s\n", elapsed(p))
+	fmt.Fprintf(out, "Hot methods%s\n", stacks.Elapsed(p))
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
 	for _, e := range entries {
 		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, v.amount(e.Self), v.share(e.Total), count, v.amount(e.Total))

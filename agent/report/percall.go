@@ -170,7 +170,7 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	if v.within > 0 {
 		calls = fmt.Sprintf(" (%s)", halfWidth(100*v.within, "%"))
 	}
-	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, elapsed(p), layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
+	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, stacks.Elapsed(p), layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
 	const named = 3 // causes in the heading
 	for i, g := range v.byCause.sorted(v.main) {
 		if i == named {

@@ -109,7 +109,7 @@ func TestSlowOfWindows(t *testing.T) {
 		absent string
 	}{
 		{f, []string{"the 20 slowest of 900 calls", "window  call      took", "     1     1  900.00ms", "     2     1  890.00ms", "     1    19  882.00ms"}, "881.00ms"},
-		{windowOf(t, f, 3), []string{"the 20 slowest of 300 calls", "     3     1  700.00ms"}, "890.00ms"},
+		{sinktest.WindowOf(t, f, 3), []string{"the 20 slowest of 300 calls", "     3     1  700.00ms"}, "890.00ms"},
 	} {
 		text := sinktest.Show(t, report.Slow, test.of, nil)
 		for _, want := range test.wanted {

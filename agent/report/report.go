@@ -51,7 +51,7 @@ func Sentences(p *pprof.Profile) []string {
 			things = stored.TypeEvents
 		}
 		return slices.Concat([]string{
-			fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil)),
+			fmt.Sprintf("%s: %.0f, losses not recorded", things, stacks.Sum(p, things, nil)),
 			fmt.Sprintf("metadata: %v; comments, if any, follow unchanged", err),
 		}, approximations(p), doubts(p, modes[:]), stored.OtherComments(p, nil))
 	}
@@ -121,11 +121,11 @@ func atLeast(share float64) string {
 
 // labelShare returns how many of the samples have a label, in percent.
 func labelShare(p *pprof.Profile, key, value string) float64 {
-	all := sum(p, "samples", nil)
+	all := stacks.Sum(p, "samples", nil)
 	if all == 0 {
 		return 0
 	}
-	return 100 * sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
+	return 100 * stacks.Sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
 // Report writes the views that a profile has something for, and the footer. Of events these are their own view and

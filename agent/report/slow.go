@@ -35,7 +35,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	calls := stacks.SlowCalls(s)
 	method, counted := stacks.FollowedMethod(p)
 	out := bufio.NewWriter(w)
-	head := fmt.Sprintf("Slow calls%s: the %d slowest", elapsed(p), len(calls))
+	head := fmt.Sprintf("Slow calls%s: the %d slowest", stacks.Elapsed(p), len(calls))
 	switch {
 	case method == "":
 	case counted > 0:

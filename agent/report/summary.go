@@ -272,7 +272,7 @@ const kindWidth = len(stacks.Compiled)
 
 // headline says what was recorded: who used how much CPU time, and for what.
 func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
-	cpu, wall := time.Duration(sum(p, "cpu", nil)), time.Duration(p.DurationNanos)
+	cpu, wall := time.Duration(stacks.Sum(p, "cpu", nil)), time.Duration(p.DurationNanos)
 	length := ""
 	if wall > 0 {
 		length = " for " + threeDigits(wall)
@@ -424,7 +424,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return good, fmt.Sprintf("%d lost", lost)
 	}
 	share := func(n uint64) float64 { return float64(n) / float64(max(c.Folded, 1)) }
-	unnamed := sum(p, stored.TypeSamples, func(s *pprof.Sample) bool { return leafUnnamed(s) })
+	unnamed := stacks.Sum(p, stored.TypeSamples, func(s *pprof.Sample) bool { return leafUnnamed(s) })
 	uncertain := 0.0
 	for _, name := range []string{"ambiguous", "fitted", "unplaced"} {
 		uncertain += labelShare(p, stored.LabelContext, name) / 100

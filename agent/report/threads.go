@@ -70,7 +70,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.key.process, b.key.process), cmp.Compare(a.key.name, b.key.name))
 	})
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Threads%s\n", elapsed(p))
+	fmt.Fprintf(out, "Threads%s\n", stacks.Elapsed(p))
 	row := func(sum uint64, name string, indent int) layout.Row {
 		return layout.Row{Cells: []string{stored.Percent(float64(sum), float64(total)), s.Amount(float64(sum))},
 			Name: func(width int) string {

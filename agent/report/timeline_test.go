@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -100,7 +100,7 @@ marks, of most of a column: # running, +
 		{"idle threads", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42, Idle: true}, []string{"reaper   0% .............................."}, []string{"hidden"}},
 		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), report.ViewOptions{Width: 42},
 			[]string{"time, 20s: 4 threads", "1 thread, as there", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
-		{"a window", windowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2), report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
+		{"a window", sinktest.WindowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2), report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
 		{"no room", lackingRoom(t), report.ViewOptions{Width: 79}, []string{"from 10s on lanes are missing: the file had no room"}, nil},
 		{"few lines", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 79, N: 1}, []string{"1 more of pool-*", "1 more thread; -n 0"}, []string{"main"}},
 	} {
@@ -134,15 +134,6 @@ func lackingRoom(t *testing.T) *pprof.Profile {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func windowOf(t *testing.T, p *pprof.Profile, n int64) *pprof.Profile {
-	t.Helper()
-	w, err := stacks.WindowOf(p, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
 
 // Processes stay apart, and one can be chosen. Recordings that were added up are shown one after the other, if they were.

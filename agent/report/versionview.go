@@ -109,7 +109,7 @@ func (m *VersionedMethod) Timeline() string {
 }
 
 func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) {
-	fmt.Fprintf(out, "Code versions%s\n", elapsed(p))
+	fmt.Fprintf(out, "Code versions%s\n", stacks.Elapsed(p))
 	sampled := slices.DeleteFunc(slices.Clone(vs.Methods), func(m *VersionedMethod) bool { return m.Total == 0 })
 	several := stacks.SeveralProcesses(p)
 	name := func(m *VersionedMethod) func(int) string {
@@ -195,7 +195,7 @@ func (vs *Versions) writeList(out *bufio.Writer, opts *ViewOptions, title string
 }
 
 func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *VersionedMethod, opts *ViewOptions) {
-	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, elapsed(p)), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, stacks.Elapsed(p)), opts.Width)
 	layout.Fold(out, m.Timeline(), opts.Width)
 	out.WriteByte('\n')
 	g := layout.Grid{Head: []layout.Row{{Cells: []string{"from s", "until s", "size", "self", "total", "inlined"}, Name: layout.Heading("version")}}}

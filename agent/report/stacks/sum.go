@@ -1,4 +1,4 @@
-package report
+package stacks
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
+// Sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
 // because integers of a hostile file could wrap.
-func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
+func Sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
 	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 	if index < 0 {
 		return 0
@@ -24,10 +24,10 @@ func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (su
 	return sum
 }
 
-// elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
-func elapsed(p *pprof.Profile) string {
+// Elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
+func Elapsed(p *pprof.Profile) string {
 	var parts []string
-	if cpu := sum(p, "cpu", nil); cpu > 0 {
+	if cpu := Sum(p, "cpu", nil); cpu > 0 {
 		parts = append(parts, fmt.Sprintf("%.2f s of CPU time", cpu/float64(time.Second)))
 	}
 	if p.DurationNanos > 0 {
