@@ -53,6 +53,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/report/compare", "agent/audit agent/profile agent/report/layout agent/report/stacks agent/stored cct"},
 	{"agent/report", "agent/audit agent/cause agent/profile agent/report/compare agent/report/layout agent/report/stacks agent/stored cct"},
 	{"agent/report/flame", "agent/audit agent/profile agent/report agent/report/layout agent/report/stacks agent/stored"},
+	{"agent/report/timeline", "agent/cause agent/report agent/report/layout agent/stored"},
 	{"agent/price", "agent/report/stacks agent/stored"},
 	{"agent/advise/gopgo", "agent/stored"},
 	{"agent/advise/hotspot", "agent/profile agent/report agent/report/stacks agent/stored cct"},

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/timeline"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -85,7 +86,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
 	"wall":       report.Wall,
-	"timeline":   report.Timeline,
+	"timeline":   timeline.Write,
 	"slow":       report.Slow,
 }
 

@@ -1,4 +1,4 @@
-package report_test
+package timeline_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/timeline"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -63,7 +64,7 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 func timelineOf(t *testing.T, p *pprof.Profile, opts report.ViewOptions) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.Timeline(&out, p, &opts); err != nil {
+	if err := timeline.Write(&out, p, &opts); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -166,7 +167,7 @@ func TestTimelineOfSeveral(t *testing.T) {
 		"no lanes":        {lanedFile(t, &profile.Profile{Start: noon, Processes: []*profile.Process{{PID: 1, Events: []*profile.Events{{Kind: profile.Wall}}}}}), 0, "record one with -e wall"},
 		"another program": {&pprof.Profile{}, 0, "record one with -e wall"},
 	} {
-		err := report.Timeline(&bytes.Buffer{}, tt.p, &report.ViewOptions{PID: tt.pid})
+		err := timeline.Write(&bytes.Buffer{}, tt.p, &report.ViewOptions{PID: tt.pid})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,4 +1,5 @@
-package report
+// Package timeline writes what each thread of a stored profile did over time.
+package timeline
 
 import (
 	"bufio"
@@ -14,6 +15,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -52,13 +54,13 @@ const (
 	laneTick = 10
 )
 
-// Timeline writes what each thread did over time: one lane for each, with a mark for each column of time. Lanes are by process and group of
+// Write writes what each thread did over time: one lane for each, with a mark for each column of time. Lanes are by process and group of
 // threads (stored.ThreadGroup), those with most time that is neither idle nor unknown first. Threads that had none are left out unless
 // ViewOptions.Idle is set. ViewOptions.N bounds the threads, ViewOptions.PID chooses a process. Nil options are DefaultViewOptions. It fails if
 // the profile does not have the times of waits.
-func Timeline(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Write(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
 	if opts == nil {
-		opts = DefaultViewOptions()
+		opts = report.DefaultViewOptions()
 	}
 	l, err := lanesOf(p, opts.PID)
 	if err != nil {
@@ -73,7 +75,7 @@ func Timeline(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // A timeline is the lanes of a profile as text.
 type timeline struct {
 	*storedLanes
-	opts    *ViewOptions
+	opts    *report.ViewOptions
 	out     *bufio.Writer
 	columns int
 	column  float64 // ns
