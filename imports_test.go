@@ -54,9 +54,10 @@ var layers = []struct{ packages, imports string }{
 	{"agent/report", "agent/audit agent/cause agent/profile agent/report/compare agent/report/layout agent/report/stacks agent/stored cct"},
 	{"agent/report/flame", "agent/audit agent/profile agent/report agent/report/layout agent/report/stacks agent/stored"},
 	{"agent/report/timeline", "agent/cause agent/report agent/report/layout agent/stored"},
+	{"agent/report/versions", "agent/audit agent/profile agent/report agent/report/compare agent/report/layout agent/report/stacks agent/stored"},
 	{"agent/price", "agent/report/stacks agent/stored"},
 	{"agent/advise/gopgo", "agent/stored"},
-	{"agent/advise/hotspot", "agent/profile agent/report agent/report/stacks agent/stored cct"},
+	{"agent/advise/hotspot", "agent/profile agent/report/stacks agent/report/versions agent/stored cct"},
 	{"agent/sink", "agent/profile agent/report agent/report/flame agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/report/stacks agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
@@ -64,7 +65,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/rule", "agent/profile agent/report/stacks agent/sink agent/stored"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/program agent/rule cct"},
 	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
-	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/report/flame agent/report/stacks agent/sink agent/stored cct symbolize web"},
+	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/report/flame agent/report/stacks agent/report/versions agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/timeline"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -75,7 +76,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"contexts": report.Contexts,
 	"edges":    report.Edges,
 	"layers":   report.Layers,
-	"versions": report.VersionsOf(""),
+	"versions": versions.View(""),
 
 	"allocs":     report.Allocations,
 	"locks":      report.Locks,
@@ -178,7 +179,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case o.model != nil && fs.NArg() > 0:
 		o.files = fs.Args()
 	case fs.NArg() == 2 && *view == "versions":
-		o.view = report.VersionsOf(fs.Arg(0))
+		o.view = versions.View(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
 		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
 	case fs.Changed("window") && o.window < 1:

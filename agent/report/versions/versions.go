@@ -1,4 +1,6 @@
-package report
+// Package versions reads which versions of a method's compiled code a stored profile has samples of, what became of them, and which of
+// them costs more per call.
+package versions
 
 import (
 	"cmp"
@@ -15,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
-// A CodeVersion is one compilation of a method in a stored profile, with its samples.
-type CodeVersion struct {
+// A Code is one compilation of a method in a stored profile, with its samples.
+type Code struct {
 	stored.Version
 	// Self are the samples that were taken in the version's code, inlined methods included; Total are those with the version anywhere on
 	// the stack, each counted once.
@@ -24,19 +26,19 @@ type CodeVersion struct {
 	Known       bool // the profile's metadata has it; otherwise only ID, PID and samples are known
 	Inlined     []string
 	// ReplacedBy is the version that took over when this one was given up; nil if that was none.
-	ReplacedBy *CodeVersion
+	ReplacedBy *Code
 }
 
 // Optimized reports whether it is code of the optimising compiler.
-func (v *CodeVersion) Optimized() bool { return v.Level >= 4 }
+func (v *Code) Optimized() bool { return v.Level >= 4 }
 
 // Ended reports whether it was given up or freed by the end of the profile.
-func (v *CodeVersion) Ended() bool {
+func (v *Code) Ended() bool {
 	return profile.VersionState(v.State) >= profile.VersionGivenUp
 }
 
 // Name is its compile id, and what compiled it: "#1450 C2 OSR@17".
-func (v *CodeVersion) Name() string {
+func (v *Code) Name() string {
 	name := fmt.Sprintf("#%d", v.ID)
 	switch {
 	case !v.Known:
@@ -58,7 +60,7 @@ func (v *CodeVersion) Name() string {
 }
 
 // End is why it was given up, as far as that is known; "" if it was not.
-func (v *CodeVersion) End() string {
+func (v *Code) End() string {
 	switch {
 	case !v.Ended():
 		return ""
@@ -78,18 +80,18 @@ func (v *CodeVersion) End() string {
 	return "given up"
 }
 
-// A VersionedMethod is a compiled method of one process, with all of its versions in the profile, the oldest first.
-type VersionedMethod struct {
+// A Method is a compiled method of one process, with all of its versions in the profile, the oldest first.
+type Method struct {
 	stacks.Method
 	PID         int64
 	Comm        string
-	Versions    []*CodeVersion
+	Versions    []*Code
 	Self, Total uint64 // samples in all versions together; a sample with two of them on its stack counts once
 	Interpreted uint64 // samples with the method interpreted anywhere on the stack
 }
 
 // Final are the versions that were in use at the end of the profile.
-func (m *VersionedMethod) Final() (list []*CodeVersion) {
+func (m *Method) Final() (list []*Code) {
 	for _, v := range m.Versions {
 		if v.Known && !v.Ended() {
 			list = append(list, v)
@@ -99,7 +101,7 @@ func (m *VersionedMethod) Final() (list []*CodeVersion) {
 }
 
 // OnlyC1 reports whether the method was compiled by C1, and never by C2.
-func (m *VersionedMethod) OnlyC1() bool {
+func (m *Method) OnlyC1() bool {
 	c1 := false
 	for _, v := range m.Versions {
 		if !v.Known || v.Optimized() {
@@ -112,7 +114,7 @@ func (m *VersionedMethod) OnlyC1() bool {
 
 // Deoptimized is how many optimised versions of the method were given up in the profile. The VM's own count, if it is known, also has those
 // before the profile; it is -1 if it is not.
-func (m *VersionedMethod) Deoptimized() (seen, counted int) {
+func (m *Method) Deoptimized() (seen, counted int) {
 	counted = -1
 	for _, v := range m.Versions {
 		if v.Optimized() && v.Ended() {
@@ -126,7 +128,7 @@ func (m *VersionedMethod) Deoptimized() (seen, counted int) {
 }
 
 // Recompiled is how many versions of the method were made after the first with the same level and entry.
-func (m *VersionedMethod) Recompiled() (again int) {
+func (m *Method) Recompiled() (again int) {
 	type form struct{ level, osr int }
 	seen := map[form]int{}
 	for _, v := range m.Versions {
@@ -146,12 +148,12 @@ func (m *VersionedMethod) Recompiled() (again int) {
 
 // Versions are the code versions of a stored profile.
 type Versions struct {
-	Methods []*VersionedMethod // the most samples first
-	Samples uint64             // of the profile
-	Seconds float64            // that the profile took
+	Methods []*Method // the most samples first
+	Samples uint64    // of the profile
+	Seconds float64   // that the profile took
 	stacks  *stacks.Samples
-	index   map[codeKey]*CodeVersion
-	of      map[*CodeVersion]*VersionedMethod
+	index   map[codeKey]*Code
+	of      map[*Code]*Method
 }
 
 type codeKey struct {
@@ -159,30 +161,30 @@ type codeKey struct {
 	id  uint32
 }
 
-// ErrNoVersions is the error of ReadVersions for a profile that names no code version.
-var ErrNoVersions = errors.New("the profile does not say which code versions its samples are of: record CPU time of a HotSpot JVM")
+// ErrNone is the error of ReadVersions for a profile that names no code version.
+var ErrNone = errors.New("the profile does not say which code versions its samples are of: record CPU time of a HotSpot JVM")
 
 type versionedKey struct {
 	pid    int64
 	system string
 }
 
-// ReadVersions reads the code versions of a profile of CPU time.
-func ReadVersions(p *pprof.Profile) (*Versions, error) {
+// Read reads the code versions of a profile of CPU time.
+func Read(p *pprof.Profile) (*Versions, error) {
 	if !stacks.HasTime(p) {
-		return nil, ErrNoVersions
+		return nil, ErrNone
 	}
 	s, err := stacks.Of(p, stored.TypeSamples)
 	if err != nil {
 		return nil, err
 	}
-	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*CodeVersion{}, of: map[*CodeVersion]*VersionedMethod{}}
-	methods := map[versionedKey]*VersionedMethod{}
-	add := func(v *CodeVersion, m stacks.Method) {
+	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*Code{}, of: map[*Code]*Method{}}
+	methods := map[versionedKey]*Method{}
+	add := func(v *Code, m stacks.Method) {
 		key := versionedKey{v.PID, m.SystemName}
 		of := methods[key]
 		if of == nil {
-			of = &VersionedMethod{Method: m, PID: v.PID}
+			of = &Method{Method: m, PID: v.PID}
 			methods[key] = of
 			vs.Methods = append(vs.Methods, of)
 		}
@@ -196,7 +198,7 @@ func ReadVersions(p *pprof.Profile) (*Versions, error) {
 			}
 			system := meta.MethodName(v.Method)
 			name, _, _ := strings.Cut(system, "(")
-			c := &CodeVersion{Version: v, Known: true}
+			c := &Code{Version: v, Known: true}
 			for _, place := range v.Inlined {
 				c.Inlined = append(c.Inlined, meta.MethodName(place))
 			}
@@ -207,24 +209,24 @@ func ReadVersions(p *pprof.Profile) (*Versions, error) {
 		vs.count(sample, value, add)
 	}
 	if len(vs.index) == 0 {
-		return nil, ErrNoVersions
+		return nil, ErrNone
 	}
 	vs.countInterpreted(methods)
 	for _, m := range vs.Methods {
 		m.Arrange()
 	}
-	slices.SortStableFunc(vs.Methods, func(a, b *VersionedMethod) int {
+	slices.SortStableFunc(vs.Methods, func(a, b *Method) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), strings.Compare(a.SystemName, b.SystemName), cmp.Compare(a.PID, b.PID))
 	})
 	return vs, nil
 }
 
 // count adds a sample to the versions on its stack.
-func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVersion, stacks.Method)) {
+func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*Code, stacks.Method)) {
 	vs.Samples += value
 	pid := stacks.ProcessID(sample)
-	var seen []*CodeVersion
-	var counted []*VersionedMethod
+	var seen []*Code
+	var counted []*Method
 	for i, loc := range sample.Location {
 		id, ok := stored.VersionOf(loc.Mapping)
 		if !ok {
@@ -234,7 +236,7 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 		compiled := frames[len(frames)-1].Method
 		v := vs.index[codeKey{pid, id}]
 		if v == nil {
-			v = &CodeVersion{Version: stored.Version{PID: pid, ID: id}}
+			v = &Code{Version: stored.Version{PID: pid, ID: id}}
 			add(v, compiled)
 		}
 		m := vs.of[v]
@@ -258,9 +260,9 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*CodeVers
 }
 
 // countInterpreted adds the samples of methods that are interpreted.
-func (vs *Versions) countInterpreted(methods map[versionedKey]*VersionedMethod) {
+func (vs *Versions) countInterpreted(methods map[versionedKey]*Method) {
 	for sample, value := range vs.stacks.All() {
-		var counted []*VersionedMethod
+		var counted []*Method
 		for _, loc := range sample.Location {
 			if stacks.MappingFlags(loc.Mapping) != stacks.Interpreted {
 				continue
@@ -280,8 +282,8 @@ const takeover = 100 * time.Millisecond
 
 // Arrange puts the versions in order, and finds which of them replaced others: those with the same entry that appeared when the others were
 // given up.
-func (m *VersionedMethod) Arrange() {
-	slices.SortStableFunc(m.Versions, func(a, b *CodeVersion) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+func (m *Method) Arrange() {
+	slices.SortStableFunc(m.Versions, func(a, b *Code) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
 	for i, v := range m.Versions {
 		if !v.Known || v.Until == nil || !v.Ended() {
 			continue
@@ -300,7 +302,7 @@ func (m *VersionedMethod) Arrange() {
 }
 
 // Find returns the methods of that name, or of that name with a signature, in each process.
-func (vs *Versions) Find(name string) (list []*VersionedMethod, err error) {
+func (vs *Versions) Find(name string) (list []*Method, err error) {
 	var names []string
 	for _, m := range vs.Methods {
 		if m.Name == name || m.SystemName == name {

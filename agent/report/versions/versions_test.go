@@ -1,4 +1,4 @@
-package report
+package versions
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -89,7 +90,7 @@ func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *ppr
 func versionsText(t *testing.T, p *pprof.Profile, method string) string {
 	t.Helper()
 	var text strings.Builder
-	if err := VersionsOf(method)(&text, p, &ViewOptions{N: 20}); err != nil {
+	if err := View(method)(&text, p, &report.ViewOptions{N: 20}); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
@@ -115,10 +116,10 @@ func TestVersionsView(t *testing.T) {
 		}
 	}
 	var text strings.Builder
-	if err := VersionsOf("put")(&text, p, nil); err == nil || !strings.Contains(err.Error(), "app.Main.put") {
+	if err := View("put")(&text, p, nil); err == nil || !strings.Contains(err.Error(), "app.Main.put") {
 		t.Errorf("part of a name: %v", err)
 	}
-	if err := VersionsOf("")(&text, &pprof.Profile{SampleType: p.SampleType[1:]}, nil); err == nil {
+	if err := View("")(&text, &pprof.Profile{SampleType: p.SampleType[1:]}, nil); err == nil {
 		t.Error("a profile without versions has a view")
 	}
 }
@@ -157,7 +158,7 @@ func TestHostileVersions(t *testing.T) {
 	if err := m.Store(p); err != nil {
 		t.Fatal(err)
 	}
-	vs, err := ReadVersions(p)
+	vs, err := Read(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package report
+package versions
 
 import (
 	"fmt"
@@ -16,16 +16,16 @@ import (
 // alone is the share of a method's samples that a version must have in a window for the window to be the version's.
 const alone = 0.95
 
-// A VersionCost compares the CPU time per call of a method in windows of one version with that in windows of the version before.
-type VersionCost struct {
-	Before, After *CodeVersion
+// A Cost compares the CPU time per call of a method in windows of one version with that in windows of the version before.
+type Cost struct {
+	Before, After *Code
 	audit.Difference
 	Windows [2]int
 	Why     string // there is no comparison; "" if there is one
 }
 
 // Sentence says what the comparison found.
-func (c *VersionCost) Sentence() string {
+func (c *Cost) Sentence() string {
 	pair := fmt.Sprintf("#%d against #%d", c.After.ID, c.Before.ID)
 	if c.Why != "" {
 		return pair + ": undecided: " + c.Why
@@ -50,8 +50,8 @@ func (c *VersionCost) Sentence() string {
 
 // CompareVersions compares each version of a method with the one before it that was sampled, of those with the same entry. Calls are those
 // that the profile has of the method; where it has none, or too few windows, the result says so.
-func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list []*VersionCost) {
-	var before *CodeVersion
+func (vs *Versions) CompareVersions(p *pprof.Profile, m *Method) (list []*Cost) {
+	var before *Code
 	var panes []*compare.Window
 	var rec *compare.Recording
 	unitsError, why := 0.0, ""
@@ -63,7 +63,7 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list 
 			if panes == nil && why == "" {
 				rec, panes, unitsError, why = callsOf(p, m)
 			}
-			cost := &VersionCost{Before: before, After: v, Why: why}
+			cost := &Cost{Before: before, After: v, Why: why}
 			if why == "" {
 				vs.compare(cost, rec, panes, unitsError, m)
 			}
@@ -76,7 +76,7 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *VersionedMethod) (list 
 
 // callsOf counts the calls of a method in each window of a profile, and returns their relative standard error if they are estimated. Why says
 // why that is not possible.
-func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *compare.Recording, _ []*compare.Window, relative float64, why string) {
+func callsOf(p *pprof.Profile, m *Method) (_ *compare.Recording, _ []*compare.Window, relative float64, why string) {
 	one := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
 		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
@@ -108,7 +108,7 @@ func callsOf(p *pprof.Profile, m *VersionedMethod) (_ *compare.Recording, _ []*c
 
 // compare fills in what windows say in which only one of the two versions ran.
 // The estimate of calls may be wrong by another factor for each of the two.
-func (vs *Versions) compare(c *VersionCost, rec *compare.Recording, panes []*compare.Window, unitsError float64, m *VersionedMethod) {
+func (vs *Versions) compare(c *Cost, rec *compare.Recording, panes []*compare.Window, unitsError float64, m *Method) {
 	var sides [2]audit.Side[struct{}]
 	for i := range sides {
 		sides[i].UnitsError = unitsError
@@ -124,7 +124,7 @@ func (vs *Versions) compare(c *VersionCost, rec *compare.Recording, panes []*com
 			}
 			cost := rec.Cost(sample)
 			all = all.Plus(cost)
-			for i, v := range []*CodeVersion{c.Before, c.After} {
+			for i, v := range []*Code{c.Before, c.After} {
 				if slices.Contains(on, v) {
 					of[i] = of[i].Plus(cost)
 				}
@@ -142,7 +142,7 @@ func (vs *Versions) compare(c *VersionCost, rec *compare.Recording, panes []*com
 }
 
 // versionsOn are the versions of a method on a stack. A frame of the interpreter is the nil version.
-func (vs *Versions) versionsOn(sample *pprof.Sample, m *VersionedMethod) (on []*CodeVersion) {
+func (vs *Versions) versionsOn(sample *pprof.Sample, m *Method) (on []*Code) {
 	pid := stacks.ProcessID(sample)
 	for _, loc := range sample.Location {
 		if id, ok := stored.VersionOf(loc.Mapping); ok {

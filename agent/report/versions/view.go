@@ -1,4 +1,4 @@
-package report
+package versions
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -19,13 +20,13 @@ import (
 // oftenGivenUp is how many optimised versions of a method must have been given up for it to be listed.
 const oftenGivenUp = 2
 
-// VersionsOf returns a view of the code versions of a method, by its name; of all methods if that is "".
-func VersionsOf(method string) func(io.Writer, *pprof.Profile, *ViewOptions) error {
-	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// View returns a view of the code versions of a method, by its name; of all methods if that is "".
+func View(method string) func(io.Writer, *pprof.Profile, *report.ViewOptions) error {
+	return func(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
 		if opts == nil {
-			opts = DefaultViewOptions()
+			opts = report.DefaultViewOptions()
 		}
-		vs, err := ReadVersions(p)
+		vs, err := Read(p)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func seconds(d time.Duration) string {
 }
 
 // Began writes when a version appeared. What the VM did not announce was there by then.
-func (v *CodeVersion) Began() string {
+func (v *Code) Began() string {
 	switch {
 	case !v.Known:
 		return "?"
@@ -68,7 +69,7 @@ func (v *CodeVersion) Began() string {
 }
 
 // Given writes when a version was given up: between two looks at it, if they are more than a tenth of a second apart. It is "" if it is in use.
-func (v *CodeVersion) Given() string {
+func (v *Code) Given() string {
 	switch {
 	case !v.Known || !v.Ended():
 		return ""
@@ -89,7 +90,7 @@ func (v *CodeVersion) Given() string {
 
 // Timeline is the versions of a method in the order of their beginnings, in seconds: "#812 C1 (3) 0.1–3.0 s · #2011 C2 3.0–41.2 s · deopt at 41.2
 // s: class_check · #3300 C2 from 41.9 s".
-func (m *VersionedMethod) Timeline() string {
+func (m *Method) Timeline() string {
 	var parts []string
 	for _, v := range m.Versions {
 		text := v.Name()
@@ -108,11 +109,11 @@ func (m *VersionedMethod) Timeline() string {
 	return strings.Join(parts, " · ")
 }
 
-func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) {
+func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.ViewOptions) {
 	fmt.Fprintf(out, "Code versions%s\n", stacks.Elapsed(p))
-	sampled := slices.DeleteFunc(slices.Clone(vs.Methods), func(m *VersionedMethod) bool { return m.Total == 0 })
+	sampled := slices.DeleteFunc(slices.Clone(vs.Methods), func(m *Method) bool { return m.Total == 0 })
 	several := stacks.SeveralProcesses(p)
-	name := func(m *VersionedMethod) func(int) string {
+	name := func(m *Method) func(int) string {
 		text := m.Name
 		if several {
 			text += fmt.Sprintf(" (pid %d)", m.PID)
@@ -140,7 +141,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more method"))
 	}
-	vs.writeList(out, opts, "Never compiled by C2 (samples, level in use)", sampled, func(m *VersionedMethod) string {
+	vs.writeList(out, opts, "Never compiled by C2 (samples, level in use)", sampled, func(m *Method) string {
 		if !m.OnlyC1() {
 			return ""
 		}
@@ -150,7 +151,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 		}
 		return fmt.Sprintf("%d  %s", m.Total, level)
 	})
-	vs.writeList(out, opts, "Optimised code given up again and again (times, last reason)", sampled, func(m *VersionedMethod) string {
+	vs.writeList(out, opts, "Optimised code given up again and again (times, last reason)", sampled, func(m *Method) string {
 		seen, counted := m.Deoptimized()
 		if max(seen, counted) < oftenGivenUp {
 			return ""
@@ -163,7 +164,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 		}
 		return fmt.Sprintf("%d  %s", max(seen, counted), reason)
 	})
-	vs.writeList(out, opts, "Recompiled at the same level (times)", sampled, func(m *VersionedMethod) string {
+	vs.writeList(out, opts, "Recompiled at the same level (times)", sampled, func(m *Method) string {
 		if n := m.Recompiled(); n > 0 {
 			return fmt.Sprint(n)
 		}
@@ -175,7 +176,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions
 }
 
 // writeList writes the methods for which cells returns something.
-func (vs *Versions) writeList(out *bufio.Writer, opts *ViewOptions, title string, list []*VersionedMethod, cells func(*VersionedMethod) string) {
+func (vs *Versions) writeList(out *bufio.Writer, opts *report.ViewOptions, title string, list []*Method, cells func(*Method) string) {
 	var g layout.Grid
 	for _, m := range list {
 		if text := cells(m); text != "" {
@@ -194,7 +195,7 @@ func (vs *Versions) writeList(out *bufio.Writer, opts *ViewOptions, title string
 	}
 }
 
-func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *VersionedMethod, opts *ViewOptions) {
+func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, opts *report.ViewOptions) {
 	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, stacks.Elapsed(p)), opts.Width)
 	layout.Fold(out, m.Timeline(), opts.Width)
 	out.WriteByte('\n')
@@ -241,8 +242,8 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Versione
 }
 
 // writeInlined writes what each version has inlined that the one before has not, and the other way round.
-func (vs *Versions) writeInlined(out *bufio.Writer, m *VersionedMethod, opts *ViewOptions) {
-	var before *CodeVersion
+func (vs *Versions) writeInlined(out *bufio.Writer, m *Method, opts *report.ViewOptions) {
+	var before *Code
 	for _, v := range m.Versions {
 		if !v.Known || len(v.Inlined) == 0 && before == nil || v.Total == 0 {
 			continue
