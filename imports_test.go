@@ -65,7 +65,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/rule", "agent/profile agent/report/stacks agent/sink agent/stored"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/program agent/rule cct"},
 	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
-	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report agent/report/flame agent/report/stacks agent/report/versions agent/sink agent/stored cct symbolize web"},
+	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report/flame agent/report/stacks agent/report/versions agent/sink agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
