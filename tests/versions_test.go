@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -109,7 +110,7 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			vs, err := report.ReadVersions(p)
+			vs, err := versions.Read(p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +119,7 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 			if t.Failed() {
 				for _, m := range []string{"sum", "loop", "plain"} {
 					var text strings.Builder
-					report.VersionsOf("guest.Versions."+m)(&text, p, nil)
+					versions.View("guest.Versions."+m)(&text, p, nil)
 					t.Log(text.String())
 				}
 			}
@@ -128,8 +129,8 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 
 // checkVersions compares with the log. Excluded says that C2 was kept from compiling plain. Unless the VM announces code, as the JDK 8 of this
 // test does not, only those versions are known that were sampled, and when the recording began by the log's clock is not.
-func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVersion, excluded, announced bool) {
-	find := func(name string) *report.VersionedMethod {
+func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVersion, excluded, announced bool) {
+	find := func(name string) *versions.Method {
 		list, err := vs.Find("guest.Versions." + name)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%s: %d methods, %v", name, len(list), err)
@@ -188,7 +189,7 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 	if seen, counted := sum.Deoptimized(); seen == 0 || counted < 2 {
 		t.Errorf("sum was deoptimised %d times, %d by the VM's count", seen, counted)
 	}
-	deopt := slices.ContainsFunc(sum.Versions, func(v *report.CodeVersion) bool {
+	deopt := slices.ContainsFunc(sum.Versions, func(v *versions.Code) bool {
 		return v.Optimized() && v.Self > 50 && v.End() == "deopt: class_check" && v.Traps[0].Method == "guest.Versions.sum"
 	})
 	if !deopt || sum.Recompiled() == 0 {
@@ -205,8 +206,8 @@ func checkVersions(t *testing.T, vs *report.Versions, logged map[int]*loggedVers
 	}
 }
 
-func busiest(m *report.VersionedMethod) *report.CodeVersion {
-	return slices.MaxFunc(m.Versions, func(a, b *report.CodeVersion) int { return int(a.Self) - int(b.Self) })
+func busiest(m *versions.Method) *versions.Code {
+	return slices.MaxFunc(m.Versions, func(a, b *versions.Code) int { return int(a.Self) - int(b.Self) })
 }
 
 // A version that is known to be slower per call is, with an interval: C2's code for three classes of receivers, after that for one. Without

@@ -18,6 +18,11 @@
 // are independent and have no weights, by median or mean, where this package has ratios of dependent sums.
 package audit
 
+import (
+	"cmp"
+	"slices"
+)
+
 // A Cost is what one key cost in one window.
 type Cost struct {
 	Amount  float64 // in the unit of the values, such as nanoseconds; at least 0
@@ -122,4 +127,11 @@ func seriesOf[K comparable](s Side[K], keys []K) (whole series, each []series) {
 		}
 	}
 	return whole, each
+}
+
+// Largest sorts keys by their share of both sides, the largest first, and keeps the first most of those with at least that share.
+func Largest[K any](keys []K, share func(K) float64, least float64, most int) []K {
+	keys = slices.DeleteFunc(keys, func(k K) bool { return share(k) < least })
+	slices.SortStableFunc(keys, func(a, b K) int { return cmp.Compare(share(b), share(a)) })
+	return keys[:min(len(keys), most)]
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 )
 
 const (
@@ -164,10 +164,10 @@ func tooBusy(w http.ResponseWriter) {
 }
 
 // find returns what was recorded in a time, maybe nothing.
-func (a *api) find(r *http.Request, s selection, service string, from, to time.Time) (*report.Flame, error) {
+func (a *api) find(r *http.Request, s selection, service string, from, to time.Time) (*flame.Graph, error) {
 	f, err := a.recordings.Flame(r.Context(), s.kind.Name, service, from, to)
 	if f == nil && err == nil {
-		f = report.EmptyFlame(s.kind.Name, s.kind.Title, time.Time{}, 0)
+		f = flame.Empty(s.kind.Name, s.kind.Title, time.Time{}, 0)
 	}
 	return f, err
 }
@@ -213,11 +213,11 @@ type servicesJSON struct {
 }
 
 type serviceJSON struct {
-	Service   string                `json:"service"`
-	Value     float64               `json:"value"`
-	Processes []report.FlameProcess `json:"processes"`
-	Rates     []rateJSON            `json:"rates,omitempty"` // of the busiest
-	States    []stateJSON           `json:"states,omitempty"`
+	Service   string          `json:"service"`
+	Value     float64         `json:"value"`
+	Processes []flame.Process `json:"processes"`
+	Rates     []rateJSON      `json:"rates,omitempty"` // of the busiest
+	States    []stateJSON     `json:"states,omitempty"`
 }
 
 // services is the answer of /api/v1/services.

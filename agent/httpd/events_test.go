@@ -10,7 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -95,7 +95,7 @@ func TestPullEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, ok := report.EventKindOf(p); !ok || got != kind || len(p.Sample) == 0 {
+			if got, ok := stacks.EventKindOf(p); !ok || got != kind || len(p.Sample) == 0 {
 				t.Errorf("%d samples of %v", len(p.Sample), p.SampleType)
 			}
 		})

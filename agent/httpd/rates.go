@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -85,7 +85,7 @@ func newTimes(times [2]TimeRange) timesJSON {
 		}
 		return t.UnixMilli()
 	}
-	base, selected := times[report.Baseline], times[report.Selected]
+	base, selected := times[flame.Baseline], times[flame.Selected]
 	return timesJSON{millis(selected.From), millis(selected.To), millis(base.From), millis(base.To)}
 }
 
@@ -96,7 +96,7 @@ func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 		s.baseFrom, s.baseTo = time.Time{}, time.Time{}
 		times, err = a.spans(r.Context(), s)
 	}
-	if err != nil || times[report.Selected].To.IsZero() {
+	if err != nil || times[flame.Selected].To.IsZero() {
 		return err
 	}
 	out.Compared = newTimes(times)
@@ -212,7 +212,7 @@ func changesOf(list []history.Slice, times [2]TimeRange, kinds []ratedKind, valu
 	for i := range keys {
 		keys[i] = i
 	}
-	result := audit.Compare(sides[0], sides[1], keys, &audit.Options{Least: changeLeast, Windows: report.WhyLeastWindows})
+	result := audit.Compare(sides[0], sides[1], keys, &audit.Options{Least: changeLeast, Windows: flame.LeastWindows})
 	for i, d := range result.Keys {
 		if d.Verdict != audit.More && d.Verdict != audit.Less || math.Abs(d.Change) < kinds[i%len(kinds)].least {
 			continue

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -19,10 +19,10 @@ import (
 type Recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
 	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
-	Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error)
+	Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error)
 	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
 	// than the named one. Nobody may change what yield gets.
-	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *report.Flame)) error
+	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error
 }
 
 const (
@@ -45,11 +45,11 @@ type kept struct {
 
 	mu      sync.Mutex
 	asked   time.Time
-	slices  []history.Slice            // sums of the last windows, which are kept although nobody looks
-	courses []course                   // of the same windows
-	marks   marks                      // what happened in windows, also longer ago
-	fresh   []*profile.Profile         // not converted yet, oldest first
-	windows map[string][]*report.Flame // by kind, oldest first; nobody changes them
+	slices  []history.Slice           // sums of the last windows, which are kept although nobody looks
+	courses []course                  // of the same windows
+	marks   marks                     // what happened in windows, also longer ago
+	fresh   []*profile.Profile        // not converted yet, oldest first
+	windows map[string][]*flame.Graph // by kind, oldest first; nobody changes them
 }
 
 func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
@@ -83,7 +83,7 @@ func (k *kept) observe(p *profile.Profile) {
 func (k *kept) convert() {
 	recorded := k.recorded()
 	if k.windows == nil {
-		k.windows = make(map[string][]*report.Flame)
+		k.windows = make(map[string][]*flame.Graph)
 	}
 	for _, p := range k.fresh {
 		for _, of := range recorded {
@@ -94,7 +94,7 @@ func (k *kept) convert() {
 			}
 			list := append(k.windows[of.Name], f.Cut(maxKeptNodes).Frozen())
 			if more := len(list) - maxKept; more > 0 {
-				list = append([]*report.Flame(nil), list[more:]...)
+				list = append([]*flame.Graph(nil), list[more:]...)
 			}
 			k.windows[of.Name] = list
 		}
@@ -120,24 +120,24 @@ func withSlow(content sink.Content, p *profile.Profile) sink.Content {
 }
 
 // flameOf converts what a window has of one kind.
-func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*report.Flame, error) {
+func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*flame.Graph, error) {
 	stored, err := sink.Pprof(p, withSlow(contentOf(of, recorded), p))
 	if err != nil {
 		return nil, err
 	}
-	flames, err := report.Flames(stored)
+	flames, err := flame.Read(stored)
 	if err != nil {
 		return nil, err
 	}
 	if len(flames) == 0 { // there were no calls
-		return report.EmptyFlame(of.Name, of.Title, p.Start, p.Duration), nil
+		return flame.Empty(of.Name, of.Title, p.Start, p.Duration), nil
 	}
 	return flames[0], nil
 }
 
 // Flame implements Recordings.
-func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*report.Flame, error) {
-	var sum *report.Flame
+func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error) {
+	var sum *flame.Graph
 	for _, w := range k.look(kind) {
 		if !(TimeRange{from, to}).has(w.Start) {
 			continue
@@ -155,7 +155,7 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 }
 
 // look returns the windows of a kind, for somebody who looks.
-func (k *kept) look(kind string) []*report.Flame {
+func (k *kept) look(kind string) []*flame.Graph {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = k.now()
@@ -195,7 +195,7 @@ type withHistory struct {
 }
 
 // Flame implements Recordings.
-func (w *withHistory) Flame(ctx context.Context, name, service string, from, to time.Time) (*report.Flame, error) {
+func (w *withHistory) Flame(ctx context.Context, name, service string, from, to time.Time) (*flame.Graph, error) {
 	oldest := w.oldest(name)
 	if from.IsZero() || !oldest.IsZero() && !from.Before(oldest) {
 		return w.kept.Flame(ctx, name, service, from, to)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -34,9 +34,9 @@ func stateOf(of string) string {
 	return waiting
 }
 
-// addStates adds what threads did to the services of an answer, from wall time if that is recorded, or else off-CPU time. f is the Flame of
+// addStates adds what threads did to the services of an answer, from wall time if that is recorded, or else off-CPU time. f is the flame graph of
 // the selected kind.
-func (a *api) addStates(r *http.Request, s selection, f *report.Flame, out *servicesJSON) error {
+func (a *api) addStates(r *http.Request, s selection, f *flame.Graph, out *servicesJSON) error {
 	recorded := a.kinds()
 	at := slices.IndexFunc(recorded, func(k *kind) bool { return k.content == sink.OfEvents(profile.Wall) })
 	if at < 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -68,7 +68,7 @@ func (a *api) timeline(r *http.Request, s selection) (any, error) {
 	} else {
 		classes = int(profile.CodeKinds)
 		for class := range classes {
-			out.Classes = append(out.Classes, report.ClassName(class))
+			out.Classes = append(out.Classes, flame.ClassName(class))
 		}
 	}
 	out.Values = make([][]float64, classes)

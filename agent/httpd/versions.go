@@ -11,7 +11,8 @@ import (
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -41,8 +42,8 @@ type versionProcess struct {
 }
 
 type versionMethod struct {
-	*report.VersionedMethod
-	byID map[uint32]*report.CodeVersion
+	*versions.Method
+	byID map[uint32]*versions.Code
 }
 
 // observe takes what a window has of code versions.
@@ -85,9 +86,9 @@ func (p *versionProcess) observe(w *profile.Profile, proc *profile.Process) {
 		v := &proc.Versions[i]
 		m := p.methods[v.SystemName]
 		if m == nil {
-			m = &versionMethod{&report.VersionedMethod{
-				Method: report.Method{Name: v.Method, SystemName: v.SystemName}, PID: int64(p.PID), Comm: p.Comm,
-			}, map[uint32]*report.CodeVersion{}}
+			m = &versionMethod{&versions.Method{
+				Method: stacks.Method{Name: v.Method, SystemName: v.SystemName}, PID: int64(p.PID), Comm: p.Comm,
+			}, map[uint32]*versions.Code{}}
 			p.methods[v.SystemName] = m
 		}
 		now := *v
@@ -95,7 +96,7 @@ func (p *versionProcess) observe(w *profile.Profile, proc *profile.Process) {
 		kept := stored.NewVersion(p.PID, &now, w.Start.Sub(p.Began), func(string) int { return 0 })
 		known := m.byID[v.ID]
 		if known == nil {
-			known = &report.CodeVersion{Version: kept, Known: true}
+			known = &versions.Code{Version: kept, Known: true}
 			m.byID[v.ID], m.Versions = known, append(m.Versions, known)
 		} else {
 			kept.Since, kept.Seen = known.Since, known.Seen
@@ -123,11 +124,11 @@ func (p *versionProcess) observe(w *profile.Profile, proc *profile.Process) {
 }
 
 // sorted are the methods, the most samples first.
-func (p *versionProcess) sorted() (list []*report.VersionedMethod) {
+func (p *versionProcess) sorted() (list []*versions.Method) {
 	for _, m := range p.methods {
-		list = append(list, m.VersionedMethod)
+		list = append(list, m.Method)
 	}
-	slices.SortFunc(list, func(a, b *report.VersionedMethod) int {
+	slices.SortFunc(list, func(a, b *versions.Method) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), strings.Compare(a.SystemName, b.SystemName))
 	})
 	return list
@@ -211,7 +212,7 @@ func (c *codeVersions) page(pid int) (page versionsPage) {
 	return page
 }
 
-func newVersionLine(m *report.VersionedMethod) versionLine {
+func newVersionLine(m *versions.Method) versionLine {
 	line := versionLine{Name: m.Name, SystemName: m.SystemName, Self: m.Self, InUse: "-", OnlyC1: m.OnlyC1(), Recompiled: m.Recompiled()}
 	seen, counted := m.Deoptimized()
 	line.GivenUp = max(seen, counted)

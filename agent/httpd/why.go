@@ -10,7 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -19,7 +19,7 @@ const (
 	whyTimeout = 10 * time.Second
 	// whySelected is how many of the last windows are compared if no time is selected, and whyBaseline how long the baseline is at least
 	// if none is given.
-	whySelected = report.WhyLeastWindows
+	whySelected = flame.LeastWindows
 	whyBaseline = 200 * time.Second
 	// lookBack is how old the last window may be.
 	lookBack = time.Hour
@@ -97,7 +97,7 @@ type whyJSON struct {
 	Format int    `json:"format"`
 	Kind   string `json:"kind"`
 	timesJSON
-	*report.Why
+	*flame.Why
 }
 
 // why is the answer of /api/v1/why: how a time differs from another.
@@ -111,13 +111,13 @@ func (a *api) why(r *http.Request, s selection) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := report.NewExplainer(s.service, s.pid)
+	e := flame.NewExplainer(s.service, s.pid)
 	for _, k := range a.whyKinds(s.kind) {
 		at := e.Kind(k.Name)
-		if times[report.Selected].To.IsZero() {
+		if times[flame.Selected].To.IsZero() {
 			continue // nothing was recorded yet
 		}
-		err := a.recordings.Each(ctx, k.Name, s.service, times, func(time int, f *report.Flame) { e.Add(at, time, f) })
+		err := a.recordings.Each(ctx, k.Name, s.service, times, func(time int, f *flame.Graph) { e.Add(at, time, f) })
 		if err != nil {
 			return nil, whyError(ctx, err)
 		}
@@ -137,7 +137,7 @@ func whyError(ctx context.Context, err error) error {
 }
 
 // Each implements Recordings.
-func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *report.Flame)) error {
+func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
 	for _, w := range k.look(kind) {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("read windows: %w", err)
@@ -152,7 +152,7 @@ func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yie
 }
 
 // Each implements Recordings. Both times have one source: what is kept and the history leave out different rare stacks.
-func (w *withHistory) Each(ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *report.Flame)) error {
+func (w *withHistory) Each(ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
 	if oldest := w.oldest(name); !oldest.IsZero() && !times[0].From.Before(oldest) && !times[1].From.Before(oldest) {
 		return w.kept.Each(ctx, name, service, times, yield)
 	}

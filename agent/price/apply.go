@@ -10,7 +10,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -45,7 +45,7 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 	result.DefaultSampleType = result.SampleType[0].Type
 	result.PeriodType, result.Period = cost.ValueType(), 1
 	result.Sample = nil
-	apart := report.Apart(p)
+	apart := stacks.Apart(p)
 	sum, rounded := 0.0, int64(0) // in units of the resolution
 	for _, sample := range p.Sample {
 		if apart(sample) {

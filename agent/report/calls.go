@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -97,7 +98,7 @@ type engineCalls struct {
 
 // callsByEngine returns the calls in a stored profile, by the name of the engine.
 func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
-	stored, err := CallsOf(p)
+	stored, err := stacks.CallsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -112,9 +113,9 @@ func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
 	return all, nil
 }
 
-func (e *engineCalls) add(c *StoredCalls) {
+func (e *engineCalls) add(c *stacks.Calls) {
 	basis := basisOf(c.Basis)
-	named := func(edge CallEdge) nameEdge {
+	named := func(edge stacks.CallEdge) nameEdge {
 		return nameEdge{Caller: edge.Caller.Name, Site: edge.Site, Callee: edge.Callee.Name}
 	}
 	if c.Basis == profile.Unmeasured.String() {
@@ -123,7 +124,7 @@ func (e *engineCalls) add(c *StoredCalls) {
 		}
 		return
 	}
-	e.graph.Merge(cct.MapGraph(c.Graph, func(edge CallEdge) nameEdge {
+	e.graph.Merge(cct.MapGraph(c.Graph, func(edge stacks.CallEdge) nameEdge {
 		e.bases[named(edge)] |= basis
 		return named(edge)
 	}))
@@ -171,7 +172,7 @@ func (e *engineCalls) title(p *pprof.Profile) string {
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
-	title += ": " + manyOf(e.number(e.graph.Total()), "calls")
+	title += ": " + layout.ManyOf(e.number(e.graph.Total()), "calls")
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}
@@ -192,122 +193,4 @@ func compareNameEdges(a, b nameEdge) int {
 		cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
 		strings.Compare(a.Callee, b.Callee),
 	)
-}
-
-type (
-	// A CallGraph is a dynamic call graph of stored methods.
-	CallGraph = cct.Graph[Method, profile.Site]
-	// A CallEdge is an edge of one.
-	CallEdge = cct.Edge[Method, profile.Site]
-)
-
-// StoredCalls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
-// printable, empty where the profile does not say; numbers are 0 then.
-type StoredCalls struct {
-	Engine  string
-	Basis   string
-	Stride  int64
-	Samples int64 // a tick
-	Graph   *CallGraph
-	// Intervals are those of edges whose calls are estimated.
-	Intervals map[CallEdge]profile.Interval
-}
-
-// maxWays bounds how many StoredCalls a file may hold; one of our own has a few.
-const maxWays = 64
-
-// ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that has.
-var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
-
-// CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
-// innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
-func CallsOf(p *pprof.Profile) ([]*StoredCalls, error) {
-	if !HasCalls(p) {
-		return nil, ErrNoCalls
-	}
-	s, err := newStacks(p, stored.TypeCalls)
-	if err != nil {
-		return nil, err
-	}
-	if s.total == 0 {
-		return nil, ErrNoCalls
-	}
-	var (
-		all   []*StoredCalls
-		index = make(map[callSource]*StoredCalls) // by what its labels say
-	)
-	for sample, value := range s.all() {
-		way := sourceOf(sample)
-		c := index[way]
-		if c == nil {
-			if len(all) == maxWays {
-				return nil, fmt.Errorf("the profile has calls of more than %d engines, bases and rates", maxWays)
-			}
-			c = &StoredCalls{
-				Engine: way.engine, Basis: way.basis, Stride: way.stride, Samples: way.samples, Graph: new(CallGraph),
-				Intervals: make(map[CallEdge]profile.Interval),
-			}
-			index[way] = c
-			all = append(all, c)
-		}
-		edge := s.edge(sample)
-		c.Graph.Add(edge, float64(value))
-		if within, ok := intervalOf(sample, float64(value), c.Basis); ok {
-			c.Intervals[edge] = c.Intervals[edge].Add(within)
-		}
-	}
-	return all, nil
-}
-
-// A callSource is where calls come from, by the labels of their samples.
-type callSource struct {
-	engine, basis   string
-	stride, samples int64
-}
-
-// sourceOf reads the source of the calls of a sample.
-func sourceOf(sample *pprof.Sample) callSource {
-	return callSource{label(sample, stored.LabelEngine), label(sample, stored.LabelBasis), number(sample, stored.LabelStride), number(sample, stored.LabelSamples)}
-}
-
-// intervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.
-func intervalOf(sample *pprof.Sample, value float64, basis string) (within profile.Interval, ok bool) {
-	factor := float64(number(sample, stored.LabelFactor)) / 100
-	switch {
-	case factor < 1:
-		return profile.Interval{Low: value, High: value}, false
-	case basis == profile.Unmeasured.String():
-		return profile.Interval{Low: value, High: value * factor * factor}, true
-	}
-	return profile.Interval{Low: value / factor, High: value * factor}, true
-}
-
-// EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
-// engines together; of CPU time it is the call graph that a profiler with only a timer would show.
-func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
-	s, err := newStacks(p, sampleType)
-	if err != nil {
-		return nil, err
-	}
-	g := new(CallGraph)
-	for sample, value := range s.all() {
-		g.Add(s.edge(sample), float64(value))
-	}
-	return g, nil
-}
-
-// label returns a string label of a sample, or "".
-func label(sample *pprof.Sample, key string) string {
-	if values := sample.Label[key]; len(values) > 0 {
-		return stored.Printable(values[0])
-	}
-	return ""
-}
-
-// number returns a numeric label of a sample, or 0.
-func number(sample *pprof.Sample, key string) int64 {
-	if values := sample.NumLabel[key]; len(values) > 0 {
-		return values[0]
-	}
-	return 0
 }

@@ -12,6 +12,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -102,7 +104,7 @@ func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	hot := hotContexts{view: v, opts: opts, out: t.out}
 	hot.contexts()
 	hot.edges()
-	return flush(t.out, "contexts")
+	return layout.Flush(t.out, "contexts")
 }
 
 // contextTables writes what the metadata of a profile says of contexts.
@@ -132,29 +134,29 @@ func (l *processContexts) samples() float64 { return float64(l.Walked) + float64
 
 // table writes a row for each process that has cells; without any it writes nothing.
 func (t *contextTables) table(title string, head [][]string, cells func(*processContexts) []string) {
-	var g grid
+	var g layout.Grid
 	for _, r := range t.rows {
 		if c := cells(r); c != nil {
 			name := r.Process()
-			g.rows = append(g.rows, gridRow{c, func(width int) string { return keepEnd(name, width) }}) // with the pid
+			g.Rows = append(g.Rows, layout.Row{Cells: c, Name: func(width int) string { return layout.KeepEnd(name, width) }}) // with the pid
 		}
 	}
-	if len(g.rows) == 0 {
+	if len(g.Rows) == 0 {
 		return
 	}
 	for i, h := range head {
-		g.head = append(g.head, gridRow{cells: h})
+		g.Head = append(g.Head, layout.Row{Cells: h})
 		if i == len(head)-1 {
-			g.head[i].name = heading("process")
+			g.Head[i].Name = layout.Heading("process")
 		}
 	}
 	if t.tables++; t.tables > 1 {
 		t.out.WriteByte('\n')
 	}
-	writeFolded(t.out, title, t.opts.Width)
-	var rest []gridRow
-	g.rows, rest = first(t.opts.N, g.rows)
-	g.write(t.out, t.opts.Width)
+	layout.Fold(t.out, title, t.opts.Width)
+	var rest []layout.Row
+	g.Rows, rest = layout.First(t.opts.N, g.Rows)
+	g.Write(t.out, t.opts.Width)
 	if len(rest) > 0 {
 		fmt.Fprintf(t.out, "%s\n", stored.Plural(len(rest), "more line"))
 	}
@@ -223,7 +225,7 @@ func (t *contextTables) found() {
 		return cells
 	})
 	if t.tables > before {
-		writeFolded(t.out, "linked: not walked to the root; of these, ambiguous: several contexts fit and share the weight, "+
+		layout.Fold(t.out, "linked: not walked to the root; of these, ambiguous: several contexts fit and share the weight, "+
 			"fitted: none fits, and the context of a possible caller or callee is used, unplaced: unknown beyond the first caller", t.opts.Width)
 	}
 }
@@ -261,22 +263,22 @@ func (h *hotContexts) contexts() {
 	if len(hottest) == 0 {
 		return
 	}
-	g := grid{head: []gridRow{{cells: []string{"share", h.unit}, name: heading("context")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", h.unit}, Name: layout.Heading("context")}}}
 	if h.entered != nil {
-		g.head[0].cells = append(g.head[0].cells, stored.TypeEntries)
+		g.Head[0].Cells = append(g.Head[0].Cells, stored.TypeEntries)
 	}
-	var used frameFlags
+	var used stacks.Flags
 	for _, id := range hottest {
 		self := h.tree.Node(id).Self
-		row := gridRow{[]string{fmt.Sprintf("%.1f%%", h.share(self)), h.amount(self)}, h.path(id)}
+		row := layout.Row{Cells: []string{fmt.Sprintf("%.1f%%", h.share(self)), h.amount(self)}, Name: h.path(id)}
 		if h.entered != nil {
-			row.cells = append(row.cells, fmt.Sprint(h.entered[id]))
+			row.Cells = append(row.Cells, fmt.Sprint(h.entered[id]))
 		}
-		used |= h.flags[id] & uncertain
-		g.rows = append(g.rows, row)
+		used |= h.flags[id] & stacks.Uncertain
+		g.Rows = append(g.Rows, row)
 	}
 	fmt.Fprintf(h.out, "\nHottest contexts\n")
-	g.write(h.out, h.opts.Width)
+	g.Write(h.out, h.opts.Width)
 	h.writeLegend(h.out, used, h.opts.Width)
 }
 
@@ -296,27 +298,27 @@ func (h *hotContexts) edges() {
 		return
 	}
 	slices.SortStableFunc(edges, func(a, b cct.NodeID) int { return cmp.Compare(h.entered[b], h.entered[a]) })
-	edges, _ = first(h.opts.N, edges)
-	g := grid{head: []gridRow{{cells: []string{"share", stored.TypeEntries, h.unit}, name: heading("context that was entered")}}}
+	edges, _ = layout.First(h.opts.N, edges)
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", stored.TypeEntries, h.unit}, Name: layout.Heading("context that was entered")}}}
 	for _, id := range edges {
-		g.rows = append(g.rows, gridRow{[]string{
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{
 			stored.Percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]), h.amount(h.tree.Node(id).Self),
-		}, h.path(id)})
+		}, Name: h.path(id)})
 	}
 	fmt.Fprintf(h.out, "\nHottest edges: number of samples that found a context newly entered\n")
-	g.write(h.out, h.opts.Width)
+	g.Write(h.out, h.opts.Width)
 }
 
 // path names a context, behind the marks that doubt it.
 func (h *hotContexts) path(id cct.NodeID) func(width int) string {
 	return func(width int) string {
-		marks := (h.flags[id] & uncertain).String()
+		marks := (h.flags[id] & stacks.Uncertain).String()
 		if marks != "" {
 			marks += " "
 		}
 		if width > 0 {
 			width -= len(marks)
 		}
-		return marks + contextPath(&h.tree, id, width, func(name string) string { return name })
+		return marks + layout.Path(&h.tree, id, width, func(name string) string { return name })
 	}
 }

@@ -12,6 +12,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -38,29 +40,29 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			out.WriteByte('\n')
 		}
 		fmt.Fprintf(out, "Hot edges%s\n", e.title(p))
-		writer := edgeWriter{engineCalls: e, opts: opts, sites: newSiteNames(), out: out}
+		writer := edgeWriter{engineCalls: e, opts: opts, sites: stacks.NewSiteNames(), out: out}
 		for edge := range e.graph.Edges() {
-			writer.sites.add(edge.Caller, edge.Site)
+			writer.sites.Add(edge.Caller, edge.Site)
 		}
 		for edge := range e.unmeasured {
-			writer.sites.add(edge.Caller, edge.Site)
+			writer.sites.Add(edge.Caller, edge.Site)
 		}
 		writer.edges()
 		writer.callSites()
 	}
-	return flush(out, "edges")
+	return layout.Flush(out, "edges")
 }
 
 type edgeWriter struct {
 	*engineCalls
 	opts  *ViewOptions
-	sites siteNames
+	sites stacks.SiteNames
 	out   *bufio.Writer
 }
 
 // edges writes the table of edges.
 func (w *edgeWriter) edges() {
-	shown, rest := first(w.opts.N, w.hottest())
+	shown, rest := layout.First(w.opts.N, w.hottest())
 	var used bases
 	mark := 0 // columns
 	for _, e := range shown {
@@ -86,8 +88,8 @@ func (w *edgeWriter) edges() {
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, w.bases[e.Edge])
 		}
-		caller := e.Caller + w.sites.suffix(e.Caller, e.Site)
-		fmt.Fprint(w.out, line, arrowed(caller, e.Callee, room(w.opts.Width, len(line))), "\n")
+		caller := e.Caller + w.sites.Suffix(e.Caller, e.Site)
+		fmt.Fprint(w.out, line, layout.Arrowed(caller, e.Callee, layout.Room(w.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -98,7 +100,7 @@ func (w *edgeWriter) edges() {
 	}
 	w.onlySeenEdges(w.opts.N - len(shown))
 	if used != 0 {
-		writeFolded(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
+		layout.Fold(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)
@@ -119,7 +121,7 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 	fmt.Fprintf(w.out, "number of calls unknown (seen in stacks or code only): %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
-		fmt.Fprint(w.out, indent, arrowed(e.Caller+w.sites.suffix(e.Caller, e.Site), e.Callee, room(w.opts.Width, len(indent))), "\n")
+		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.Suffix(e.Caller, e.Site), e.Callee, layout.Room(w.opts.Width, len(indent))), "\n")
 	}
 }
 
@@ -148,7 +150,7 @@ func (w *edgeWriter) callSites() {
 	w.virtualSites(virtual)
 	w.lines(lines)
 	if unknown > 0 {
-		writeFolded(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
 	}
 }
 
@@ -158,7 +160,7 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		return
 	}
 	fmt.Fprintf(w.out, "\nVirtual call sites\n%7s  caller:line, then the share of each target\n", "share")
-	shown, rest := first(w.opts.N, sites)
+	shown, rest := layout.First(w.opts.N, sites)
 	marked := false
 	for i := range shown {
 		guarded := len(shown[i].Guarded())
@@ -169,7 +171,7 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more call site"))
 	}
 	if marked {
-		writeFolded(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
 	}
 }
 
@@ -179,21 +181,21 @@ func (w *edgeWriter) lines(lines []callSite) {
 		return
 	}
 	fmt.Fprintf(w.out, "\nLines that call several methods\n%7s  caller:line, then the share of each target\n", "share")
-	shown, rest := first(w.opts.N, lines)
+	shown, rest := layout.First(w.opts.N, lines)
 	for i := range shown {
 		w.targets(&shown[i], ", all calls of the line", 0)
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more line"))
 	}
-	writeFolded(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
+	layout.Fold(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
 }
 
 // targets writes a place, with what its name is followed by, and what is called there. The first targets are marked.
 func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	head := fmt.Sprintf("%6.1f%%  ", w.share(s.Weight))
-	fmt.Fprint(w.out, head, shorten(s.Caller+w.sites.suffix(s.Caller, s.Site)+suffix, room(w.opts.Width, len(head))), "\n")
-	shown, rest := first(maxTargets, s.Targets)
+	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.Suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
+	shown, rest := layout.First(maxTargets, s.Targets)
 	if w.opts.N == 0 {
 		shown, rest = s.Targets, nil
 	}
@@ -203,7 +205,7 @@ func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 			mark = '>'
 		}
 		line := fmt.Sprintf("%9c %5.1f%%  ", mark, 100*s.Share(t))
-		fmt.Fprint(w.out, line, shorten(t.Callee, room(w.opts.Width, len(line))), "\n")
+		fmt.Fprint(w.out, line, layout.Shorten(t.Callee, layout.Room(w.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -212,51 +214,6 @@ func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 		}
 		fmt.Fprintf(w.out, "%9c %5.1f%%  %s\n", ' ', 100*sum/s.Weight, stored.Plural(len(rest), "more target"))
 	}
-}
-
-// first returns the first n of list, 0 for all, and the rest.
-func first[T any](n int, list []T) (shown, rest []T) {
-	if n <= 0 || n >= len(list) {
-		return list, nil
-	}
-	return list[:n], list[n:]
-}
-
-// siteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
-// sites are added before the first is named.
-type siteNames struct {
-	offsets map[lineOf]int32 // of the site on a line, or several
-}
-
-type lineOf struct {
-	caller string
-	line   int32
-}
-
-// several is no offset, and not that of an unknown one.
-const several = -2
-
-func newSiteNames() siteNames { return siteNames{make(map[lineOf]int32)} }
-
-func (n siteNames) add(caller string, s profile.Site) {
-	at := lineOf{caller, s.Line}
-	offset, known := n.offsets[at]
-	if !known {
-		n.offsets[at] = s.Offset
-	} else if offset != s.Offset {
-		n.offsets[at] = several
-	}
-}
-
-// suffix is what follows the name of the caller: ":12", or ":12@34".
-func (n siteNames) suffix(caller string, s profile.Site) (suffix string) {
-	if s.Line > 0 {
-		suffix = fmt.Sprintf(":%d", s.Line)
-	}
-	if s.Offset >= 0 && (s.Line == 0 || n.offsets[lineOf{caller, s.Line}] == several) {
-		suffix += fmt.Sprintf("@%d", s.Offset)
-	}
-	return suffix
 }
 
 // A layer is the part of a program that a method belongs to.
@@ -274,7 +231,7 @@ var jdkPrefixes = []string{"java.", "javax.", "jdk.", "sun.", "com.sun."}
 
 // layerOf returns the layer that m belongs to: the application if app matches its name; nil for whatever is not in the
 // Java class library.
-func layerOf(m Method, app *regexp.Regexp) layer {
+func layerOf(m stacks.Method, app *regexp.Regexp) layer {
 	switch {
 	case m.Native, strings.HasPrefix(m.Name, "["):
 		return noLayer
@@ -318,7 +275,7 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	fmt.Fprintf(out, "Calls within and between application and JDK\n")
 	fmt.Fprintf(out, "App->App JDK->App App->JDK JDK->JDK   others %*s  process\n", count, "calls")
-	shown, rest := first(opts.N, rows)
+	shown, rest := layout.First(opts.N, rows)
 	for _, r := range shown {
 		var line strings.Builder
 		for _, calls := range []uint64{
@@ -328,13 +285,13 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			fmt.Fprintf(&line, "%7.2f%% ", 100*float64(calls)/float64(r.total))
 		}
 		fmt.Fprintf(&line, "%*d  ", count, r.total)
-		fmt.Fprint(out, line.String(), shorten(r.name(), room(opts.Width, line.Len())), "\n")
+		fmt.Fprint(out, line.String(), layout.Shorten(r.name(), layout.Room(opts.Width, line.Len())), "\n")
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(out, "%s\n", stored.Plural(len(rest), "more line"))
 	}
-	writeFolded(out, describeLayers(opts.App), opts.Width)
-	return flush(out, "layers")
+	layout.Fold(out, describeLayers(opts.App), opts.Width)
+	return layout.Flush(out, "layers")
 }
 
 // A layerRow is the matrix of one process, as one engine saw it.
@@ -345,18 +302,18 @@ type layerRow struct {
 }
 
 func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
-	if !HasCalls(p) {
-		return nil, ErrNoCalls
+	if !stacks.HasCalls(p) {
+		return nil, stacks.ErrNoCalls
 	}
-	s, err := newStacks(p, stored.TypeCalls)
+	s, err := stacks.Of(p, stored.TypeCalls)
 	if err != nil {
 		return nil, err
 	}
 	// Engines have lines of their own, as their weights do not add up; see engineCalls.
 	type key struct{ process, engine string }
 	rows := make(map[key]*layerRow)
-	layers := make(map[Method]layer) // known ones, as an expression takes longer than a look-up
-	layerOf := func(m Method) layer {
+	layers := make(map[stacks.Method]layer) // known ones, as an expression takes longer than a look-up
+	layerOf := func(m stacks.Method) layer {
 		l, known := layers[m]
 		if !known {
 			l = layerOf(m, opts.App)
@@ -364,19 +321,19 @@ func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
 		}
 		return l
 	}
-	for sample, calls := range s.all() {
-		at := key{processName(sample), label(sample, stored.LabelEngine)}
+	for sample, calls := range s.All() {
+		at := key{stacks.ProcessName(sample), stacks.Label(sample, stored.LabelEngine)}
 		r := rows[at]
 		if r == nil {
 			r = &layerRow{process: at.process, engine: at.engine}
 			rows[at] = r
 		}
-		e := s.edge(sample)
+		e := s.Edge(sample)
 		r.calls[layerOf(e.Caller)][layerOf(e.Callee)] += calls
 		r.total += calls
 	}
 	if len(rows) == 0 {
-		return nil, ErrNoCalls
+		return nil, stacks.ErrNoCalls
 	}
 	list := make([]*layerRow, 0, len(rows))
 	for _, r := range rows {

@@ -200,9 +200,9 @@ func TestCallViewErrors(t *testing.T) {
 	}{
 		{"time", sinktest.MustPprof(t, sinktest.Shop()), []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
 		{"no calls were made", empty, []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
-		{"of another kind", foreign("calls", "bytes", 1), []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
-		{"a difference", foreign("calls", "count", 3, -1), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "negative"},
-		{"wraps", foreign("calls", "count", 1<<62, 1<<62), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "63 bits"},
+		{"of another kind", sinktest.Foreign("calls", "bytes", 1), []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
+		{"a difference", sinktest.Foreign("calls", "count", 3, -1), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "negative"},
+		{"wraps", sinktest.Foreign("calls", "count", 1<<62, 1<<62), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "63 bits"},
 		{"many engines", tooMany, []sinktest.ViewFunc{report.Edges, report.Methods}, "more than 64 engines"},
 	} {
 		for i, view := range test.views {
@@ -224,7 +224,7 @@ func TestCallViewErrors(t *testing.T) {
 
 // Calls that another tool wrote, without labels and with whole stacks, are shown too.
 func TestEdgesOfOtherProfiles(t *testing.T) {
-	p := foreign("calls", "count", 5)
+	p := sinktest.Foreign("calls", "count", 5)
 	f, g := &pprof.Function{ID: 1, Name: "f"}, &pprof.Function{ID: 2, Name: "g"}
 	inlined := &pprof.Location{ID: 1, Line: []pprof.Line{{Function: f, Line: 1}, {Function: g, Line: 7}}}
 	p.Function, p.Location, p.Sample[0].Location = []*pprof.Function{f, g}, []*pprof.Location{inlined}, []*pprof.Location{inlined}

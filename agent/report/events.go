@@ -15,6 +15,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -55,13 +57,13 @@ func statedSumOf(p *pprof.Profile) *statedSum {
 // as the interval that the profile states. The stated interval also covers the choice of slices and lost events. Survey sampling
 // calls the factor the design effect.
 func (e *storedEvents) widen() {
-	stated := statedSumOf(e.stacks.profile)
+	stated := statedSumOf(e.stacks.Profile)
 	if stated == nil {
 		return
 	}
 	chance := 0.0
 	for sample, t := range e.all() {
-		if e.kind != profile.Locks || contended(sample) {
+		if e.kind != profile.Locks || stacks.Contended(sample) {
 			chance += t.variance
 		}
 	}
@@ -69,6 +71,15 @@ func (e *storedEvents) widen() {
 		e.effect = max(1, stated.within/normal95*stated.within/normal95/chance)
 	}
 	e.stated = stated
+}
+
+// EffectOf returns the design effect of the events of a stored profile: what the variances that follow from numbers of events are multiplied
+// by, at least 1. It is 1 if it is not known.
+func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
+	if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
+		return e.effect
+	}
+	return 1
 }
 
 // partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
@@ -102,7 +113,7 @@ func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
 	}
 	var all tally
 	for sample, t := range e.all() {
-		if kind != profile.Locks || contended(sample) {
+		if kind != profile.Locks || stacks.Contended(sample) {
 			all.add(t)
 		}
 	}
@@ -138,7 +149,7 @@ func (e *storedEvents) writeObserved(out *bufio.Writer, opts *ViewOptions) {
 		return
 	}
 	for _, line := range e.stated.observed {
-		writeFolded(out, line, opts.Width)
+		layout.Fold(out, line, opts.Width)
 	}
 }
 
@@ -191,16 +202,16 @@ type eventPart struct {
 
 // partOf reads the labels of a sample. The kind is no part of allocations, as all are recorded in one way.
 func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
-	part := eventPart{class: label(sample, stored.LabelClass)}
+	part := eventPart{class: stacks.Label(sample, stored.LabelClass)}
 	if kind == profile.Allocations {
-		part.place = label(sample, stored.LabelGeneration)
+		part.place = stacks.Label(sample, stored.LabelGeneration)
 		return part
 	}
 	if kind == profile.OffCPU || kind == profile.Wall {
-		part.class = label(sample, stored.LabelCause)
+		part.class = stacks.Label(sample, stored.LabelCause)
 		return part
 	}
-	part.what, part.place, part.field = label(sample, stored.LabelKind), label(sample, stored.LabelPlace), label(sample, stored.LabelField)
+	part.what, part.place, part.field = stacks.Label(sample, stored.LabelKind), stacks.Label(sample, stored.LabelPlace), stacks.Label(sample, stored.LabelField)
 	if offsets := sample.NumLabel[stored.LabelOffset]; len(offsets) > 0 {
 		part.offset, part.atOffset = offsets[0], true
 	}
@@ -245,38 +256,9 @@ func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {
 	})
 }
 
-// eventNames are what people call the events of a kind, and the flags of record that ask for them.
-var eventNames = [profile.EventKinds]struct{ events, record string }{
-	profile.Allocations: {"allocations", "-e alloc"},
-	profile.Locks:       {"locks", "-e lock"},
-	profile.Values:      {"values", "-e value --probe=SPEC"},
-	profile.Pauses:      {"safepoints", "-e safepoint"},
-	profile.Faults:      {"page faults", "-e page-faults"},
-	profile.Cycles:      {"cycles", "-e cpi"},
-	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
-	profile.Wall:        {"wall time", "-e wall"},
-	profile.Barriers:    {"write barriers", "-e write-barrier"},
-}
-
-// EventKindOf returns the kind of events that a stored profile is of; ok is false if it is of none.
-func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
-	for kind := range profile.EventKinds {
-		types, _ := stored.EventTypes(kind)
-		if !slices.ContainsFunc(types, func(t *pprof.ValueType) bool { return columnOf(p, t) < 0 }) {
-			return kind, true
-		}
-	}
-	return 0, false
-}
-
-// columnOf returns the column of the values of a type, or -1.
-func columnOf(p *pprof.Profile, of *pprof.ValueType) int {
-	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
-}
-
 // EventView returns the view for the events in a stored profile, or nil if it is not of events.
 func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) error {
-	kind, ok := EventKindOf(p)
+	kind, ok := stacks.EventKindOf(p)
 	if !ok {
 		return nil
 	}
@@ -304,7 +286,7 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 // storedEvents are the samples of a stored profile that is of events.
 type storedEvents struct {
 	kind    profile.EventKind
-	stacks  *stacks
+	stacks  *stacks.Samples
 	columns []int      // of the values
 	events  int        // the column of events
 	effect  float64    // what variances are multiplied by: 1 unless part of the time was not observed, or events were lost
@@ -313,21 +295,21 @@ type storedEvents struct {
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
 func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error) {
-	if is, ok := EventKindOf(p); !ok || is != kind {
-		name := eventNames[kind]
-		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.events, name.record)
+	if is, ok := stacks.EventKindOf(p); !ok || is != kind {
+		name := stacks.EventNames[kind]
+		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.Events, name.Record)
 	}
 	e := &storedEvents{kind: kind, effect: 1}
 	types, _ := stored.EventTypes(kind)
 	for i, t := range types {
 		if i >= len(kind.Values()) || kind.Values()[i] != stored.ValueSum {
-			s, err := newStacks(p, t.Type)
+			s, err := stacks.Of(p, t.Type)
 			if err != nil {
 				return nil, err
 			}
 			e.stacks = s
 		}
-		e.columns = append(e.columns, columnOf(p, t))
+		e.columns = append(e.columns, stacks.ColumnOf(p, t))
 	}
 	e.events = e.columns[len(types)-1]
 	e.columns = e.columns[:len(types)-1]
@@ -336,12 +318,12 @@ func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error)
 }
 
 // all yields the samples to keep that have values, with these.
-func (e *storedEvents) all() iter.Seq2[*pprof.Sample, tally] { return e.those(e.stacks.keep) }
+func (e *storedEvents) all() iter.Seq2[*pprof.Sample, tally] { return e.those(e.stacks.Keep) }
 
 // those yields the samples to keep, nil for all.
 func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sample, tally] {
 	return func(yield func(*pprof.Sample, tally) bool) {
-		for _, sample := range e.stacks.profile.Sample {
+		for _, sample := range e.stacks.Profile.Sample {
 			if keep != nil && !keep(sample) {
 				continue
 			}
@@ -351,7 +333,7 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 				t.values[i] = float64(sample.Value[column])
 				some = some || t.values[i] != 0
 			}
-			if main := t.values[e.kind.Main()]; main != 0 && !counted(sample) { // effect may be infinite
+			if main := t.values[e.kind.Main()]; main != 0 && !stacks.Counted(sample) { // effect may be infinite
 				t.variance = e.effect * main * main / max(t.events, 1)
 			}
 			if some && !yield(sample, t) {
@@ -365,18 +347,18 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 // the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
 func (e *storedEvents) site(sample *pprof.Sample) string {
 	outside := ""
-	for _, loc := range e.stacks.own(sample) {
-		for _, f := range e.stacks.at(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
+	for _, loc := range e.stacks.Own(sample) {
+		for _, f := range e.stacks.At(loc) {
+			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && stacks.Label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
 				return f.Name
 			}
-			if outside == "" && f.flags&kernel == 0 {
+			if outside == "" && f.Flags&stacks.Kernel == 0 {
 				outside = f.Name
 			}
 		}
 	}
 	if outside == "" {
-		return e.stacks.edge(sample).Callee.Name
+		return e.stacks.Edge(sample).Callee.Name
 	}
 	return outside
 }
@@ -384,32 +366,27 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 // waker returns who ended the wait of a sample, threads that do the same work together, and the program's method in which it did so; "" if
 // that is not known.
 func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
-	who = label(sample, stored.LabelWaker)
+	who = stacks.Label(sample, stored.LabelWaker)
 	if who == "" {
 		return "", ""
 	}
 	who = stored.ThreadGroup(who)
-	if comm := label(sample, stored.LabelWakerComm); comm != "" {
+	if comm := stacks.Label(sample, stored.LabelWakerComm); comm != "" {
 		who = comm + ": " + who
 	}
 	outside := ""
-	for i := e.stacks.wokenAt(sample) - 1; i >= 0; i-- { // from the innermost frame on
-		for _, f := range e.stacks.at(sample.Location[i]) {
+	for i := e.stacks.WokenAt(sample) - 1; i >= 0; i-- { // from the innermost frame on
+		for _, f := range e.stacks.At(sample.Location[i]) {
 			if strings.HasPrefix(f.Name, "[") {
 				continue
 			}
 			if !f.Native && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
 				return who, f.Name
 			}
-			if outside == "" && f.flags&kernel == 0 {
+			if outside == "" && f.Flags&stacks.Kernel == 0 {
 				outside = f.Name
 			}
 		}
 	}
 	return who, outside
-}
-
-// contended says that a sample is no wait for work.
-func contended(sample *pprof.Sample) bool {
-	return label(sample, stored.LabelKind) != profile.WaitForWork
 }

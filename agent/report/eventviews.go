@@ -14,6 +14,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -48,37 +50,37 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
-	writeFolded(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", elapsed(p),
-		bytesScale.of(all.values[space]), e.about(all), manyOf(quantity(all.values[objects]), "objects"), manyOf(quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", stacks.Elapsed(p),
+		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]), "objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))
 	table.columns = append(table.columns, e.intervalColumns(space, all)...)
-	table.columns = append(table.columns, valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity), eventsColumn)
+	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity), eventsColumn)
 	out.WriteByte('\n')
 	writeEvents(&table, "class", &byClass)
 	out.WriteByte('\n')
 	writeEvents(&table, "method / generation, class", &byMethod)
-	if e.stacks.keep != nil {
+	if e.stacks.Keep != nil {
 		e.writeCounted(out, opts)
 	}
 	switch {
 	case e.partly():
-		writeFolded(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
+		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
 			"that were not recorded.", opts.Width)
 	case all.variance > 0:
-		writeFolded(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
+		layout.Fold(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
 			"?: no interval, because there are fewer than %d events", leastEvents), opts.Width)
 	}
-	return flush(out, "allocations")
+	return layout.Flush(out, "allocations")
 }
 
 // writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these next to
 // estimates.
 func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	var byClass eventGroups[string]
-	for sample, t := range e.those(counted) {
-		class := label(sample, stored.LabelClass)
+	for sample, t := range e.those(stacks.Counted) {
+		class := stacks.Label(sample, stored.LabelClass)
 		if class == "" {
 			class = stored.Unnamed
 		}
@@ -86,9 +88,9 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	}
 	const objects, space = 0, 1
 	all := byClass.total()
-	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", bytesScale.of(all.values[space]), quantity(all.values[objects]))
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Of(all.values[space]), layout.Quantity(all.values[objects]))
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
-	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, bytesScale.of), valueColumn("objects", objects, quantity)}
+	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity)}
 	writeEvents(&table, "class", &byClass)
 }
 
@@ -104,27 +106,27 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	var byMethod eventGroups[string]
 	for sample, t := range e.all() {
-		byMethod.of(e.stacks.edge(sample).Callee.Name).add(t)
+		byMethod.of(e.stacks.Edge(sample).Callee.Name).add(t)
 	}
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", elapsed(p),
-		quantity(all.values[cycles]), quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
-		manyOf(quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", stacks.Elapsed(p),
+		layout.Quantity(all.values[cycles]), layout.Quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
+		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
 	table := eventTable{opts: opts, out: out, order: []int{cycles, instructions}}
 	table.columns = []eventColumn{
 		{"cycles", func(t tally) string { return share(cycles, t) }},
-		{"", func(t tally) string { return quantity(t.values[cycles]) }},
+		{"", func(t tally) string { return layout.Quantity(t.values[cycles]) }},
 		{"instr.", func(t tally) string { return share(instructions, t) }},
-		{"", func(t tally) string { return quantity(t.values[instructions]) }},
+		{"", func(t tally) string { return layout.Quantity(t.values[instructions]) }},
 		{"CPI", func(t tally) string { return ratio(t.values[cycles], t.values[instructions]) }},
 		eventsColumn,
 	}
 	out.WriteByte('\n')
 	writeEvents(&table, "method", &byMethod)
-	writeFolded(out, "experimental, not verified on hardware: no available machine had these counters", opts.Width)
-	return flush(out, "cycles")
+	layout.Fold(out, "experimental, not verified on hardware: no available machine had these counters", opts.Width)
+	return layout.Flush(out, "cycles")
 }
 
 // ratio writes a/b.
@@ -165,14 +167,14 @@ func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", flameTitles[kind], elapsed(p), quantity(all.values[0]), e.about(all), what,
-		manyOf(quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
-	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, quantity), eventsColumn}
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity), eventsColumn}
 	out.WriteByte('\n')
 	writeEvents(&table, heading, &byMethod)
-	return flush(out, eventNames[kind].events)
+	return layout.Flush(out, stacks.EventNames[kind].Events)
 }
 
 // touchColumns are the titles of the columns of writeTouches.
@@ -200,7 +202,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	var locks, waits eventGroups[string]
 	for sample, t := range e.all() {
 		groups := &locks
-		if !contended(sample) {
+		if !stacks.Contended(sample) {
 			groups = &waits
 		}
 		method := groups.of(e.site(sample))
@@ -209,24 +211,24 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
-	writeFolded(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", elapsed(p),
-		timeScale.of(all.values[lockDelay]), e.about(all), manyOf(quantity(all.values[lockContentions]), "contentions"),
-		manyOf(quantity(all.values[lockAcquisitions]), "acquisitions"), manyOf(quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", stacks.Elapsed(p),
+		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]), "contentions"),
+		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
 	table.columns = []eventColumn{
-		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, timeScale.of),
-		valueColumn("contended", lockContentions, quantity), valueColumn("acquired", lockAcquisitions, quantity), eventsColumn,
+		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
+		valueColumn("contended", lockContentions, layout.Quantity), valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
 	}
 	out.WriteByte('\n')
 	writeEvents(&table, "method / kind, place, class", &locks)
 	if len(waits.list) > 0 {
 		all := waits.total()
-		fmt.Fprintf(out, "\nWaits for work: %s\n", timeScale.of(all.values[lockDelay]))
-		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, timeScale.of), eventsColumn}
+		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Of(all.values[lockDelay]))
+		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Of), eventsColumn}
 		writeEvents(&table, "method / kind, place, class", &waits)
 	}
-	return flush(out, "locks")
+	return layout.Flush(out, "locks")
 }
 
 // OffCPU writes what threads waited for when they used no CPU, and which methods waited, the longest time first. The time is that of all
@@ -234,11 +236,11 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // if the profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const waits, offCPU = 0, 1
-	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, quantity), eventColumn{"mean", func(t tally) string {
+	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity), eventColumn{"mean", func(t tally) string {
 		if t.values[waits] < 1 {
 			return "-"
 		}
-		return timeScale.of(t.values[offCPU] / t.values[waits])
+		return layout.Time.Of(t.values[offCPU] / t.values[waits])
 	}})
 }
 
@@ -278,16 +280,16 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 		}
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
-	name := eventNames[kind].events
-	writeFolded(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], elapsed(p),
-		timeScale.of(all.values[time]), e.about(all), manyOf(quantity(all.events), "events")), opts.Width)
+	name := stacks.EventNames[kind].Events
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], stacks.Elapsed(p),
+		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	if hidden.values[time] > 0 {
-		writeFolded(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
-			timeScale.of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
+		layout.Fold(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
+			layout.Time.Of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
 	}
 	table := eventTable{opts: opts, out: out, order: []int{time}}
-	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, timeScale.of)}, columns...)
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)}, columns...)
 	out.WriteByte('\n')
 	writeEvents(&table, "cause", &byCause)
 	out.WriteByte('\n')
@@ -296,7 +298,7 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 		out.WriteByte('\n')
 		writeEvents(&table, "woken by / in method", &byWaker)
 	}
-	return flush(out, name)
+	return layout.Flush(out, name)
 }
 
 // Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest
@@ -317,23 +319,23 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		byProcess = make(map[string]*eventGroups[string])
 	)
 	for sample, t := range e.all() {
-		name := processName(sample)
+		name := stacks.ProcessName(sample)
 		operations := byProcess[name]
 		if operations == nil {
 			operations = new(eventGroups[string])
 			processes, byProcess[name] = append(processes, name), operations
 		}
-		what := label(sample, stored.LabelKind)
+		what := stacks.Label(sample, stored.LabelKind)
 		if what == "" {
 			what = stored.Unnamed
 		}
-		if collector := label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
+		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
 			what += ", " + collector
 		}
 		operations.of(what).add(t)
 	}
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Safepoints%s\n", elapsed(p))
+	fmt.Fprintf(out, "Safepoints%s\n", stacks.Elapsed(p))
 	e.writeObserved(out, opts)
 	duration := float64(max(p.DurationNanos, 0))
 	of := func(t tally) string {
@@ -346,21 +348,21 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		operations := byProcess[name]
 		all := operations.total()
 		out.WriteByte('\n')
-		writeFolded(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)", shorten(name, opts.Width),
-			timeScale.of(all.values[stopped]), quantity(all.values[pauses]), of(all)), opts.Width)
+		layout.Fold(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)", layout.Shorten(name, opts.Width),
+			layout.Time.Of(all.values[stopped]), layout.Quantity(all.values[pauses]), of(all)), opts.Width)
 		table := eventTable{opts: opts, out: out, order: []int{stopped, pauses}}
 		table.columns = []eventColumn{
-			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, timeScale.of), valueColumn("pauses", pauses, quantity),
+			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Of), valueColumn("pauses", pauses, layout.Quantity),
 			{"mean", func(t tally) string {
 				if t.values[pauses] == 0 {
 					return "-"
 				}
-				return timeScale.of(t.values[stopped] / t.values[pauses])
+				return layout.Time.Of(t.values[stopped] / t.values[pauses])
 			}},
 		}
 		writeEvents(&table, "operation", operations)
 	}
-	return flush(out, "safepoints")
+	return layout.Flush(out, "safepoints")
 }
 
 const (
@@ -388,7 +390,7 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of     = make(map[string]*distribution)
 	)
 	for sample, t := range e.all() {
-		probe, value := label(sample, stored.LabelProbe), label(sample, stored.LabelValue)
+		probe, value := stacks.Label(sample, stored.LabelProbe), stacks.Label(sample, stored.LabelValue)
 		if probe == "" {
 			probe = stored.Unnamed
 		}
@@ -403,23 +405,23 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of[probe].methods.of(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
-	writeFolded(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", elapsed(p), quantity(all.values[0]), e.about(all),
-		stored.Plural(len(probes.list), "probe"), manyOf(quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all),
+		stored.Plural(len(probes.list), "probe"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
-	shown, rest := first(opts.N, probes.sorted(0))
+	shown, rest := layout.First(opts.N, probes.sorted(0))
 	for _, probe := range shown {
-		fmt.Fprintf(out, "\n%s\n", shorten(probe.key, opts.Width))
-		writeFolded(out, manyOf(quantity(probe.values[0]), "executions")+mean(probe.tally), opts.Width)
+		fmt.Fprintf(out, "\n%s\n", layout.Shorten(probe.key, opts.Width))
+		layout.Fold(out, layout.ManyOf(layout.Quantity(probe.values[0]), "executions")+mean(probe.tally), opts.Width)
 		writeHistogram(out, &of[probe.key].values, probe.tally, opts)
 		table := eventTable{opts: opts, out: out, order: []int{0}, columns: []eventColumn{
-			shareColumn(0, probe.tally), valueColumn("executions", 0, quantity), eventsColumn,
+			shareColumn(0, probe.tally), valueColumn("executions", 0, layout.Quantity), eventsColumn,
 		}}
 		writeEvents(&table, "method", &of[probe.key].methods)
 	}
 	if len(rest) > 0 {
-		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"), quantity(sumOf(rest).values[0]))
+		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"), layout.Quantity(sumOf(rest).values[0]))
 	}
-	return flush(out, "values")
+	return layout.Flush(out, "values")
 }
 
 // mean says what the values were on average, unless they are texts, which have no sum.
@@ -435,33 +437,33 @@ func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, o
 	list, numbers := inOrder(values)
 	rest := []*eventGroup[string](nil)
 	if !numbers {
-		list, rest = first(opts.N, list)
+		list, rest = layout.First(opts.N, list)
 	}
 	most := 0.0
 	for _, v := range list {
 		most = max(most, v.values[0])
 	}
-	g := grid{head: []gridRow{{cells: []string{"share", "executions", "events"}, name: heading("value")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", "executions", "events"}, Name: layout.Heading("value")}}}
 	if numbers {
-		g.head[0].cells = append(g.head[0].cells, "value")
-		g.head[0].name = nil
+		g.Head[0].Cells = append(g.Head[0].Cells, "value")
+		g.Head[0].Name = nil
 	}
 	for _, v := range list {
-		row := gridRow{cells: []string{stored.Percent(v.values[0], all.values[0]), quantity(v.values[0]), quantity(v.events)}}
+		row := layout.Row{Cells: []string{stored.Percent(v.values[0], all.values[0]), layout.Quantity(v.values[0]), layout.Quantity(v.events)}}
 		if numbers {
-			row.cells = append(row.cells, v.key)
-			row.name = heading(bar(v.values[0], most))
+			row.Cells = append(row.Cells, v.key)
+			row.Name = layout.Heading(bar(v.values[0], most))
 		} else {
-			row.name = func(width int) string { return shortenText(v.key, width) }
+			row.Name = func(width int) string { return layout.KeepStart(v.key, width) }
 		}
-		g.rows = append(g.rows, row)
+		g.Rows = append(g.Rows, row)
 	}
 	if len(rest) > 0 {
 		sum := sumOf(rest)
-		g.rows = append(g.rows, gridRow{[]string{stored.Percent(sum.values[0], all.values[0]), quantity(sum.values[0]), quantity(sum.events)},
-			heading(fmt.Sprintf("%d more", len(rest)))})
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{stored.Percent(sum.values[0], all.values[0]), layout.Quantity(sum.values[0]), layout.Quantity(sum.events)},
+			Name: layout.Heading(fmt.Sprintf("%d more", len(rest)))})
 	}
-	g.write(out, opts.Width)
+	g.Write(out, opts.Width)
 }
 
 // inOrder returns values as they are to be shown: numbers in their order, if all are, or else the most frequent first.
@@ -500,13 +502,4 @@ func bar(value, most float64) string {
 		return ""
 	}
 	return strings.Repeat("#", max(1, int(barWidth*value/most)))
-}
-
-// shortenText makes a text at most width runes long, 0 for any length, by cutting its end.
-func shortenText(text string, width int) string {
-	runes := []rune(text)
-	if width <= 0 || len(runes) <= width {
-		return text
-	}
-	return string(runes[:width-1]) + "…"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -358,7 +359,7 @@ func TestWokenBy(t *testing.T) {
 			t.Errorf("%q in\n%s", test.not, got)
 		}
 	}
-	flames, err := report.Flames(stored)
+	flames, err := flame.Read(stored)
 	if err != nil || len(flames) != 1 {
 		t.Fatal(len(flames), err)
 	}

@@ -6,6 +6,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -33,8 +34,8 @@ func holder(cpu, locks *pprof.Profile) (string, error) {
 	var wanted eventGroups[wantedLock]
 	sites := make(map[wantedLock]*eventGroups[string])
 	for sample, t := range e.all() {
-		lock := wantedLock{processID(sample), label(sample, stored.LabelClass)}
-		if lock.class == "" || !contended(sample) {
+		lock := wantedLock{stacks.ProcessID(sample), stacks.Label(sample, stored.LabelClass)}
+		if lock.class == "" || !stacks.Contended(sample) {
 			continue
 		}
 		wanted.of(lock).add(t)
@@ -81,18 +82,18 @@ func holder(cpu, locks *pprof.Profile) (string, error) {
 
 // inclusive counts the samples of a process in methods and what they call, and all of that process.
 func inclusive(cpu *pprof.Profile, pid int64, methods *eventGroups[string]) (of map[string]uint64, all uint64, err error) {
-	s, err := newStacks(cpu, stored.TypeSamples)
+	s, err := stacks.Of(cpu, stored.TypeSamples)
 	if err != nil {
 		return nil, 0, err
 	}
 	of = make(map[string]uint64)
-	var frames []storedFrame
-	for sample, value := range s.all() {
-		if processID(sample) != pid {
+	var frames []stacks.Frame
+	for sample, value := range s.All() {
+		if stacks.ProcessID(sample) != pid {
 			continue
 		}
 		all += value
-		frames = s.appendFrames(frames[:0], sample)
+		frames = s.AppendFrames(frames[:0], sample)
 		counted := make(map[string]bool)
 		for _, f := range frames {
 			if methods.index[f.Name] != nil && !counted[f.Name] {

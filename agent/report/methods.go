@@ -7,11 +7,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -42,7 +43,7 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 		names = append(names, name)
 	}
 	for name := range makes {
-		if _, known := called[name]; !known && name != nobody.Name {
+		if _, known := called[name]; !known && name != stacks.Nobody.Name {
 			names = append(names, name)
 		}
 	}
@@ -52,10 +53,10 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 
 	count := max(len(e.number(e.graph.Total())), len("calls")) // columns
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "called", count, "calls", "makes", count, "calls")
-	shown, rest := first(opts.N, names)
+	shown, rest := layout.First(opts.N, names)
 	for _, name := range shown {
 		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]), e.share(makes[name]), count, e.number(makes[name]))
-		fmt.Fprint(out, line, shorten(name, room(opts.Width, len(line))), "\n")
+		fmt.Fprint(out, line, layout.Shorten(name, layout.Room(opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
 		var sum float64
@@ -66,31 +67,6 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	}
 }
 
-// methodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
-// added before the first is named.
-type methodNames struct {
-	systemNames map[string]string // of the method with a name, "" if there are several
-}
-
-func newMethodNames() methodNames { return methodNames{make(map[string]string)} }
-
-func (n methodNames) add(m Method) {
-	systemName, known := n.systemNames[m.Name]
-	if !known {
-		n.systemNames[m.Name] = m.SystemName
-	} else if systemName != m.SystemName {
-		n.systemNames[m.Name] = ""
-	}
-}
-
-func (n methodNames) name(m Method) string {
-	end := strings.LastIndexByte(m.SystemName, ')')
-	if n.systemNames[m.Name] != "" || !strings.HasPrefix(m.SystemName, m.Name+"(") || end < 0 {
-		return m.Name
-	}
-	return m.SystemName[:end+1] // without the result of a Java method, which says little
-}
-
 // Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
 // was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
 // but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
@@ -99,11 +75,11 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		opts = DefaultViewOptions()
 	}
 	out := bufio.NewWriter(w)
-	if holdsCalls(p) && !HasTime(p) {
+	if stacks.HoldsCalls(p) && !stacks.HasTime(p) {
 		if err := writeCallMethods(out, p, opts); err != nil {
 			return err
 		}
-		return flush(out, "methods")
+		return layout.Flush(out, "methods")
 	}
 	v, err := newView(p, opts.form())
 	if err != nil {
@@ -111,13 +87,13 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	entries := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(entries, strings.Compare)
-	entries, rest := first(opts.N, entries)
+	entries, rest := layout.First(opts.N, entries)
 
-	hows := make(map[string]frameFlags)
+	hows := make(map[string]stacks.Flags)
 	for id, n := range v.tree.Nodes() {
-		hows[n.Key] |= v.flags[id] &^ uncertain // of its context
+		hows[n.Key] |= v.flags[id] &^ stacks.Uncertain // of its context
 	}
-	var used frameFlags
+	var used stacks.Flags
 	mark := 0 // columns
 	for _, e := range entries {
 		used |= hows[e.Key]
@@ -128,14 +104,14 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		count = max(count, len(v.amount(e.Self)), len(v.amount(e.Total))) // 1000KB is longer than 1MB
 	}
 
-	fmt.Fprintf(out, "Hot methods%s\n", elapsed(p))
+	fmt.Fprintf(out, "Hot methods%s\n", stacks.Elapsed(p))
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
 	for _, e := range entries {
 		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, v.amount(e.Self), v.share(e.Total), count, v.amount(e.Total))
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
 		}
-		fmt.Fprintf(out, "%s%s\n", line, shorten(e.Key, room(opts.Width, len(line))))
+		fmt.Fprintf(out, "%s%s\n", line, layout.Shorten(e.Key, layout.Room(opts.Width, len(line))))
 	}
 	if len(rest) > 0 {
 		var self uint64
@@ -144,30 +120,15 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
 	}
-	if v.tree.Total() == 0 && HasTime(p) {
+	if v.tree.Total() == 0 && stacks.HasTime(p) {
 		why := "what was recorded used no CPU time, or less than a sample stands for"
-		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, samplesWhere) }) {
+		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, stacks.SamplesWhere) }) {
 			why = "none meets the condition, or nothing was sampled"
 		}
-		writeFolded(out, "No samples: "+why, opts.Width)
+		layout.Fold(out, "No samples: "+why, opts.Width)
 	}
 	v.writeLegend(out, used, opts.Width)
-	return flush(out, "methods")
-}
-
-// elapsed says how much CPU time a profile holds and how long it took, as far as it says so.
-func elapsed(p *pprof.Profile) string {
-	var parts []string
-	if cpu := sum(p, "cpu", nil); cpu > 0 {
-		parts = append(parts, fmt.Sprintf("%.2f s of CPU time", cpu/float64(time.Second)))
-	}
-	if p.DurationNanos > 0 {
-		parts = append(parts, fmt.Sprintf("in %.2f s", time.Duration(p.DurationNanos).Seconds()))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(parts, " ")
+	return layout.Flush(out, "methods")
 }
 
 // maxIndent bounds how far a line of the tree is indented, in columns, one a level. Deeper lines say their level.
@@ -193,20 +154,20 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
 	t.liftMarks()
-	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, manyOf(v.amount(v.tree.Total()), word(v.unit)))
+	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, layout.ManyOf(v.amount(v.tree.Total()), layout.Word(v.unit)))
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {
-		writeFolded(t.out, "e: number of samples that found the context newly entered", opts.Width)
+		layout.Fold(t.out, "e: number of samples that found the context newly entered", opts.Width)
 	}
-	return flush(t.out, "tree")
+	return layout.Flush(t.out, "tree")
 }
 
 // liftMarks gives the marks that doubt contexts which are not shown to the callers that are.
 func (t *treeWriter) liftMarks() {
 	for id := cct.NodeID(t.tree.Len()); id != cct.Root; id-- { // children before parents
 		if !t.visible(id) {
-			t.flags[t.tree.Node(id).Parent] |= t.flags[id] & uncertain
+			t.flags[t.tree.Node(id).Parent] |= t.flags[id] & stacks.Uncertain
 		}
 	}
 }
@@ -216,7 +177,7 @@ type treeWriter struct {
 	opts   *ViewOptions
 	totals []uint64 // by NodeID
 	out    *bufio.Writer
-	used   frameFlags
+	used   stacks.Flags
 
 	folded []int      // by depth, on the path to the node visited: levels above that share a line with another
 	inRun  cct.NodeID // the last node of the run that was written and is being passed; Root for none
@@ -257,7 +218,7 @@ type run struct {
 	length  int
 	self    uint64
 	entered uint64
-	flags   frameFlags
+	flags   stacks.Flags
 }
 
 func (t *treeWriter) run(id cct.NodeID, n cct.Node[string]) run {
@@ -292,10 +253,10 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 	if marks := r.flags.String(); marks != "" {
 		tail.WriteString(" " + marks)
 	}
-	switch r.flags & (inlined | called) {
-	case inlined:
+	switch r.flags & (stacks.Inlined | stacks.Called) {
+	case stacks.Inlined:
 		tail.WriteString(" (inline)")
-	case inlined | called:
+	case stacks.Inlined | stacks.Called:
 		tail.WriteString(" (partly inline)")
 	}
 	if r.length > 1 {
@@ -306,6 +267,6 @@ func (t *treeWriter) line(level int, name string, r run, total uint64) {
 		fmt.Fprintf(&tail, " e:%d", r.entered)
 	}
 	tail.WriteByte('\n')
-	left := room(t.opts.Width, len(head)+utf8.RuneCountInString(tail.String())-1)
-	fmt.Fprint(t.out, head, shorten(name, left), tail.String())
+	left := layout.Room(t.opts.Width, len(head)+utf8.RuneCountInString(tail.String())-1)
+	fmt.Fprint(t.out, head, layout.Shorten(name, left), tail.String())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -156,7 +157,7 @@ func TestMethodsOfNothing(t *testing.T) {
 	if !strings.Contains(got, "No samples: what was recorded used no CPU time") {
 		t.Errorf("%s", got)
 	}
-	some, err := report.Where(sinktest.MustPprof(t, sinktest.Shop()), "false", func(*pprof.Sample) (bool, error) { return false, nil })
+	some, err := stacks.Where(sinktest.MustPprof(t, sinktest.Shop()), "false", func(*pprof.Sample) (bool, error) { return false, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,21 +13,21 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
-
-// Method is the method whose calls are the unit; "" if another thing is.
-func (p Per) Method() string { return p.method }
 
 // PerCall returns a view of what a call of the unit's method takes, on average over all of its calls: by cause, and by the methods that it
 // calls. The profile is of time, and has the number of calls (record --count). Time in copies of the method whose calls were not counted is
 // left out: in those that are inlined, or interpreted.
-func PerCall(per Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
+func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if opts == nil {
 			opts = DefaultViewOptions()
 		}
-		v := &perCall{opts: opts, method: per.method}
+		v := &perCall{opts: opts, method: per.Method()}
 		if err := v.read(p, per); err != nil {
 			return err
 		}
@@ -51,62 +51,62 @@ type perCall struct {
 }
 
 // read fails if the profile has no calls of the method, or nothing to divide by them.
-func (v *perCall) read(p *pprof.Profile, per Per) error {
+func (v *perCall) read(p *pprof.Profile, per compare.Per) error {
 	const name = "the profile"
 	events, s, err := v.events(p)
 	if err != nil {
 		return err
 	}
-	r, err := readRecording(Named{Name: name, Profile: p}, s.profile.SampleType[s.index].Type, &AuditOptions{Per: per})
+	r, err := compare.ReadRecording(compare.Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type, &compare.AuditOptions{Per: per})
 	if err != nil {
 		return err
 	}
-	if _, err := per.count(0, []*recording{r}); err != nil {
+	if _, err := per.CountCalls([]*compare.Recording{r}); err != nil {
 		return err
 	}
 	var within profile.Interval
-	for sample, value := range r.calls.all() {
-		if m := r.calls.edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
+	for sample, value := range r.Calls.All() {
+		if m := r.Calls.Edge(sample).Callee; m.Name == v.method || m.SystemName == v.method {
 			v.calls += float64(value)
-			interval, _ := intervalOf(sample, float64(value), label(sample, stored.LabelBasis))
+			interval, _ := stacks.IntervalOf(sample, float64(value), stacks.Label(sample, stored.LabelBasis))
 			within = within.Add(interval)
-			v.counted = v.counted || label(sample, stored.LabelEngine) == stored.EngineCount
+			v.counted = v.counted || stacks.Label(sample, stored.LabelEngine) == stored.EngineCount
 		}
 	}
 	v.within = within.Factor() - 1
-	v.amount = s.amount
-	var frames []storedFrame
+	v.amount = s.Amount
+	var frames []stacks.Frame
 	for sample, t := range events {
-		frames = s.appendFrames(frames[:0], sample)
-		v.add(frames, cmp.Or(label(sample, stored.LabelCause), cause.Running), t)
+		frames = s.AppendFrames(frames[:0], sample)
+		v.add(frames, cmp.Or(stacks.Label(sample, stored.LabelCause), cause.Running), t)
 	}
 	if v.all.events == 0 {
-		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), quantity(v.calls))
+		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), layout.Quantity(v.calls))
 	}
 	return nil
 }
 
 // events are the samples with their values, and the stacks by the value to divide.
-func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *stacks, error) {
-	if kind, ok := EventKindOf(p); ok {
+func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *stacks.Samples, error) {
+	if kind, ok := stacks.EventKindOf(p); ok {
 		e, err := readEvents(p, kind)
 		if err != nil {
 			return nil, nil, err
 		}
 		v.main = kind.Main()
-		s, err := newStacks(p, stored.MainValue(kind).Type)
+		s, err := stacks.Of(p, stored.MainValue(kind).Type)
 		return e.all(), s, err
 	}
-	if typeIndex(p, stored.TypeCPU) < 0 || !HasTime(p) {
+	if stacks.TypeIndex(p, stored.TypeCPU) < 0 || !stacks.HasTime(p) {
 		return nil, nil, errors.New("the profile has no time to divide by calls: record with -e wall --count=METHOD")
 	}
-	s, err := newStacks(p, stored.TypeCPU)
+	s, err := stacks.Of(p, stored.TypeCPU)
 	if err != nil {
 		return nil, nil, err
 	}
-	samples := typeIndex(p, stored.TypeSamples)
+	samples := stacks.TypeIndex(p, stored.TypeSamples)
 	return func(yield func(*pprof.Sample, tally) bool) {
-		for sample, value := range s.all() {
+		for sample, value := range s.All() {
 			t := tally{events: float64(sample.Value[samples])}
 			t.values[v.main] = float64(value)
 			t.variance = float64(value) * float64(value) / max(t.events, 1)
@@ -118,14 +118,14 @@ func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *st
 }
 
 // add adds a sample if the method is in its stack.
-func (v *perCall) add(frames []storedFrame, cause string, t tally) {
+func (v *perCall) add(frames []stacks.Frame, cause string, t tally) {
 	at, found := -1, 0
 	for i, f := range frames {
 		if f.Name != v.method && f.SystemName != v.method {
 			continue
 		}
 		found++
-		if !v.counted || f.flags&(inlined|interpreted) == 0 {
+		if !v.counted || f.Flags&(stacks.Inlined|stacks.Interpreted) == 0 {
 			at = i
 		}
 	}
@@ -170,7 +170,7 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	if v.within > 0 {
 		calls = fmt.Sprintf(" (%s)", halfWidth(100*v.within, "%"))
 	}
-	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, elapsed(p), manyOf(quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
+	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, stacks.Elapsed(p), layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
 	const named = 3 // causes in the heading
 	for i, g := range v.byCause.sorted(v.main) {
 		if i == named {
@@ -178,7 +178,7 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 		}
 		head += [...]string{": ", ", ", ", "}[i] + g.key + " " + v.each(g.tally)
 	}
-	writeFolded(out, head, v.opts.Width)
+	layout.Fold(out, head, v.opts.Width)
 	table := eventTable{opts: v.opts, out: out, order: []int{v.main}}
 	table.columns = []eventColumn{shareColumn(v.main, v.all), {"each", v.each}, {"±95%", v.interval}}
 	out.WriteByte('\n')
@@ -186,10 +186,10 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	out.WriteByte('\n')
 	writeEvents(&table, "called method / cause", &v.byBelow)
 	if v.leftOut.values[v.main] > 0 {
-		writeFolded(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
+		layout.Fold(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
 	}
 	if v.recursive {
-		writeFolded(out, "The method calls itself: each level counts as a call.", v.opts.Width)
+		layout.Fold(out, "The method calls itself: each level counts as a call.", v.opts.Width)
 	}
-	return flush(out, "time per call")
+	return layout.Flush(out, "time per call")
 }

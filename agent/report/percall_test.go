@@ -9,28 +9,16 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// counted is a window of wall time with so many calls of the shop's checkout, as record --count has them.
-func counted(calls float64) *profile.Profile {
-	p := sinktest.Only(profile.Wall)
-	graph := new(profile.Graph)
-	graph.Add(profile.Edge{
-		Caller: symbolize.Intern(symbolize.Frame{Function: "[unknown caller]", Kind: symbolize.KindMarker}), Site: profile.Site{Offset: -1},
-		Callee: symbolize.Intern(symbolize.Frame{Function: sinktest.Checkout.Function, Kind: symbolize.KindJIT}),
-	}, calls)
-	p.Processes[1].Calls = []*profile.Calls{{Engine: stored.EngineCount, Basis: profile.Counted, Graph: graph}}
-	return p
-}
-
 // 300 calls, below which threads ran for 0.9 s and waited for 6 s: 23 ms each. What is idle or elsewhere is none of it.
 func TestPerCall(t *testing.T) {
-	p := sinktest.Reparse(t, sinktest.MustPprofOf(t, counted(300), sink.OfEvents(profile.Wall)|sink.CallCounts))
-	per, err := report.ParsePer("calls:" + sinktest.Checkout.Function)
+	p := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.CountedWall(300), sink.OfEvents(profile.Wall)|sink.CallCounts))
+	per, err := compare.ParsePer("calls:" + sinktest.Checkout.Function)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +47,7 @@ func TestPerCall(t *testing.T) {
 
 // The slowest calls, with what each waited for.
 func TestSlow(t *testing.T) {
-	p := counted(300)
+	p := sinktest.CountedWall(300)
 	stack := func(frames ...symbolize.Frame) (list []symbolize.Symbol) {
 		for _, f := range frames {
 			list = append(list, symbolize.Intern(f))
@@ -96,7 +84,7 @@ func TestSlow(t *testing.T) {
 func TestSlowOfWindows(t *testing.T) {
 	w := sink.NewWindows(sink.OfEvents(profile.Wall) | sink.CallCounts | sink.Slow)
 	for window := range 3 {
-		p := counted(300)
+		p := sinktest.CountedWall(300)
 		p.Start = p.Start.Add(time.Duration(window) * p.Duration)
 		for i := range profile.MaxSlowCalls {
 			length := time.Duration(900-100*window-i) * time.Millisecond
@@ -121,7 +109,7 @@ func TestSlowOfWindows(t *testing.T) {
 		absent string
 	}{
 		{f, []string{"the 20 slowest of 900 calls", "window  call      took", "     1     1  900.00ms", "     2     1  890.00ms", "     1    19  882.00ms"}, "881.00ms"},
-		{windowOf(t, f, 3), []string{"the 20 slowest of 300 calls", "     3     1  700.00ms"}, "890.00ms"},
+		{sinktest.WindowOf(t, f, 3), []string{"the 20 slowest of 300 calls", "     3     1  700.00ms"}, "890.00ms"},
 	} {
 		text := sinktest.Show(t, report.Slow, test.of, nil)
 		for _, want := range test.wanted {

@@ -7,48 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	pprof "github.com/google/pprof/profile"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
-
-func isCalls(t *pprof.ValueType) bool {
-	return t.Type == stored.TypeCalls && t.Unit == stored.UnitCount
-}
-
-// HasCalls says that a stored profile has a sample type for calls, though maybe none of them.
-func HasCalls(p *pprof.Profile) bool { return slices.ContainsFunc(p.SampleType, isCalls) }
-
-// holdsCalls says that a stored profile has calls.
-func holdsCalls(p *pprof.Profile) bool {
-	return HasCalls(p) && anyCalls(p, func(*pprof.Sample) bool { return true })
-}
-
-// holdsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
-func holdsContexts(p *pprof.Profile) bool { return HasCalls(p) && anyCalls(p, hasContext) }
-
-// hasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
-func hasContext(s *pprof.Sample) bool {
-	engine := label(s, stored.LabelEngine)
-	return engine == "" || engine == stored.ExactEngine
-}
-
-func anyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
-	index := typeIndex(p, stored.TypeCalls)
-	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 && which(s) })
-}
-
-// HasTime says that a stored profile has a sample type for samples.
-func HasTime(p *pprof.Profile) bool { return typeIndex(p, stored.TypeSamples) >= 0 }
-
-// HasEntries reports whether a stored profile counts how often samples found contexts newly entered.
-func HasEntries(p *pprof.Profile) bool {
-	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == stored.TypeEntries && t.Unit == stored.UnitCount })
-	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
-}
 
 // Bounds of a stored profile. A window of the agent has a few megabytes; other profilers' largest have a hundred.
 const (

@@ -10,6 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -134,9 +135,9 @@ func FuzzRead(f *testing.F) {
 				t.Fatalf("view %d shows nothing", i)
 			}
 		}
-		for _, by := range []By{ByMethod, ByEdge, ByContext, ByClass} {
+		for _, by := range []compare.By{compare.ByMethod, compare.ByEdge, compare.ByContext, compare.ByClass} {
 			var out bytes.Buffer
-			err := Compare(&out, Named{"a", p}, Named{"b", p}, &CompareOptions{By: by})
+			err := compare.Profiles(&out, compare.Named{Name: "a", Profile: p}, compare.Named{Name: "b", Profile: p}, &compare.Options{By: by})
 			if err == nil && !strings.Contains(out.String(), "100.00  of 100") {
 				t.Fatalf("a profile differs from itself by %v:\n%s", by, &out)
 			}

@@ -1,4 +1,4 @@
-// Package report reads stored profiles: it shows views of them and compares them.
+// Package report reads stored profiles: it shows views of them. Package compare compares them.
 //
 //	p, err := report.ReadFile("vmprof.pb.gz")
 //	err = report.Report(os.Stdout, p, nil)
@@ -11,68 +11,55 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
-
-// maxComments bounds the comments that are shown; a profile of our own has a few.
-const maxComments = 100
 
 // Footer writes what a reader of any view must know: one sentence that accounts for the samples or events, then the rest of
 // the metadata and the profile's other comments, wrapped at width columns (0: not at all). What the metadata has for each
 // process or window is summed up in one sentence.
 func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	out := bufio.NewWriter(w)
-	comments := footer(p)
+	comments := Sentences(p)
 	for i, comment := range comments {
-		if i == maxComments {
+		if i == stored.MaxComments {
 			fmt.Fprintln(out, stored.Plural(len(comments)-i, "more comment"))
 			break
 		}
-		writeFolded(out, stored.Printable(comment), width)
+		layout.Fold(out, stored.Printable(comment), width)
 	}
-	return flush(out, "footer")
+	return layout.Flush(out, "footer")
 }
 
-func footer(p *pprof.Profile) []string {
+// Sentences are what Footer writes.
+func Sentences(p *pprof.Profile) []string {
 	var modes [profile.ContextChain + 1]bool
 	m, err := stored.MetadataOf(p)
 	if err != nil {
 		things := stored.TypeSamples
-		if _, ok := EventKindOf(p); ok {
+		if _, ok := stacks.EventKindOf(p); ok {
 			things = stored.TypeEvents
 		}
 		return slices.Concat([]string{
-			fmt.Sprintf("%s: %.0f, losses not recorded", things, sum(p, things, nil)),
+			fmt.Sprintf("%s: %.0f, losses not recorded", things, stacks.Sum(p, things, nil)),
 			fmt.Sprintf("metadata: %v; comments, if any, follow unchanged", err),
-		}, approximations(p), doubts(p, modes[:]), otherComments(p, nil))
+		}, approximations(p), doubts(p, modes[:]), stored.OtherComments(p, nil))
 	}
 	for _, c := range m.Contexts {
 		modes[c.Mode] = true
 	}
-	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(windowsOf(p)),
-		m.Remaining(), otherComments(p, m))
-}
-
-// otherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
-// may have added them.
-func otherComments(p *pprof.Profile, m *stored.Metadata) []string {
-	var own []string
-	if m != nil {
-		own = m.Sentences()
-	}
-	known := make(map[string]bool, len(own))
-	for _, sentence := range own {
-		known[sentence] = true
-	}
-	return slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return known[c] || stored.IsMetadata(c) })
+	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),
+		m.Remaining(), stored.OtherComments(p, m))
 }
 
 // approximations says how many samples have a frame whose method is not known, if there are any.
@@ -134,47 +121,11 @@ func atLeast(share float64) string {
 
 // labelShare returns how many of the samples have a label, in percent.
 func labelShare(p *pprof.Profile, key, value string) float64 {
-	all := sum(p, "samples", nil)
+	all := stacks.Sum(p, "samples", nil)
 	if all == 0 {
 		return 0
 	}
-	return 100 * sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
-}
-
-// sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
-// because integers of a hostile file could wrap.
-func sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
-	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
-	if index < 0 {
-		return 0
-	}
-	for _, sample := range p.Sample {
-		if keep == nil || keep(sample) {
-			sum += float64(sample.Value[index])
-		}
-	}
-	return sum
-}
-
-// writeFolded writes text in lines of at most width columns, broken at spaces and indented from the second on.
-func writeFolded(out *bufio.Writer, text string, width int) {
-	const indent = "  "
-	column := 0
-	for i, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case width > 0 && column+1+length > width:
-			out.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			out.WriteByte(' ')
-			column++
-		}
-		out.WriteString(word)
-		column += length
-	}
-	out.WriteByte('\n')
+	return 100 * stacks.Sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
 // Report writes the views that a profile has something for, and the footer. Of events these are their own view and
@@ -189,11 +140,11 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if events := EventView(p); events != nil {
 		views[0] = events
 	}
-	if holdsCalls(p) {
+	if stacks.HoldsCalls(p) {
 		views = append(views, Edges)
 	}
-	kind, ofEvents := EventKindOf(p)
-	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !HasCalls(p) || HasTime(p) || holdsContexts(p)) {
+	kind, ofEvents := stacks.EventKindOf(p)
+	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !stacks.HasCalls(p) || stacks.HasTime(p) || stacks.HoldsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {
@@ -247,4 +198,17 @@ func (o *ViewOptions) form() viewForm {
 		form |= withIdle
 	}
 	return form
+}
+
+// describeWindows reports in one sentence which windows a profile is of, if it says so.
+func describeWindows(windows map[int64]stored.Window) []string {
+	if len(windows) == 0 {
+		return nil
+	}
+	first := windows[slices.Min(slices.Collect(maps.Keys(windows)))]
+	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339), first.Duration.Round(time.Millisecond))
+	if len(windows) == 1 {
+		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
+	}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows), from)}
 }

@@ -58,23 +58,14 @@ func TestReportFitsTerminal(t *testing.T) {
 	}
 }
 
-// foreign is a profile as other tools write them.
-func foreign(sampleType, unit string, values ...int64) *pprof.Profile {
-	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: sampleType, Unit: unit}}}
-	for _, v := range values {
-		p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{v}})
-	}
-	return p
-}
-
 func TestViewsOfOtherProfiles(t *testing.T) {
-	got := sinktest.Show(t, report.Report, foreign("alloc_space", "bytes", 100, 28), nil)
+	got := sinktest.Show(t, report.Report, sinktest.Foreign("alloc_space", "bytes", 100, 28), nil)
 	for _, want := range []string{"alloc_space", "100.0%        128B", "[unknown]", "losses not recorded"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	nameless := foreign("cpu", "nanoseconds", 1)
+	nameless := sinktest.Foreign("cpu", "nanoseconds", 1)
 	m := &pprof.Mapping{ID: 1, File: "/lib/libc.so.6"}
 	nameless.Mapping = []*pprof.Mapping{m}
 	nameless.Location = []*pprof.Location{{ID: 1, Mapping: m, Address: 0x1234}}
@@ -87,8 +78,8 @@ func TestViewsOfOtherProfiles(t *testing.T) {
 func TestViewErrors(t *testing.T) {
 	const half = 1 << 62
 	for name, p := range map[string]*pprof.Profile{
-		"a difference":    foreign("samples", "count", 3, -1),
-		"wraps":           foreign("samples", "count", half, half),
+		"a difference":    sinktest.Foreign("samples", "count", 3, -1),
+		"wraps":           sinktest.Foreign("samples", "count", half, half),
 		"no sample types": {},
 	} {
 		for i, view := range []sinktest.ViewFunc{report.Methods, report.Tree, report.Report} {
@@ -110,7 +101,7 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
 	}
-	p := foreign("samples", "count", 41, 1)
+	p := sinktest.Foreign("samples", "count", 41, 1)
 	p.SampleType = append(p.SampleType, &pprof.ValueType{Type: "entries", Unit: "count"})
 	p.Sample[0].Value, p.Sample[1].Value = []int64{41, 3}, []int64{1, 5}
 	f := &pprof.Function{ID: 1, Name: "deep"}
@@ -131,7 +122,7 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 }
 
 func TestFooterIsBounded(t *testing.T) {
-	p := foreign("samples", "count", 1)
+	p := sinktest.Foreign("samples", "count", 1)
 	for i := range 1000 {
 		p.Comments = append(p.Comments, fmt.Sprintf("comment %d", i))
 	}

@@ -16,6 +16,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -76,18 +78,18 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	for _, line := range o.Next {
 		out.WriteString(o.paint(dim, line) + "\n")
 	}
-	return flush(out, "summary")
+	return layout.Flush(out, "summary")
 }
 
 // holder is a paragraph on who holds the lock that threads wait for most, if there are files of CPU time and of locks; "" if nothing can be said.
 func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	var cpu, locks *pprof.Profile
 	for _, p := range files {
-		kind, ofEvents := EventKindOf(p)
+		kind, ofEvents := stacks.EventKindOf(p)
 		switch {
 		case ofEvents && kind == profile.Locks:
 			locks = p
-		case !ofEvents && HasTime(p):
+		case !ofEvents && stacks.HasTime(p):
 			cpu = p
 		}
 	}
@@ -100,8 +102,8 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	}
 	var b strings.Builder
 	out := bufio.NewWriter(&b)
-	writeFolded(out, text, o.Width)
-	if err := flush(out, "summary"); err != nil {
+	layout.Fold(out, text, o.Width)
+	if err := layout.Flush(out, "summary"); err != nil {
 		return "", err
 	}
 	return "\n" + b.String() + "\n", nil
@@ -109,18 +111,18 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 
 // views writes the views of a file in at most so many lines.
 func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
-	if HasTime(p) && !HasCalls(p) {
+	if stacks.HasTime(p) && !stacks.HasCalls(p) {
 		return o.time(w, p, lines)
 	}
 	view := EventView(p)
-	if kind, ok := EventKindOf(p); ok && empty(p) {
+	if kind, ok := stacks.EventKindOf(p); ok && empty(p) {
 		_, err := fmt.Fprintf(w, "No %v events were observed.\n", kind)
 		return err
 	}
 	if view == nil {
 		view = edgesOrNone
 	}
-	if HasTime(p) { // and calls
+	if stacks.HasTime(p) { // and calls
 		half := lines / 2
 		if err := o.time(w, p, half); err != nil {
 			return err
@@ -191,7 +193,7 @@ func wholeTables(lines []string, most int) []string {
 // edgesOrNone shows the hottest edges, or says that there are none; the notes say why.
 func edgesOrNone(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	err := Edges(w, p, opts)
-	if errors.Is(err, ErrNoCalls) {
+	if errors.Is(err, stacks.ErrNoCalls) {
 		_, err = fmt.Fprintln(w, "No calls were recorded.")
 	}
 	return err
@@ -202,7 +204,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	out := bufio.NewWriter(w)
 	var head bytes.Buffer
 	folding, who := bufio.NewWriter(&head), subject(p)
-	writeFolded(folding, o.headline(p, who), o.Width)
+	layout.Fold(folding, o.headline(p, who), o.Width)
 	if err := folding.Flush(); err != nil {
 		return err
 	}
@@ -213,7 +215,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	}
 	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 || rows < 1 {
-		return flush(out, "summary")
+		return layout.Flush(out, "summary")
 	}
 	if rows >= spacious/2 {
 		out.WriteByte('\n')
@@ -222,14 +224,14 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	all := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(all, strings.Compare)
 	entries := slices.DeleteFunc(slices.Clone(all), func(e cct.Entry[string]) bool { return e.Self == 0 })
-	shown, rest := first(summaryLines(rows, len(entries)), entries)
+	shown, rest := layout.First(summaryLines(rows, len(entries)), entries)
 	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
 	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
 	if !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
 		app = nil
 	} else {
 		rows -= len(app) + 1
-		shown, rest = first(summaryLines(rows, len(entries)), entries)
+		shown, rest = layout.First(summaryLines(rows, len(entries)), entries)
 	}
 	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
 	o.writeRows(out, v, shown)
@@ -244,7 +246,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		fmt.Fprintf(out, "%s\n", o.paint(dim, "the application's methods with the most time in total (with callees):"))
 		o.writeRows(out, v, app)
 	}
-	return flush(out, "summary")
+	return layout.Flush(out, "summary")
 }
 
 // summaryLines is how many of so many methods have a line of their own, if there are so many rows. The others share one.
@@ -260,17 +262,17 @@ func (o *SummaryOptions) writeRows(out *bufio.Writer, v *view, entries []cct.Ent
 	for _, e := range entries {
 		kind := v.kinds[e.Key]
 		line := fmt.Sprintf("%5.1f%% %5.1f%%  ", v.share(e.Self), v.share(e.Total))
-		name := shorten(e.Key, room(o.Width, len(line)+kindWidth+2))
+		name := layout.Shorten(e.Key, layout.Room(o.Width, len(line)+kindWidth+2))
 		fmt.Fprintf(out, "%s%s  %s\n", line, o.paint(kindColors[kind], fmt.Sprintf("%-*s", kindWidth, kind)), name)
 	}
 }
 
 // kindWidth is that of the longest kind of work.
-const kindWidth = len(workCompiled)
+const kindWidth = len(stacks.Compiled)
 
 // headline says what was recorded: who used how much CPU time, and for what.
 func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
-	cpu, wall := time.Duration(sum(p, "cpu", nil)), time.Duration(p.DurationNanos)
+	cpu, wall := time.Duration(stacks.Sum(p, "cpu", nil)), time.Duration(p.DurationNanos)
 	length := ""
 	if wall > 0 {
 		length = " for " + threeDigits(wall)
@@ -285,17 +287,17 @@ func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
 	default:
 		text += threeDigits(cpu) + " of CPU time" + strings.Replace(length, " for ", " in ", 1)
 	}
-	s, err := newStacks(p, "cpu")
+	s, err := stacks.Of(p, "cpu")
 	if err != nil {
 		return text
 	}
 	byWork, total := make(map[string]float64), 0.0
-	for sample, value := range s.all() {
-		byWork[s.work(sample)] += float64(value)
+	for sample, value := range s.All() {
+		byWork[s.Work(sample)] += float64(value)
 		total += float64(value)
 	}
 	var shares []string
-	for _, work := range works {
+	for _, work := range stacks.Works {
 		if share := 100 * byWork[work] / total; share >= 0.5 {
 			shares = append(shares, fmt.Sprintf("%s %.0f%%", work, share))
 		}
@@ -326,8 +328,8 @@ func subject(p *pprof.Profile) string {
 	}
 	processes, names := make(map[process]bool), make(map[string]bool)
 	for _, sample := range p.Sample {
-		name := cmp.Or(strings.TrimSuffix(label(sample, stored.LabelService), ".service"), label(sample, stored.LabelComm), stored.Unnamed)
-		processes[process{name, processID(sample)}] = true
+		name := cmp.Or(strings.TrimSuffix(stacks.Label(sample, stored.LabelService), ".service"), stacks.Label(sample, stored.LabelComm), stored.Unnamed)
+		processes[process{name, stacks.ProcessID(sample)}] = true
 		names[name] = true
 	}
 	switch {
@@ -361,7 +363,7 @@ func (o *SummaryOptions) status(p *pprof.Profile) string {
 	if word != good && word != nothing {
 		color = yellow
 	}
-	account := footer(p)
+	account := Sentences(p)
 	line := word
 	if why != "" {
 		line += ": " + why
@@ -418,11 +420,11 @@ func doubt(p *pprof.Profile) (word, why string) {
 	for _, n := range c.Truncated {
 		truncated += n
 	}
-	if !HasTime(p) {
+	if !stacks.HasTime(p) {
 		return good, fmt.Sprintf("%d lost", lost)
 	}
 	share := func(n uint64) float64 { return float64(n) / float64(max(c.Folded, 1)) }
-	unnamed := sum(p, stored.TypeSamples, func(s *pprof.Sample) bool { return leafUnnamed(s) })
+	unnamed := stacks.Sum(p, stored.TypeSamples, func(s *pprof.Sample) bool { return leafUnnamed(s) })
 	uncertain := 0.0
 	for _, name := range []string{"ambiguous", "fitted", "unplaced"} {
 		uncertain += labelShare(p, stored.LabelContext, name) / 100
@@ -477,7 +479,7 @@ const (
 )
 
 var kindColors = map[string]color{
-	profile.GuestCode.String(): green, workCompiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
+	profile.GuestCode.String(): green, stacks.Compiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
 	profile.Housekeeping.String(): blue, profile.NativeCode.String(): yellow, profile.KernelCode.String(): red,
 }
 

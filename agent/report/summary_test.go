@@ -41,7 +41,7 @@ func TestSummaryWithCallees(t *testing.T) {
 		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote com.shop.Main.quote [inlined]", Times: 1, Weight: 10},
 		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page java.lang.String.concat", Times: 1, Weight: 20},
 	)
-	text := summaryOf(t, nil, storedOf(p))
+	text := summaryOf(t, nil, sinktest.MustPprof(t, p))
 	_, rows, found := strings.Cut(text, "with callees):\n")
 	want := "  0.0% 100.0%  compiled  com.shop.Main.main\n" +
 		"  0.0%  80.0%  compiled  com.shop.Main.quote\n" +
@@ -129,11 +129,11 @@ func TestSummaryStatus(t *testing.T) {
 		p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 500})
 		p.Counts.Folded = 500
 		change(p)
-		if got := summaryOf(t, nil, storedOf(p)); !strings.Contains(got, want) {
+		if got := summaryOf(t, nil, sinktest.MustPprof(t, p)); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if got := summaryOf(t, nil, storedOf(&profile.Profile{Event: "cpu-clock", Period: 1})); !strings.Contains(got, "used no CPU time") {
+	if got := summaryOf(t, nil, sinktest.MustPprof(t, &profile.Profile{Event: "cpu-clock", Period: 1})); !strings.Contains(got, "used no CPU time") {
 		t.Error(got)
 	}
 }
@@ -156,7 +156,7 @@ func TestSummaryWithoutSlowCalls(t *testing.T) {
 // Threads are shown by what they have in common.
 func TestThreads(t *testing.T) {
 	p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 10}, sinktest.Path{Methods: "m b", Times: 1, Weight: 30}, sinktest.Path{Methods: "m c", Times: 1, Weight: 60})
-	stored := storedOf(p)
+	stored := sinktest.MustPprof(t, p)
 	for i, thread := range []string{"http-nio-8080-exec-1", "http-nio-8080-exec-2", "main"} {
 		stored.Sample[i].Label = map[string][]string{"thread": {thread}}
 		stored.Sample[i].NumLabel = map[string][]int64{"tid": {int64(i + 1)}}

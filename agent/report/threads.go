@@ -10,66 +10,10 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
-
-// hotspotRuntime is the label of processes whose compiled code is Java's.
-const hotspotRuntime = "hotspot"
-
-// works are the kinds of work in the order in which a summary lists them.
-var works = []string{
-	profile.GuestCode.String(), workCompiled, profile.Compiling.String(), profile.Collecting.String(), profile.Housekeeping.String(),
-	profile.NativeCode.String(), profile.KernelCode.String(),
-}
-
-// workCompiled is code that another VM than HotSpot compiled.
-const workCompiled = "compiled"
-
-// vmWork is the VM's own work that a sample is of; false if it is of none. Threads with the VM's names that run Java code are the
-// application's.
-func vmWork(sample *pprof.Sample) (profile.CodeKind, bool) {
-	kind, ok := profile.VMThread(label(sample, stored.LabelRuntime), label(sample, stored.LabelThread))
-	if !ok {
-		return 0, false
-	}
-	for _, loc := range sample.Location {
-		if mappingFlags(loc.Mapping)&(jit|interpreted|stub) != 0 {
-			return 0, false
-		}
-	}
-	return kind, true
-}
-
-// work is the kind of work that a sample is of.
-func (s *stacks) work(sample *pprof.Sample) string {
-	if kind, ok := vmWork(sample); ok {
-		return kind.String()
-	}
-	if len(sample.Location) == 0 {
-		return profile.NativeCode.String()
-	}
-	return workOf(mappingFlags(sample.Location[0].Mapping), label(sample, stored.LabelRuntime) == hotspotRuntime)
-}
-
-// workOf is the kind of work that a method is.
-func workOf(flags frameFlags, java bool) string {
-	switch {
-	case flags&kernel != 0:
-		return profile.KernelCode.String()
-	case flags&(jit|interpreted|stub) == 0:
-		return profile.NativeCode.String()
-	case java:
-		return profile.GuestCode.String()
-	}
-	return workCompiled
-}
-
-// serviceFrame stands for all frames of samples of the VM's own work.
-func serviceFrame(work string) storedFrame {
-	name := "[" + work + " threads]"
-	return storedFrame{Method: Method{Name: name, SystemName: name}, flags: native | called}
-}
 
 // A threadKey is a thread of a process, or a group of threads.
 type threadKey struct {
@@ -83,28 +27,28 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	sampleType, err := mainType(p)
+	sampleType, err := stacks.MainType(p)
 	if err != nil {
 		return err
 	}
-	s, err := newStacks(p, sampleType)
+	s, err := stacks.Of(p, sampleType)
 	if err != nil {
 		return err
 	}
 	if !opts.Idle {
-		s.leaveWaits()
+		s.LeaveWaits()
 	}
 	type group struct {
 		key     threadKey
 		sum     uint64
 		threads map[string]uint64
 	}
-	groups, total, several := make(map[threadKey]*group), uint64(0), severalProcesses(p)
-	for sample, value := range s.all() {
-		thread := cmp.Or(label(sample, stored.LabelThread), stored.Unnamed)
+	groups, total, several := make(map[threadKey]*group), uint64(0), stacks.SeveralProcesses(p)
+	for sample, value := range s.All() {
+		thread := cmp.Or(stacks.Label(sample, stored.LabelThread), stored.Unnamed)
 		key := threadKey{name: stored.ThreadGroup(thread)}
 		if several {
-			key.process = processName(sample)
+			key.process = stacks.ProcessName(sample)
 		}
 		g := groups[key]
 		if g == nil {
@@ -113,7 +57,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		g.sum += value
 		total += value
-		if tid := number(sample, stored.LabelTID); tid != 0 {
+		if tid := stacks.Number(sample, stored.LabelTID); tid != 0 {
 			thread += fmt.Sprintf(" (tid %d)", tid)
 		}
 		g.threads[thread] += value
@@ -126,13 +70,15 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.key.process, b.key.process), cmp.Compare(a.key.name, b.key.name))
 	})
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Threads%s\n", elapsed(p))
-	row := func(sum uint64, name string, indent int) gridRow {
-		return gridRow{cells: []string{stored.Percent(float64(sum), float64(total)), s.amount(float64(sum))},
-			name: func(width int) string { return strings.Repeat(" ", indent) + keepEnd(name, max(width-indent, 0)) }}
+	fmt.Fprintf(out, "Threads%s\n", stacks.Elapsed(p))
+	row := func(sum uint64, name string, indent int) layout.Row {
+		return layout.Row{Cells: []string{stored.Percent(float64(sum), float64(total)), s.Amount(float64(sum))},
+			Name: func(width int) string {
+				return strings.Repeat(" ", indent) + layout.KeepEnd(name, max(width-indent, 0))
+			}}
 	}
-	grid := grid{head: []gridRow{{cells: []string{"share", s.unit()}, name: heading("group / thread")}}}
-	shown, rest := first(opts.N, list)
+	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.Unit()}, Name: layout.Heading("group / thread")}}}
+	shown, rest := layout.First(opts.N, list)
 	for _, g := range shown {
 		name := g.key.name
 		if n := len(g.threads); n > 1 {
@@ -146,7 +92,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 				name = strings.Replace(name, g.key.name, thread, 1)
 			}
 		}
-		grid.rows = append(grid.rows, row(g.sum, name, 0))
+		grid.Rows = append(grid.Rows, row(g.sum, name, 0))
 		if len(g.threads) == 1 {
 			continue
 		}
@@ -157,17 +103,17 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]), strings.Compare(a, b)) })
 		some, more := names, []string(nil)
 		if opts.N > 0 {
-			some, more = first(maxParts, names)
+			some, more = layout.First(maxParts, names)
 		}
 		for _, thread := range some {
-			grid.rows = append(grid.rows, row(g.threads[thread], thread, 2))
+			grid.Rows = append(grid.Rows, row(g.threads[thread], thread, 2))
 		}
 		if len(more) > 0 {
 			var sum uint64
 			for _, thread := range more {
 				sum += g.threads[thread]
 			}
-			grid.rows = append(grid.rows, row(sum, fmt.Sprintf("%d more", len(more)), 2))
+			grid.Rows = append(grid.Rows, row(sum, fmt.Sprintf("%d more", len(more)), 2))
 		}
 	}
 	if len(rest) > 0 {
@@ -175,8 +121,8 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		for _, g := range rest {
 			sum += g.sum
 		}
-		grid.rows = append(grid.rows, row(sum, stored.Plural(len(rest), "more group"), 0))
+		grid.Rows = append(grid.Rows, row(sum, stored.Plural(len(rest), "more group"), 0))
 	}
-	grid.write(out, opts.Width)
-	return flush(out, "threads")
+	grid.Write(out, opts.Width)
+	return layout.Flush(out, "threads")
 }

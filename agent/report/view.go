@@ -3,41 +3,20 @@ package report
 import (
 	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// contextPath names a context of a tree by its methods, outermost first, in at most width columns, 0 for any number, by
-// cutting its beginning.
-func contextPath[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name func(K) string) string {
-	var names []string
-	for id != cct.Root && (width == 0 || len(names) <= width) { // more would not be seen
-		// Direct recursion is one name, or it would be all that there is room for.
-		key, levels := tree.Node(id).Key, 0
-		for ; id != cct.Root && tree.Node(id).Key == key; id = tree.Node(id).Parent {
-			levels++
-		}
-		text := name(key)
-		if levels > 1 {
-			text += fmt.Sprintf(" (%d levels)", levels)
-		}
-		names = append(names, text)
-	}
-	slices.Reverse(names)
-	return keepEnd(strings.Join(names, " > "), width)
-}
-
 // A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
 type view struct {
 	tree    cct.Tree[string]
-	flags   []frameFlags         // by NodeID: how that context's innermost method was executed, and its samples' context was found
+	flags   []stacks.Flags       // by NodeID: how that context's innermost method was executed, and its samples' context was found
 	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
 	missing uint64               // of entered, for lack of room in the tree
 	unit    string               // what the weights are: "samples"
@@ -58,45 +37,45 @@ const (
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
 func newView(p *pprof.Profile, form viewForm) (*view, error) {
-	sampleType, err := mainType(p)
+	sampleType, err := stacks.MainType(p)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStacks(p, sampleType)
+	s, err := stacks.Of(p, sampleType)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{flags: make([]frameFlags, 1), unit: s.unit(), format: s.amount} // Root has no flags
+	v := &view{flags: make([]stacks.Flags, 1), unit: s.Unit(), format: s.Amount} // Root has no flags
 	if form&withIdle == 0 {
-		if waited := s.leaveWaits(); waited > 0 {
+		if waited := s.LeaveWaits(); waited > 0 {
 			v.leftOut = fmt.Sprintf("omitted: waits for work, %s", v.amount(waited))
 		}
 	}
-	processes := form&byProcess != 0 && severalProcesses(p)
+	processes := form&byProcess != 0 && stacks.SeveralProcesses(p)
 	if form&summed != 0 {
 		v.kinds = make(map[string]string)
 	}
-	var stack []storedFrame
+	var stack []stacks.Frame
 	var names []string
 	place := func(sample *pprof.Sample, value uint64) cct.NodeID {
 		service := ""
 		if form&summed != 0 {
-			if kind, ok := vmWork(sample); ok {
+			if kind, ok := stacks.VMWork(sample); ok {
 				service = kind.String()
 			}
 		}
 		if service != "" {
-			stack = append(stack[:0], serviceFrame(service))
+			stack = append(stack[:0], stacks.ServiceFrame(service))
 		} else {
-			locations := s.own(sample)
+			locations := s.Own(sample)
 			if form&withWakers != 0 {
 				locations = sample.Location
 			}
-			stack = s.appendLocations(stack[:0], locations)
+			stack = s.AppendLocations(stack[:0], locations)
 		}
 		v.addKinds(stack, service, sample)
 		if processes {
-			stack = append(stack, storedFrame{Method: Method{Name: processName(sample)}})
+			stack = append(stack, stacks.Frame{Method: stacks.Method{Name: stacks.ProcessName(sample)}})
 		}
 		names = names[:0]
 		for _, f := range stack {
@@ -106,17 +85,17 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 		v.add(stack, id)
 		return id
 	}
-	for sample, value := range s.all() {
-		v.flags[place(sample, value)] |= certaintyOf(sample)
+	for sample, value := range s.All() {
+		v.flags[place(sample, value)] |= stacks.CertaintyOf(sample)
 	}
-	if sampleType != stored.TypeSamples || !HasEntries(p) {
+	if sampleType != stored.TypeSamples || !stacks.HasEntries(p) {
 		return v, nil
 	}
-	e, err := newStacks(p, stored.TypeEntries)
+	e, err := stacks.Of(p, stored.TypeEntries)
 	if err != nil {
 		return nil, err
 	}
-	for sample, count := range e.all() {
+	for sample, count := range e.All() {
 		id := place(sample, 0)
 		if v.tree.Node(id).Depth < len(names) { // its caller was not entered more often on its account
 			v.missing += count
@@ -132,14 +111,14 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 }
 
 // addKinds notes of which kind of work the methods of a stack are.
-func (v *view) addKinds(stack []storedFrame, service string, sample *pprof.Sample) {
+func (v *view) addKinds(stack []stacks.Frame, service string, sample *pprof.Sample) {
 	if v.kinds == nil {
 		return
 	}
-	java := label(sample, stored.LabelRuntime) == hotspotRuntime
+	java := stacks.Label(sample, stored.LabelRuntime) == stacks.HotSpot
 	for _, f := range stack {
 		if v.kinds[f.Name] == "" {
-			v.kinds[f.Name] = cmp.Or(service, workOf(f.flags, java))
+			v.kinds[f.Name] = cmp.Or(service, stacks.WorkOf(f.Flags, java))
 		}
 	}
 }
@@ -149,28 +128,12 @@ func grown[T any](list []T, n int) []T {
 	return append(list, make([]T, max(n-len(list), 0))...)
 }
 
-// mainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
-// has as the default.
-func mainType(p *pprof.Profile) (string, error) {
-	if len(p.SampleType) == 0 {
-		return "", errors.New("the profile has no values")
-	}
-	if HasTime(p) {
-		return stored.TypeSamples, nil
-	}
-	index, err := p.SampleIndexByName("")
-	if err != nil {
-		return "", fmt.Errorf("choose a sample type: %w", err)
-	}
-	return p.SampleType[index].Type, nil
-}
-
 // add notes how the methods of a stack were executed that was added as id.
-func (v *view) add(stack []storedFrame, id cct.NodeID) {
+func (v *view) add(stack []stacks.Frame, id cct.NodeID) {
 	v.flags = grown(v.flags, v.tree.Len()+1)
 	for id != cct.Root {
 		n := v.tree.Node(id)
-		v.flags[id] |= stack[len(stack)-n.Depth].flags
+		v.flags[id] |= stack[len(stack)-n.Depth].Flags
 		id = n.Parent
 	}
 }
@@ -195,12 +158,12 @@ func (v *view) share(weight uint64) float64 {
 }
 
 // writeLegend explains the marks that a view used, and what it could not show.
-func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
-	if legend := used.legend(); legend != "" {
-		writeFolded(out, "marks: "+legend, width)
+func (v *view) writeLegend(out *bufio.Writer, used stacks.Flags, width int) {
+	if legend := used.Legend(); legend != "" {
+		layout.Fold(out, "marks: "+legend, width)
 	}
 	if v.leftOut != "" {
-		writeFolded(out, v.leftOut, width)
+		layout.Fold(out, v.leftOut, width)
 	}
 	if n := v.tree.Overflow(); n > 0 {
 		fmt.Fprintf(out, "too many contexts: %s %s count for a caller instead\n", v.amount(n), v.unit)
@@ -208,28 +171,4 @@ func (v *view) writeLegend(out *bufio.Writer, used frameFlags, width int) {
 	if v.missing > 0 {
 		fmt.Fprintf(out, "too many contexts: %d entries are omitted\n", v.missing)
 	}
-}
-
-// severalProcesses says that the samples carry more than one pid.
-func severalProcesses(p *pprof.Profile) bool {
-	var first int64
-	for i, sample := range p.Sample {
-		if pid := processID(sample); i == 0 {
-			first = pid
-		} else if pid != first {
-			return true
-		}
-	}
-	return false
-}
-
-func processID(sample *pprof.Sample) int64 { return number(sample, stored.LabelPID) }
-
-// processName is what people call the process of a sample.
-func processName(sample *pprof.Sample) string {
-	comm := label(sample, stored.LabelComm)
-	if comm == "" {
-		comm = stored.Unnamed
-	}
-	return fmt.Sprintf("%s (pid %d)", comm, processID(sample))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
@@ -26,7 +27,7 @@ func (s *candidateSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[string] {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e cct.Entry[string]) bool {
 		kind := v.kinds[e.Key]
-		return kind != profile.GuestCode.String() && kind != workCompiled || layerOf(Method{Name: e.Key}, nil) != appLayer ||
+		return kind != profile.GuestCode.String() && kind != stacks.Compiled || layerOf(stacks.Method{Name: e.Key}, nil) != appLayer ||
 			float64(e.Total) < leastCandidate*float64(v.tree.Total())
 	})
 	slices.SortStableFunc(entries, func(a, b cct.Entry[string]) int { return cmp.Compare(b.Total, a.Total) })

@@ -24,7 +24,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -253,7 +253,7 @@ func (*patterns) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 
 // A Reader evaluates expressions over the samples of one profile. It is not safe for concurrent use.
 type Reader struct {
-	names  *report.Names
+	names  *stacks.Names
 	column int // of value
 	sample *pprof.Sample
 	stack  []string
@@ -263,7 +263,7 @@ type Reader struct {
 
 // NewReader returns a reader with the values in a column of the samples.
 func NewReader(p *pprof.Profile, column int) *Reader {
-	return &Reader{names: report.NewNames(p), column: column}
+	return &Reader{names: stacks.NewNames(p), column: column}
 }
 
 // Set chooses the sample.

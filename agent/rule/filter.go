@@ -6,7 +6,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 )
 
 // Filter returns a profile with the samples of p that meet a condition, in which value is that of the profile's default sample type.
@@ -16,7 +16,7 @@ func Filter(ctx context.Context, p *pprof.Profile, condition *Expression) (*ppro
 		return nil, fmt.Errorf("filter samples: %w", err)
 	}
 	reader := NewReader(p, column)
-	return report.Where(p, condition.String(), func(sample *pprof.Sample) (bool, error) {
+	return stacks.Where(p, condition.String(), func(sample *pprof.Sample) (bool, error) {
 		reader.Set(sample)
 		return condition.True(ctx, reader)
 	})

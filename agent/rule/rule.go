@@ -10,7 +10,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
@@ -149,7 +149,7 @@ func (r *Rule) Evaluate(ctx context.Context, p *pprof.Profile) (*Sums, error) {
 		return nil, fmt.Errorf("rule %s: %w %s", r.Name, ErrAbsent, r.Of)
 	}
 	sums := &Sums{Unit: p.SampleType[column].Unit, Groups: make(map[string]float64)}
-	reader, apart := NewReader(p, column), report.Apart(p)
+	reader, apart := NewReader(p, column), stacks.Apart(p)
 	for _, sample := range p.Sample {
 		value := sample.Value[column]
 		if value == 0 || apart(sample) {

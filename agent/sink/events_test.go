@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -44,11 +45,11 @@ func TestPprofEventsTypes(t *testing.T) {
 		if got := strings.Join(types, " "); got != test.types || stored.DefaultSampleType != test.first || period != test.period {
 			t.Errorf("%v: types %s, default %s, period %s", test.kind, got, stored.DefaultSampleType, period)
 		}
-		if kind, ok := report.EventKindOf(stored); kind != test.kind || !ok {
+		if kind, ok := stacks.EventKindOf(stored); kind != test.kind || !ok {
 			t.Errorf("%v: EventKindOf = %v, %v", test.kind, kind, ok)
 		}
 	}
-	if kind, ok := report.EventKindOf(sinktest.MustPprof(t, sinktest.Shop())); ok {
+	if kind, ok := stacks.EventKindOf(sinktest.MustPprof(t, sinktest.Shop())); ok {
 		t.Errorf("time is %v", kind)
 	}
 }
@@ -239,7 +240,7 @@ func TestWindowsOfEvents(t *testing.T) {
 	if want := "events: 930 lock; of all kinds together 1804, 16 lost (malformed 6, ring_full 10), 30000 hits of probes took 26ms of CPU time"; stored.Comments[0] != want {
 		t.Errorf("comment %q, want %q", stored.Comments[0], want)
 	}
-	second, err := report.WindowOf(sinktest.Reparse(t, stored), 2)
+	second, err := stacks.WindowOf(sinktest.Reparse(t, stored), 2)
 	if err != nil {
 		t.Fatal(err)
 	}

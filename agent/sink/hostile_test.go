@@ -10,6 +10,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -43,9 +45,9 @@ func checkHostileEvents(t *testing.T, p *profile.Profile) {
 			t.Fatal(err)
 		}
 	}
-	side := report.Named{Name: "a\x1b[2J", Profile: stored}
-	for _, by := range []report.By{report.ByMethod, report.ByContext, report.ByClass} {
-		report.Compare(&text, side, side, &report.CompareOptions{By: by}) // which may have nothing to compare
+	side := compare.Named{Name: "a\x1b[2J", Profile: stored}
+	for _, by := range []compare.By{compare.ByMethod, compare.ByContext, compare.ByClass} {
+		compare.Profiles(&text, side, side, &compare.Options{By: by}) // which may have nothing to compare
 	}
 	if err := sink.Collapsed(&text, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)
@@ -90,7 +92,7 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 			t.Fatal(err)
 		}
 		var sum int64
-		if report.HasTime(parsed) { // else all weights are 0
+		if stacks.HasTime(parsed) { // else all weights are 0
 			for _, s := range parsed.Sample {
 				sum += s.Value[0]
 			}
@@ -128,7 +130,7 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 	}
 	var text bytes.Buffer
 	views := []sinktest.ViewFunc{report.Report, report.Contexts}
-	if report.HasCalls(written) {
+	if stacks.HasCalls(written) {
 		views = append(views, report.Layers)
 	}
 	for _, view := range views {
@@ -136,9 +138,9 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 			t.Fatal(err)
 		}
 	}
-	for _, by := range []report.By{report.ByMethod, report.ByEdge} {
-		side := report.Named{Name: "a\x1b[2J", Profile: written}
-		if err := report.Compare(&text, side, side, &report.CompareOptions{By: by}); err != nil && samples > 0 {
+	for _, by := range []compare.By{compare.ByMethod, compare.ByEdge} {
+		side := compare.Named{Name: "a\x1b[2J", Profile: written}
+		if err := compare.Profiles(&text, side, side, &compare.Options{By: by}); err != nil && samples > 0 {
 			t.Fatal(err)
 		}
 	}

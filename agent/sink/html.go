@@ -12,7 +12,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/web"
 )
 
@@ -30,7 +30,7 @@ type Page struct {
 	Text string
 	// Commands to type are shown next to the graphs.
 	Commands []string
-	Flames   []*report.Flame
+	Flames   []*flame.Graph
 	files    []pageFile
 	notes    []string
 }
@@ -42,7 +42,7 @@ type pageFile struct {
 
 // Add adds the graphs of a stored profile, and the profile under a name.
 func (p *Page) Add(name string, stored *pprof.Profile) error {
-	flames, err := report.Flames(stored)
+	flames, err := flame.Read(stored)
 	if err != nil {
 		return fmt.Errorf("draw %s: %w", name, err)
 	}
@@ -66,12 +66,12 @@ func (p *Page) Attach(name string, stored *pprof.Profile) error {
 
 // pageData is the JSON in the page, which web/src/app.js reads.
 type pageData struct {
-	Format   int             `json:"format"`
-	Title    string          `json:"title"`
-	Text     string          `json:"text,omitempty"`
-	Commands []string        `json:"commands,omitempty"`
-	Kinds    []*report.Flame `json:"kinds"`
-	Files    []pageFileName  `json:"files,omitempty"`
+	Format   int            `json:"format"`
+	Title    string         `json:"title"`
+	Text     string         `json:"text,omitempty"`
+	Commands []string       `json:"commands,omitempty"`
+	Kinds    []*flame.Graph `json:"kinds"`
+	Files    []pageFileName `json:"files,omitempty"`
 }
 
 type pageFileName struct {

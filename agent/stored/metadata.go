@@ -201,6 +201,23 @@ func MetadataOf(p *pprof.Profile) (*Metadata, error) {
 // IsMetadata reports whether a comment is metadata.
 func IsMetadata(comment string) bool { return strings.HasPrefix(comment, mark) }
 
+// MaxComments bounds the comments that readers show and keep; a profile of our own has a few.
+const MaxComments = 100
+
+// OtherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
+// may have added them.
+func OtherComments(p *pprof.Profile, m *Metadata) []string {
+	var own []string
+	if m != nil {
+		own = m.Sentences()
+	}
+	known := make(map[string]bool, len(own))
+	for _, sentence := range own {
+		known[sentence] = true
+	}
+	return slices.DeleteFunc(slices.Clone(p.Comments), func(c string) bool { return known[c] || IsMetadata(c) })
+}
+
 func decode(data []byte) (*Metadata, error) {
 	if len(data) > maxEncoded || bytes.Count(data, []byte("{")) > maxObjects || bytes.Count(data, []byte(",")) > maxFields {
 		return nil, errors.New("too large")

@@ -8,14 +8,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 )
 
 // againstFlags have a recording compared with an earlier one.
 type againstFlags struct {
 	against string // a recording, or a directory of several; empty: nothing is compared
 	per     string
-	opts    report.AuditOptions
-	earlier []report.Named
+	opts    compare.AuditOptions
+	earlier []compare.Named
 }
 
 func (a *againstFlags) add(fs *pflag.FlagSet) {
@@ -41,14 +42,14 @@ func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
 	shown := report.DefaultViewOptions()
 	a.opts.N, a.opts.Width = 10, shown.Width
 	var err error
-	if a.opts.Per, err = report.ParsePer(a.per); err != nil {
+	if a.opts.Per, err = compare.ParsePer(a.per); err != nil {
 		return usageError(err.Error())
 	}
 	a.earlier, err = readRecordings(a.against)
 	if err != nil {
 		return err
 	}
-	if len(a.earlier) == 1 && !report.HasWindows(a.earlier[0].Profile) {
+	if len(a.earlier) == 1 && !compare.HasWindows(a.earlier[0].Profile) {
 		return fmt.Errorf("%s has no windows to compare: record it with --window=1", a.against)
 	}
 	return nil
@@ -60,12 +61,12 @@ func (a *againstFlags) compare(w io.Writer, out output) error {
 		return nil
 	}
 	fmt.Fprintf(w, "\nA: %s; B: %s\n", a.against, out.path)
-	later := report.Named{Name: out.path, Profile: out.stored}
+	later := compare.Named{Name: out.path, Profile: out.stored}
 	var err error
 	if len(a.earlier) == 1 && a.per == defaultPer {
 		err = compareTwo(w, a.earlier[0], later, &a.opts)
 	} else {
-		_, err = report.Audit(w, a.earlier, []report.Named{later}, &a.opts)
+		_, err = compare.Audit(w, a.earlier, []compare.Named{later}, &a.opts)
 	}
 	if err != nil {
 		return fmt.Errorf("compare with %s: %w", a.against, err)

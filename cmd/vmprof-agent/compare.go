@@ -14,6 +14,9 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -69,7 +72,7 @@ Flags:
 
 // compareOptions are the flags of compare.
 type compareOptions struct {
-	opts     report.AuditOptions
+	opts     compare.AuditOptions
 	sides    [2][]string   // A and B; all of it in A if there is one file
 	output   string        // page to write as well
 	verdict  bool          // the user asked for one
@@ -92,7 +95,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.Float64Var(&o.opts.Least, "least", o.opts.Least, "ignore differences below `PERCENT`")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "record URLs for `TIME`")
 	until := fs.String("until", "", "record URLs until `WHEN`: decided; at most -d")
-	by := fs.String("by", report.ByMethod.String(), "compare by `KEY`; the others are above")
+	by := fs.String("by", compare.ByMethod.String(), "compare by `KEY`; the others are above")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
@@ -105,10 +108,10 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, err
 	}
 	var err error
-	if o.opts.By, err = report.ParseBy(*by); err != nil {
+	if o.opts.By, err = compare.ParseBy(*by); err != nil {
 		return nil, usageError(err.Error())
 	}
-	if o.opts.Per, err = report.ParsePer(*per); err != nil {
+	if o.opts.Per, err = compare.ParsePer(*per); err != nil {
 		return nil, usageError(err.Error())
 	}
 	if err := o.past.parse(fs, time.Now()); err != nil {
@@ -136,7 +139,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 			urls++
 		}
 	}
-	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == report.ByTotal || o.opts.By == report.ByService
+	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == compare.ByTotal || o.opts.By == compare.ByService
 	precision := o.files() == 1 && !fs.Changed("windows") && !o.verdict
 	switch {
 	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):
@@ -155,7 +158,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 		return nil, usageError("--by is for two profiles: name two files, or --windows=1,2")
 	case o.opts.N < 0, o.opts.Width < 0:
 		return nil, usageError("-n and --width need a number of at least 0")
-	case o.opts.IgnoreSites && o.opts.By != report.ByEdge && !precision:
+	case o.opts.IgnoreSites && o.opts.By != compare.ByEdge && !precision:
 		return nil, usageError("--ignore-sites is for --by=edge")
 	case !(o.opts.Alpha > 0 && o.opts.Alpha <= 0.5): // nor NaN
 		return nil, usageError("--alpha needs a probability above 0 and up to 0.5")
@@ -175,8 +178,8 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	return &o, nil
 }
 
-// compare is the verb.
-func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// compareVerb is the verb.
+func compareVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseCompare(args, stderr)
 	if err != nil {
 		return err
@@ -185,7 +188,7 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return o.compareURLs(ctx, stdout, stderr)
 	}
 	var (
-		sides    [2][]report.Named
+		sides    [2][]compare.Named
 		expanded bool // there was a directory
 	)
 	for side, names := range o.sides {
@@ -208,23 +211,23 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	}
 	switch {
 	case o.past.from != "":
-		a, b = make([]report.Named, 1), make([]report.Named, 1)
+		a, b = make([]compare.Named, 1), make([]compare.Named, 1)
 		a[0], b[0], err = o.comparePast(ctx, stdout)
 	case len(o.windows) > 0:
 		if a, err = windowsOf(a[0], o.windows); err == nil {
 			a, b = a[:1], a[1:]
-			err = report.Compare(stdout, a[0], b[0], &o.opts.CompareOptions)
+			err = compare.Profiles(stdout, a[0], b[0], &o.opts.Options)
 		}
 	case !o.verdict && !expanded && len(a) == 1 && len(b) == 1:
 		err = compareTwo(stdout, a[0], b[0], &o.opts)
 	case o.verdict || expanded && len(b) > 0:
-		_, err = report.Audit(stdout, a, b, &o.opts)
+		_, err = compare.Audit(stdout, a, b, &o.opts)
 	case len(b) == 0 && len(a) == 1:
-		err = report.CompareWindows(stdout, a[0], &o.opts.CompareOptions)
+		err = compare.Windows(stdout, a[0], &o.opts.Options)
 	case len(b) == 0:
 		return usageError("name both sides to compare: A B, or A... -- B...")
 	default:
-		err = report.Compare(stdout, a[0], b[0], &o.opts.CompareOptions)
+		err = compare.Profiles(stdout, a[0], b[0], &o.opts.Options)
 	}
 	if err != nil {
 		return fmt.Errorf("compare profiles: %w", err)
@@ -236,27 +239,27 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 // compareTwo compares two recordings: their windows if there are enough for an interval, and otherwise their shares.
-func compareTwo(stdout io.Writer, a, b report.Named, opts *report.AuditOptions) error {
-	if report.HasEnoughWindows(a.Profile) && report.HasEnoughWindows(b.Profile) {
-		_, err := report.Audit(stdout, []report.Named{a}, []report.Named{b}, opts)
+func compareTwo(stdout io.Writer, a, b compare.Named, opts *compare.AuditOptions) error {
+	if compare.HasEnoughWindows(a.Profile) && compare.HasEnoughWindows(b.Profile) {
+		_, err := compare.Audit(stdout, []compare.Named{a}, []compare.Named{b}, opts)
 		return err
 	}
-	if report.HasWindows(a.Profile) && report.HasWindows(b.Profile) {
+	if compare.HasWindows(a.Profile) && compare.HasWindows(b.Profile) {
 		fmt.Fprintf(stdout, "Shares are compared: a verdict needs at least %d windows a side (--window=1 -d 60)\n\n", audit.LeastWindows)
 	}
-	return compareShares(stdout, a, b, &opts.CompareOptions)
+	return compareShares(stdout, a, b, &opts.Options)
 }
 
 // compareShares names the subtrees that only one of two recordings has, and compares the shares of all methods.
-func compareShares(stdout io.Writer, a, b report.Named, opts *report.CompareOptions) error {
-	if err := report.Appeared(stdout, a, b, opts); err != nil {
+func compareShares(stdout io.Writer, a, b compare.Named, opts *compare.Options) error {
+	if err := compare.Appeared(stdout, a, b, opts); err != nil {
 		return err
 	}
-	return report.Compare(stdout, a, b, opts)
+	return compare.Profiles(stdout, a, b, opts)
 }
 
 // writePage writes the differential flame graph of two sides, with what else there is to say.
-func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []report.Named) error {
+func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare.Named) error {
 	before, err := flamesOf(a)
 	if err != nil {
 		return err
@@ -267,7 +270,7 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []report.
 	}
 	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
 	for _, f := range after {
-		if i := slices.IndexFunc(before, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+		if i := slices.IndexFunc(before, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
 			page.Flames = append(page.Flames, f.Against(before[i]))
 		}
 	}
@@ -291,14 +294,14 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []report.
 }
 
 // flamesOf adds up the recordings of a side.
-func flamesOf(side []report.Named) (sums []*report.Flame, err error) {
+func flamesOf(side []compare.Named) (sums []*flame.Graph, err error) {
 	for _, n := range side {
-		flames, err := report.Flames(n.Profile)
+		flames, err := flame.Read(n.Profile)
 		if err != nil {
 			return nil, fmt.Errorf("draw %s: %w", n.Name, err)
 		}
 		for _, f := range flames {
-			if i := slices.IndexFunc(sums, func(g *report.Flame) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+			if i := slices.IndexFunc(sums, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
 				sums[i].Merge(f)
 			} else {
 				sums = append(sums, f)
@@ -309,7 +312,7 @@ func flamesOf(side []report.Named) (sums []*report.Flame, err error) {
 }
 
 // sideTitle names the recordings of a side.
-func sideTitle(side []report.Named) string {
+func sideTitle(side []compare.Named) string {
 	if len(side) == 1 {
 		return filepath.Base(side[0].Name)
 	}
@@ -320,7 +323,7 @@ func sideTitle(side []report.Named) string {
 const maxRecordings = 4096
 
 // readRecordings reads a recording, or those in a directory, in the order of their names.
-func readRecordings(name string) (list []report.Named, err error) {
+func readRecordings(name string) (list []compare.Named, err error) {
 	files, err := recordings(name)
 	if err != nil {
 		return nil, err
@@ -330,7 +333,7 @@ func readRecordings(name string) (list []report.Named, err error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, report.Named{Name: file, Profile: p})
+		list = append(list, compare.Named{Name: file, Profile: p})
 	}
 	return list, nil
 }
@@ -359,13 +362,13 @@ func recordings(name string) (files []string, err error) {
 }
 
 // windowsOf returns some windows of a file as profiles of their own.
-func windowsOf(file report.Named, numbers []int) (windows []report.Named, err error) {
+func windowsOf(file compare.Named, numbers []int) (windows []compare.Named, err error) {
 	for _, n := range numbers {
-		p, err := report.WindowOf(file.Profile, int64(n))
+		p, err := stacks.WindowOf(file.Profile, int64(n))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
-		windows = append(windows, report.Named{Name: fmt.Sprintf("%s, window %d", file.Name, n), Profile: p})
+		windows = append(windows, compare.Named{Name: fmt.Sprintf("%s, window %d", file.Name, n), Profile: p})
 	}
 	return windows, nil
 }

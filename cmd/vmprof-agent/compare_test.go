@@ -65,7 +65,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--by=total", windows, windows}, []string{"by total"}},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := compare(context.Background(), test.args, &stdout, &stderr); err != nil {
+		if err := compareVerb(context.Background(), test.args, &stdout, &stderr); err != nil {
 			t.Errorf("compare %q: %v", test.args, err)
 		}
 		for _, want := range test.want {
@@ -144,7 +144,7 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--engine=listener", called, called}, "has no calls of engine listener", false},
 	} {
 		var stdout, stderr bytes.Buffer
-		err := compare(context.Background(), test.args, &stdout, &stderr)
+		err := compareVerb(context.Background(), test.args, &stdout, &stderr)
 		if err == nil || !strings.Contains(err.Error(), test.want) || isUsage(err) != test.usage {
 			t.Errorf("compare %q = %v, want an error with %q, usage %v", test.args, err, test.want, test.usage)
 		}
@@ -156,7 +156,7 @@ func TestCompareErrors(t *testing.T) {
 
 func TestCompareHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if err := compare(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
+	if err := compareVerb(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--per", "--alpha", "--least", "--until", "--number", "--width"} {
@@ -189,21 +189,21 @@ func TestCompareURLs(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	if err := compare(t.Context(), []string{"-d", "20", server.URL, server.URL + "/?pid=7"}, &stdout, &stderr); err != nil {
+	if err := compareVerb(t.Context(), []string{"-d", "20", server.URL, server.URL + "/?pid=7"}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
 	if asked["seconds=1"] != 20 || asked["pid=7&seconds=1"] != 20 || !strings.Contains(stdout.String(), "20 + 20 windows") {
 		t.Errorf("requests %v\n%s", asked, &stdout)
 	}
 	stdout.Reset()
-	if err := compare(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout, &stderr); err != nil {
+	if err := compareVerb(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") || !strings.Contains(stderr.String(), "A and B are the same address") {
 		t.Errorf("%s%s", &stdout, &stderr)
 	}
 	secret := strings.Replace(server.URL, "http://", "http://me:secret@", 1) + "/profiles/none"
-	err = compare(t.Context(), []string{secret, server.URL}, &stdout, &stderr)
+	err = compareVerb(t.Context(), []string{secret, server.URL}, &stdout, &stderr)
 	if err == nil || !strings.Contains(err.Error(), "no such profile") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("compare = %v", err)
 	}

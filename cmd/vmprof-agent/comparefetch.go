@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -95,7 +96,7 @@ func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writ
 	if urls[0] == urls[1] {
 		fmt.Fprintln(stderr, "A and B are the same address: a difference would be the noise of the comparison")
 	}
-	var sides [2][]report.Named
+	var sides [2][]compare.Named
 	o.opts.Looks = o.until
 	for n := 1; n <= int(o.duration/time.Second); n++ {
 		next, err := fetchBoth(ctx, urls)
@@ -106,7 +107,7 @@ func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writ
 			sides[side] = append(sides[side], next[side])
 		}
 		if o.until && n >= leastRecording && n%lookEvery == 0 {
-			verdict, err := report.Audit(io.Discard, sides[0], sides[1], &o.opts)
+			verdict, err := compare.Audit(io.Discard, sides[0], sides[1], &o.opts)
 			if err != nil {
 				return fmt.Errorf("compare profiles: %w", err)
 			}
@@ -116,19 +117,19 @@ func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writ
 			}
 		}
 	}
-	if _, err := report.Audit(stdout, sides[0], sides[1], &o.opts); err != nil {
+	if _, err := compare.Audit(stdout, sides[0], sides[1], &o.opts); err != nil {
 		return fmt.Errorf("compare profiles: %w", err)
 	}
 	return nil
 }
 
 // fetchBoth records the next second of both sides.
-func fetchBoth(ctx context.Context, urls [2]string) (both [2]report.Named, err error) {
+func fetchBoth(ctx context.Context, urls [2]string) (both [2]compare.Named, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	type answer struct {
 		side  int
-		named report.Named
+		named compare.Named
 		err   error
 	}
 	answers := make(chan answer, len(urls))
@@ -150,7 +151,7 @@ func fetchBoth(ctx context.Context, urls [2]string) (both [2]report.Named, err e
 }
 
 // fetchWindow gets one window. No error shows a password in the address.
-func fetchWindow(ctx context.Context, address string) (named report.Named, err error) {
+func fetchWindow(ctx context.Context, address string) (named compare.Named, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return named, err

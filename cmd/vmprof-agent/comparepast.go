@@ -17,7 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -86,7 +86,7 @@ func times(s *history.Selection) string {
 const maxPastWindows = 60
 
 // read reads a side, and returns how many windows it has. Its name is the time of these windows, which may be more or less than was asked for.
-func (p *pastSides) read(ctx context.Context, s history.Selection) (report.Named, int, error) {
+func (p *pastSides) read(ctx context.Context, s history.Selection) (compare.Named, int, error) {
 	name := times(&s)
 	windows := sink.NewWindows(s.Content)
 	empty, have := true, s
@@ -102,17 +102,17 @@ func (p *pastSides) read(ctx context.Context, s history.Selection) (report.Named
 		return windows.Add(w)
 	})
 	if err != nil {
-		return report.Named{}, 0, p.explain(err)
+		return compare.Named{}, 0, p.explain(err)
 	}
 	if empty && p.service != "" {
-		return report.Named{}, 0, fmt.Errorf("the history has no service %s from %s; report --from lists the services", p.service, name)
+		return compare.Named{}, 0, fmt.Errorf("the history has no service %s from %s; report --from lists the services", p.service, name)
 	}
 	stored, err := windows.Profile()
-	return report.Named{Name: times(&have), Profile: stored}, windows.Len(), err
+	return compare.Named{Name: times(&have), Profile: stored}, windows.Len(), err
 }
 
 // comparePast compares two times of the history.
-func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, b report.Named, err error) {
+func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, b compare.Named, err error) {
 	p := &o.past
 	var counts [2]int
 	if a, counts[0], err = p.read(ctx, p.earlier); errors.Is(err, history.ErrNone) {
@@ -134,9 +134,9 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 		}
 	}
 	if few {
-		err = compareShares(stdout, a, b, &o.opts.CompareOptions)
+		err = compareShares(stdout, a, b, &o.opts.Options)
 	} else {
-		_, err = report.Audit(stdout, []report.Named{a}, []report.Named{b}, &o.opts)
+		_, err = compare.Audit(stdout, []compare.Named{a}, []compare.Named{b}, &o.opts)
 	}
 	return a, b, err
 }

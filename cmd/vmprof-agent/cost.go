@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/price"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -43,17 +43,17 @@ func (c *costFlag) read(view, per string) (err error) {
 }
 
 // price returns the costs of recordings, also of several kinds, added up.
-func (c *costFlag) price(list []report.Named) (*pprof.Profile, error) {
-	var priced []report.Named
+func (c *costFlag) price(list []compare.Named) (*pprof.Profile, error) {
+	var priced []compare.Named
 	var profiles []*pprof.Profile
 	for _, r := range list {
 		p, err := c.model.Apply(r.Profile)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
-		priced, profiles = append(priced, report.Named{Name: r.Name, Profile: p}), append(profiles, r.Profile)
+		priced, profiles = append(priced, compare.Named{Name: r.Name, Profile: p}), append(profiles, r.Profile)
 	}
-	p, err := report.Merge(priced)
+	p, err := compare.Merge(priced)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (c *costFlag) price(list []report.Named) (*pprof.Profile, error) {
 const maxAccounts = 20
 
 // accounts say what each recording has and lost: a sum of several kinds can only say it of one.
-func accounts(list []report.Named) (sentences []string) {
+func accounts(list []compare.Named) (sentences []string) {
 	for _, r := range list[:min(len(list), maxAccounts)] {
 		if m, err := stored.MetadataOf(r.Profile); err == nil {
 			sentences = append(sentences, filepath.Base(r.Name)+": "+m.Account.String())
@@ -103,7 +103,7 @@ func (o *reportOptions) putCosts(stdout io.Writer, p *pprof.Profile, title, argu
 	}
 	if o.output != "" {
 		name := strings.TrimSuffix(filepath.Base(o.path), filepath.Ext(o.path)) + ".pb.gz"
-		return o.write(stdout, title, []report.Named{{Name: name, Profile: p}}, func(report.Named) string {
+		return o.write(stdout, title, []compare.Named{{Name: name, Profile: p}}, func(compare.Named) string {
 			return "--cost=" + o.path + " " + arguments
 		})
 	}

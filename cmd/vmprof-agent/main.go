@@ -59,7 +59,7 @@ func verbs() []verb {
 		{"record", "profile processes for some time and write a file", record},
 		{"top", "show live, in the terminal, where CPU time goes", topVerb},
 		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
-		{"compare", "show the overlap and the differences of two profiles", compare},
+		{"compare", "show the overlap and the differences of two profiles", compareVerb},
 		{"audit", "time versions of a method; say which one is faster", auditVerb},
 		{"advise", "make hints for an optimizer from a file, with evidence", advise},
 		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},

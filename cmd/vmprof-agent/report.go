@@ -12,6 +12,10 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/timeline"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/agent/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
@@ -72,7 +76,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"contexts": report.Contexts,
 	"edges":    report.Edges,
 	"layers":   report.Layers,
-	"versions": report.VersionsOf(""),
+	"versions": versions.View(""),
 
 	"allocs":     report.Allocations,
 	"locks":      report.Locks,
@@ -83,7 +87,7 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 	"safepoints": report.Safepoints,
 	"offcpu":     report.OffCPU,
 	"wall":       report.Wall,
-	"timeline":   report.Timeline,
+	"timeline":   timeline.Write,
 	"slow":       report.Slow,
 }
 
@@ -175,7 +179,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case o.model != nil && fs.NArg() > 0:
 		o.files = fs.Args()
 	case fs.NArg() == 2 && *view == "versions":
-		o.view = report.VersionsOf(fs.Arg(0))
+		o.view = versions.View(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
 		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
 	case fs.Changed("window") && o.window < 1:
@@ -186,7 +190,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		return nil, usageError("--min-share needs a percentage from 0 to 100")
 	}
 	if *per != "" {
-		unit, err := report.ParsePer(*per)
+		unit, err := compare.ParsePer(*per)
 		if err != nil || unit.Method() == "" {
 			return nil, usageError(needsUnit)
 		}
@@ -238,7 +242,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		if err != nil {
 			return err
 		}
-		return o.write(stdout, pageTitle(o.files), list, func(r report.Named) string { return r.Name })
+		return o.write(stdout, pageTitle(o.files), list, func(r compare.Named) string { return r.Name })
 	}
 	list, err := o.read(ctx)
 	if err != nil {
@@ -252,12 +256,12 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	} else if n > 1 && o.window > 0 {
 		list, o.window = list[o.window-1:o.window], 0
 	}
-	p, err := report.Merge(list)
+	p, err := compare.Merge(list)
 	if err != nil {
 		return fmt.Errorf("show %s: %w", o.file, err)
 	}
 	if o.window > 0 {
-		if p, err = report.WindowOf(p, o.window); err != nil {
+		if p, err = stacks.WindowOf(p, o.window); err != nil {
 			return fmt.Errorf("show %s: %w", o.file, err)
 		}
 	}
@@ -265,7 +269,7 @@ func showReport(ctx context.Context, args []string, stdout, stderr io.Writer) er
 }
 
 // read reads what is to be shown, from files or from serve.
-func (o *reportOptions) read(ctx context.Context) ([]report.Named, error) {
+func (o *reportOptions) read(ctx context.Context) ([]compare.Named, error) {
 	if !isURL(o.file) {
 		return readRecordings(o.file)
 	}
@@ -276,7 +280,7 @@ func (o *reportOptions) read(ctx context.Context) ([]report.Named, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	named, err := fetchWindow(ctx, address)
-	return []report.Named{named}, err
+	return []compare.Named{named}, err
 }
 
 // show writes the view.
@@ -298,7 +302,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	of := []report.Named{{Name: "the history", Profile: p}}
+	of := []compare.Named{{Name: "the history", Profile: p}}
 	if err := o.filter(ctx, of); err != nil {
 		return err
 	}
@@ -310,7 +314,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 		return o.putCosts(stdout, p, "the history", o.past.arguments())
 	}
 	if o.output != "" {
-		return o.write(stdout, o.past.arguments(), []report.Named{{Name: "history.pb.gz", Profile: p}}, func(report.Named) string { return o.past.arguments() })
+		return o.write(stdout, o.past.arguments(), []compare.Named{{Name: "history.pb.gz", Profile: p}}, func(compare.Named) string { return o.past.arguments() })
 	}
 	if o.view == nil && o.where == nil { // the sums of services are of all samples
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
@@ -321,7 +325,7 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 }
 
 // recordings are all that the files hold, or the window that was chosen of them.
-func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, err error) {
+func (o *reportOptions) recordings(ctx context.Context) (list []compare.Named, err error) {
 	for _, name := range o.files {
 		of, err := readRecordings(name)
 		if err != nil {
@@ -329,7 +333,7 @@ func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, er
 		}
 		for _, r := range of {
 			if o.window > 0 {
-				if r.Profile, err = report.WindowOf(r.Profile, o.window); err != nil {
+				if r.Profile, err = stacks.WindowOf(r.Profile, o.window); err != nil {
 					return nil, fmt.Errorf("show %s: %w", r.Name, err)
 				}
 			}
@@ -340,7 +344,7 @@ func (o *reportOptions) recordings(ctx context.Context) (list []report.Named, er
 }
 
 // filter leaves out samples that --where is not true for.
-func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err error) {
+func (o *reportOptions) filter(ctx context.Context, list []compare.Named) (err error) {
 	if o.where == nil {
 		return nil
 	}
@@ -353,7 +357,7 @@ func (o *reportOptions) filter(ctx context.Context, list []report.Named) (err er
 }
 
 // write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.
-func (o *reportOptions) write(stdout io.Writer, title string, list []report.Named, arguments func(report.Named) string) error {
+func (o *reportOptions) write(stdout io.Writer, title string, list []compare.Named, arguments func(compare.Named) string) error {
 	if err := sink.CheckWritable(o.output); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 )
@@ -23,11 +23,11 @@ func recordedCalls(p *pprof.Profile, pid int) (*callGraph, error) {
 			own.Sample = append(own.Sample, sample)
 		}
 	}
-	graph, err := report.EdgesOf(own, "calls")
+	graph, err := stacks.EdgesOf(own, "calls")
 	if err != nil {
 		return nil, fmt.Errorf("read calls of process %d: %w", pid, err)
 	}
-	return cct.MapGraph(graph, func(e report.CallEdge) guests.VMEdge {
+	return cct.MapGraph(graph, func(e stacks.CallEdge) guests.VMEdge {
 		return guests.VMEdge{Caller: e.Caller.Name, Site: int(e.Site.Line), Callee: e.Callee.Name}
 	}), nil
 }

@@ -13,7 +13,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
@@ -66,7 +67,7 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 	}
 	r.java = float64(own.java) / float64(own.samples)
 	r.fresh, r.frames = float64(own.entries)/float64(own.samples), float64(own.frames)/float64(own.samples)
-	if length.windows > 1 && report.HasEntries(p) {
+	if length.windows > 1 && stacks.HasEntries(p) {
 		r.alike, err = windowsAlike(p)
 	}
 	return r, err
@@ -199,7 +200,7 @@ const (
 // windowsAlike compares the windows of a recording as the agent's compare does.
 func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	var text bytes.Buffer
-	if err := report.CompareWindows(&text, report.Named{Name: "recording", Profile: p}, &report.CompareOptions{N: 1}); err != nil {
+	if err := compare.Windows(&text, compare.Named{Name: "recording", Profile: p}, &compare.Options{N: 1}); err != nil {
 		return nil, err
 	}
 	return parseLikeness(text.String())

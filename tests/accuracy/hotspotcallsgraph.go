@@ -10,7 +10,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	storedstacks "github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
@@ -40,7 +40,7 @@ func comparableName(name string) string {
 
 // estimatedCalls returns the calls in a profile: made calls, and with logical also inlined ones.
 func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
-	all, err := report.CallsOf(p)
+	all, err := storedstacks.CallsOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 		if c.Basis == profile.Inferred.String() && !logical {
 			continue
 		}
-		graph.Merge(cct.MapGraph(c.Graph, func(e report.CallEdge) javaEdge {
+		graph.Merge(cct.MapGraph(c.Graph, func(e storedstacks.CallEdge) javaEdge {
 			return javaEdge{
 				Caller: comparableName(e.Caller.SystemName), Site: e.Site.Offset, Callee: comparableName(e.Callee.SystemName),
 			}

@@ -12,7 +12,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	report "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
@@ -223,7 +223,7 @@ func meanLikeness(p *pprof.Profile, n int, pair func(int) (a, b []*pprof.Sample)
 		a, b := pair(i)
 		two := withSamples(p, slices.Concat(inWindow(a, 1), inWindow(b, 2)))
 		var text bytes.Buffer
-		if err := report.CompareWindows(&text, report.Named{Name: "runs", Profile: two}, &report.CompareOptions{N: 1}); err != nil {
+		if err := compare.Windows(&text, compare.Named{Name: "runs", Profile: two}, &compare.Options{N: 1}); err != nil {
 			return nil, err
 		}
 		alike, err := parseLikeness(text.String())

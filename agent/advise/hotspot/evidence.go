@@ -11,7 +11,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -194,7 +195,7 @@ func (e *evidence) readMetadata(p *pprof.Profile) {
 
 // readCalls reads the calls that code makes.
 func (e *evidence) readCalls(p *pprof.Profile) error {
-	all, err := report.CallsOf(p)
+	all, err := stacks.CallsOf(p)
 	if err != nil {
 		return ErrNoCalls
 	}
@@ -240,7 +241,7 @@ func (e *evidence) readCalls(p *pprof.Profile) error {
 
 // readVersions reads which code of C2 is in use, and what was inlined there.
 func (e *evidence) readVersions(p *pprof.Profile) {
-	versions, err := report.ReadVersions(p)
+	versions, err := versions.Read(p)
 	if err != nil {
 		return
 	}

@@ -151,3 +151,15 @@ func ShopExact() *profile.Profile {
 		}},
 	}
 }
+
+// CountedWall is a window of wall time with so many calls of the shop's checkout, as record --count has them.
+func CountedWall(calls float64) *profile.Profile {
+	p := Only(profile.Wall)
+	graph := new(profile.Graph)
+	graph.Add(profile.Edge{
+		Caller: symbolize.Intern(symbolize.Frame{Function: "[unknown caller]", Kind: symbolize.KindMarker}), Site: profile.Site{Offset: -1},
+		Callee: symbolize.Intern(symbolize.Frame{Function: Checkout.Function, Kind: symbolize.KindJIT}),
+	}, calls)
+	p.Processes[1].Calls = []*profile.Calls{{Engine: stored.EngineCount, Basis: profile.Counted, Graph: graph}}
+	return p
+}

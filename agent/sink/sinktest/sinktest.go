@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -56,6 +57,25 @@ func MustPprof(t *testing.T, p *profile.Profile) *pprof.Profile {
 		t.Fatal(err)
 	}
 	return stored
+}
+
+// Foreign is a profile as other tools write them.
+func Foreign(sampleType, unit string, values ...int64) *pprof.Profile {
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: sampleType, Unit: unit}}}
+	for _, v := range values {
+		p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{v}})
+	}
+	return p
+}
+
+// WindowOf is one window of a stored profile.
+func WindowOf(t *testing.T, p *pprof.Profile, n int64) *pprof.Profile {
+	t.Helper()
+	w, err := stacks.WindowOf(p, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // Reparse writes p and reads it back as other tools would.

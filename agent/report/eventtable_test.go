@@ -1,0 +1,26 @@
+package report
+
+import (
+	"math"
+	"testing"
+)
+
+// Of events of equal weight the interval of a share is that of a binomial distribution.
+func TestIntervals(t *testing.T) {
+	const weight = 512.0
+	events := func(n float64) tally {
+		return tally{values: [3]float64{0, n * weight}, events: n, variance: n * weight * weight}
+	}
+	for _, test := range []struct{ part, rest float64 }{{10, 10}, {25, 75}, {100, 0}, {30, 9970}} {
+		part, all := events(test.part), events(test.part)
+		all.add(events(test.rest))
+		n := test.part + test.rest
+		s := test.part / n
+		if got, want := part.shareInterval(1, all), 196*math.Sqrt(s*(1-s)/n); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%v: share ±%v, want ±%v", test, got, want)
+		}
+	}
+	if nothing := (tally{}); nothing.shareInterval(1, nothing) != 0 {
+		t.Error("nothing has an interval")
+	}
+}
