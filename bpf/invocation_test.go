@@ -16,8 +16,6 @@ import (
 // Entries and returns of the followed method, on a stack that the test writes: which invocations there were, and how each ended.
 func TestKernelInvocations(t *testing.T) {
 	const entry, exit = 0x1000, 0x1080
-	runtime.LockOSThread() // what a thread is in is the thread's
-	defer runtime.UnlockOSThread()
 	spec, err := LoadInvocationTest()
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +53,8 @@ func TestKernelInvocations(t *testing.T) {
 		{"begun before", []hit{leave(100), enter(100, 7), leave(100)}, []string{"1 2 returned"}, InvocationCounts{Entered: 1, Returned: 1, Stray: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			runtime.LockOSThread() // what a thread is in is the thread's
+			defer runtime.UnlockOSThread()
 			pid, tid := uint32(os.Getpid()), uint32(unix.Gettid())
 			_ = o.ThreadsInside.Delete(tid) // of the test before
 			if err := o.FollowedCode.Put(pid, &InvocationTestFollowed{StartTicks: startTicks(t), Addresses: [FollowedAddresses]uint64{entry, exit}, Entries: 1, Generation: 1}); err != nil {
