@@ -259,7 +259,7 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 	var waits *bpf.OffCPU
 	if opt := a.opt.Events; opt != nil {
 		of := *opt
-		of.Calls = a.opt.Slow != nil
+		of.Slow = a.opt.Slow != nil
 		events, err := events.Open(a.services, of)
 		if err != nil {
 			return err

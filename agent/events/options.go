@@ -14,8 +14,8 @@ type Options struct {
 	MonitorEnters bool
 	// Wakers also records who ended the waits of off-CPU time.
 	Wakers bool
-	// Calls has more waits recorded of threads in invocations of a method that is followed (package slow).
-	Calls bool
+	// Slow has more waits recorded of threads in invocations of a method that is followed (package slow).
+	Slow bool
 	// Values are the probes at which values are read, if Kinds has Values.
 	Values []valueprobe.Spec
 	// Budget is the share of the processes' CPU time that their probes may take; 0 means the default of the agent.

@@ -66,7 +66,7 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 		return nil, nil
 	}
 	of := bpf.OffCPUOptions{Wakers: opt.Wakers}
-	if opt.Calls {
+	if opt.Slow {
 		of.Inside = firstMean
 	}
 	kernel, err := services.Objects.LoadOffCPU(of)

@@ -60,7 +60,7 @@ type open struct {
 	bpf.Inside
 }
 
-// Open begins to follow the method. Waits are those of events.Options.Calls. The error says which process cannot be followed, or why none can.
+// Open begins to follow the method. Waits are those of events.Options.Slow. The error says which process cannot be followed, or why none can.
 func Open(ctx context.Context, services *source.Services, opt Options, waits *bpf.OffCPU) (*Source, error) {
 	kernel, err := services.Objects.LoadInvocations(waits)
 	if err != nil {
