@@ -282,6 +282,7 @@ func (m *merger) process(one *process) *mergedProcess {
 
 func (p *mergedProcess) add(m *merger, one *process) {
 	p.Notes = appendNew(p.Notes, one.Notes)
+	p.Extents = profile.AddExtents(p.Extents, one.Extents...)
 	for i := range one.threads {
 		p.addThread(m, &one.threads[i])
 	}

@@ -11,7 +11,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-const maxCauses = 64 // of a loss
+const (
+	maxCauses  = 64 // of a loss
+	maxExtents = 64 // of a process
+)
 
 // window is a window that a merger made.
 func (c *codec) window(w *window) {
@@ -103,11 +106,26 @@ func (c *codec) process(p *process) (wanted bool) {
 		})
 		c.block(c.want.has(sink.CallCounts), func() { pointers(c, &p.Calls, maxTexts, c.graph) })
 		list(c, &p.events, int(profile.EventKinds), c.events)
+		if !c.reads || c.err == nil && len(c.buf) > 0 { // earlier versions of the agent wrote none
+			list(c, &p.Extents, maxExtents, c.extent)
+		}
 	})
 	if c.reads && c.err == nil {
 		p.events = slices.DeleteFunc(p.events, func(e events) bool { return e.tree == nil }) // was not wanted
 	}
 	return wanted
+}
+
+func (c *codec) extent(e *profile.Extent) {
+	for _, s := range []*string{&e.Subject, &e.What, &e.Unit, &e.Source} {
+		c.str(s)
+	}
+	c.float(&e.There)
+	c.float(&e.Observed)
+	list(c, &e.Missed, maxTexts, func(m *profile.Missed) {
+		c.float(&m.Amount)
+		c.str(&m.Why)
+	})
 }
 
 func (c *codec) thread(t *thread) {

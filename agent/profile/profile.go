@@ -45,8 +45,10 @@ type Process struct {
 	Executable symbolize.Mapping
 	Labels     []Label  // that the user gave it, by name, each once
 	Notes      []string // what a reader of this process's part must know
-	Threads    []*Thread
-	Contexts   *Contexts // nil if every stack was walked
+	// Extents say how much there was to observe and how much of it was, one for each subject for which that is known.
+	Extents  []Extent
+	Threads  []*Thread
+	Contexts *Contexts // nil if every stack was walked
 	// Calls are the call graphs, one for each engine and basis. Exact profiles have whole contexts instead: see Profile.Unit.
 	Calls []*Calls
 	// Inlining is what the VM's inliner decides by; nil unless calls were estimated.

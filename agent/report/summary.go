@@ -52,10 +52,12 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	if err != nil {
 		return err
 	}
-	const overhead = 2 // lines of a file: its status, and an empty one before that or before the next file
 	lines, shown := o.Lines-len(o.Next)-strings.Count(who, "\n"), 0
-	for _, p := range files {
-		if lines -= overhead; empty(p) {
+	statuses := make([]string, len(files))
+	for i, p := range files {
+		statuses[i] = o.status(p)
+		// An empty line stands before the status or before the next file.
+		if lines -= strings.Count(statuses[i], "\n") + 1; empty(p) {
 			lines--
 		} else {
 			shown++
@@ -72,7 +74,7 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 		if len(files) == 1 {
 			out.WriteByte('\n')
 		}
-		out.WriteString(o.status(p) + "\n")
+		out.WriteString(statuses[i])
 	}
 	out.WriteString(who)
 	for _, line := range o.Next {
@@ -116,7 +118,7 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 	}
 	view := EventView(p)
 	if kind, ok := stacks.EventKindOf(p); ok && empty(p) {
-		_, err := fmt.Fprintf(w, "No %v events were observed.\n", kind)
+		_, err := fmt.Fprintln(w, noEvents(p, kind))
 		return err
 	}
 	if view == nil {
@@ -130,6 +132,20 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 		lines -= half
 	}
 	return o.fit(w, view, p, lines)
+}
+
+// noEvents is the sentence of a profile without events: there were none, or it is not known, or nothing of them was observed.
+func noEvents(p *pprof.Profile, kind profile.EventKind) string {
+	m, err := stored.MetadataOf(p)
+	if err != nil || len(m.Extents) == 0 {
+		return fmt.Sprintf("No %v events were recorded; the profile does not know whether there were any.", kind)
+	}
+	for _, e := range m.ExtentsTogether() {
+		if e.There > 0 || e.Unknown() {
+			return fmt.Sprintf("No %v events were recorded.", kind)
+		}
+	}
+	return fmt.Sprintf("No %v events were observed: there were none.", kind)
 }
 
 // empty reports whether nothing was recorded.
@@ -351,12 +367,14 @@ func subject(p *pprof.Profile) string {
 const (
 	good        = "good"
 	nothing     = "empty"
+	unobserved  = "nothing observed"
+	partial     = "partial"     // less than profile.Enough of what there was
 	coarse      = "coarse"      // too few samples
 	approximate = "approximate" // what samples are of is not known exactly
 	incomplete  = "incomplete"  // something is missing
 )
 
-// status is the line that says whether something changes how the recording is to be read.
+// status says in a line, or in up to three, whether something changes how the recording is to be read.
 func (o *SummaryOptions) status(p *pprof.Profile) string {
 	word, why := doubt(p)
 	color := green
@@ -371,12 +389,18 @@ func (o *SummaryOptions) status(p *pprof.Profile) string {
 	if notes := len(account) - 1; notes > 0 {
 		line += fmt.Sprintf("; %s (--notes)", stored.Plural(notes, "note"))
 	}
-	const prefix = "status: "
-	if over := utf8.RuneCountInString(prefix+line) - o.Width; over > 0 && why != "" {
+	const prefix, most = "status: ", 3 // lines
+	if over := utf8.RuneCountInString(prefix+line) - most*o.Width*9/10; over > 0 && why != "" {
 		runes := []rune(why)
 		line = strings.Replace(line, why, string(runes[:max(len(runes)-over-1, 0)])+"…", 1)
 	}
-	return prefix + strings.Replace(line, word, o.paint(color, word), 1)
+	var b strings.Builder
+	out := bufio.NewWriter(&b)
+	layout.Fold(out, prefix+line, o.Width)
+	if err := out.Flush(); err != nil {
+		return prefix + word + "\n"
+	}
+	return strings.Replace(b.String(), word, o.paint(color, word), 1)
 }
 
 const (
@@ -393,9 +417,12 @@ func doubt(p *pprof.Profile) (word, why string) {
 	if err != nil {
 		return good, ""
 	}
+	extent := leastObserved(m)
 	if m.Events != nil {
 		counts := m.Events.Counts
 		switch {
+		case extent != nil && !extent.Good():
+			return extentDoubt(extent)
 		case m.Events.Observed == 0:
 			return nothing, "0 events"
 		case counts.LostShare() > muchLost:
@@ -431,6 +458,9 @@ func doubt(p *pprof.Profile) (word, why string) {
 	}
 	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
 	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
+	if extent != nil && !extent.Good() {
+		return extentDoubt(extent)
+	}
 	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool { return strings.HasPrefix(n.Text, missingNames) }); i >= 0 {
 		return incomplete, m.Notes[i].Text
 	}
@@ -451,6 +481,27 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
 	return good, account
+}
+
+// leastObserved is the extent of all processes together that is observed worst; nil if none is known.
+func leastObserved(m *stored.Metadata) *profile.Extent {
+	list := m.ExtentsTogether()
+	if i := slices.IndexFunc(list, func(e profile.Extent) bool { return !e.Good() }); i >= 0 {
+		return &list[i]
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return &list[0]
+}
+
+// extentDoubt is what an extent that is not good says of a recording.
+func extentDoubt(e *profile.Extent) (word, why string) {
+	why = stored.ExtentSentence(e)
+	if e.There > 0 && e.Observed == 0 {
+		return unobserved, strings.TrimPrefix(why, "nothing of "+e.What+" observed, ")
+	}
+	return partial, why
 }
 
 // percent writes a share in whole percent.

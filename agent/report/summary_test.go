@@ -185,3 +185,55 @@ func TestServiceThreads(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// The status follows from how much there was to observe, and "there were none" is said only where that is known.
+func TestSummaryExtents(t *testing.T) {
+	allocated := func(there, observed float64, missed ...profile.Missed) profile.Extent {
+		return profile.Extent{Subject: "alloc", What: "allocated bytes", Unit: "bytes", Source: "the JVM's counters", There: there, Observed: observed, Missed: missed}
+	}
+	for _, test := range []struct {
+		name    string
+		extents []profile.Extent
+		rows    bool
+		want    []string
+		never   string
+	}{
+		{"all", []profile.Extent{allocated(100, 96)}, true, nil, "partial"},
+		{"of another kind", []profile.Extent{{Subject: "lock", What: "waits", There: 9}}, true, nil, "partial"},
+		{"part", []profile.Extent{allocated(293e6, 182e6, profile.Missed{Amount: 111e6, Why: "threads ended"})}, true,
+			[]string{"status: partial: 62 % of allocated bytes observed, 182MB of 293MB by the JVM's", "because threads ended (111MB)"}, "good"},
+		{"just less", []profile.Extent{allocated(1000, 949)}, true, []string{"status: partial: 94 % of"}, "good"},
+		{"unknown part", []profile.Extent{allocated(0, 0, profile.Missed{Why: "the field is missing"})}, true,
+			[]string{"status: partial: an unknown part of allocated bytes was not observed, because\n  the field is missing"}, "good"},
+		{"nothing", []profile.Extent{allocated(293e6, 0)}, false,
+			[]string{"No alloc events were recorded.\n", "status: nothing observed: though the JVM's counters counted 293MB"}, "there were none"},
+		{"none", []profile.Extent{allocated(0, 0)}, false, []string{"No alloc events were observed: there were none."}, "partial"},
+		{"not known", nil, false, []string{"the profile does not know whether there were any"}, "there were none"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := sinktest.Only(profile.Allocations)
+			p.Processes[0].Extents = test.extents
+			if !test.rows {
+				for _, proc := range p.Processes {
+					for _, e := range proc.Events {
+						e.Rows = nil
+					}
+				}
+			}
+			got := summaryOf(t, nil, sinktest.MustPprofOf(t, p, sink.OfEvents(profile.Allocations)))
+			for _, want := range test.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("no %q in\n%s", want, got)
+				}
+			}
+			if strings.Contains(got, test.never) {
+				t.Errorf("%q in\n%s", test.never, got)
+			}
+			for line := range strings.Lines(got) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+					t.Errorf("%d columns: %q", n, line)
+				}
+			}
+		})
+	}
+}

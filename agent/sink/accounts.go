@@ -20,6 +20,7 @@ type accounts struct {
 	start    time.Time       // of the first window
 	end      time.Time       // of the last one
 	totals   eventTotals
+	extents  processExtents
 	calls    callTotals
 	basis    processNotes
 	notes    processNotes
@@ -65,6 +66,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	}
 	a.programs.add(p)
 	for _, proc := range p.Processes {
+		a.extents.add(proc, content)
 		a.notes.add(proc, proc.Notes)
 		if content&Time != 0 {
 			a.versions.add(proc, p.Start.Sub(a.start))
@@ -133,6 +135,7 @@ func (a *accounts) complete() *stored.Metadata {
 	m.Inlining = a.inliners.list
 	m.LeftOut += a.versions.leftOut + a.inliners.leftOut
 	m.Lanes = a.lanes.list
+	m.Extents = a.extents.list
 	m.Totals, m.Basis, m.Calls, m.Notes = a.totals.list(), a.basis.list(), a.calls.list(), a.notes.list()
 	return m
 }
@@ -198,6 +201,36 @@ func (t *eventTotals) list() (list []stored.Total) {
 		})
 	}
 	return list
+}
+
+// processExtents add up how much there was to observe in each process, over all windows.
+type processExtents struct {
+	list []stored.Extent
+	at   map[extentKey]int // in list
+}
+
+type extentKey struct {
+	pid           int
+	subject, what string
+}
+
+func (x *processExtents) add(proc *profile.Process, content Content) {
+	for i := range proc.Extents {
+		e := &proc.Extents[i]
+		if !content.includes(e.Subject) {
+			continue
+		}
+		key := extentKey{proc.PID, e.Subject, e.What}
+		at, known := x.at[key]
+		if !known {
+			if x.at == nil {
+				x.at = make(map[extentKey]int)
+			}
+			at = len(x.list)
+			x.at[key], x.list = at, append(x.list, stored.Extent{Comm: proc.Comm, PID: int64(proc.PID), Extent: profile.Extent{Subject: e.Subject, What: e.What, Unit: e.Unit}})
+		}
+		x.list[at].Add(e)
+	}
 }
 
 // A callSource is where numbers of calls come from: calls of different sources do not add up.

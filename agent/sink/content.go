@@ -54,6 +54,18 @@ func ContentOf(p *profile.Profile) Content {
 	return Time
 }
 
+// includes reports whether what is known of a subject of profile.Extent belongs to the content.
+func (c Content) includes(subject string) bool {
+	kind, ofEvents := c.Events()
+	switch subject {
+	case profile.SubjectCPU:
+		return c&Time != 0
+	case profile.SubjectCalls:
+		return c&CallCounts != 0
+	}
+	return ofEvents && kind.String() == subject
+}
+
 // entries says that there is a column for them.
 func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 

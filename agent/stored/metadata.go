@@ -22,6 +22,7 @@ import (
 type Metadata struct {
 	Account                    // of all windows together
 	Totals   []Total           `json:"totals,omitempty"`   // of events, one for each process
+	Extents  []Extent          `json:"extents,omitempty"`  // of each process of which it is known how much there was to observe
 	Basis    []Note            `json:"basis,omitempty"`    // how the values of events were obtained
 	Sampling []Sampling        `json:"sampling,omitempty"` // of time and calls: what was sampled, mostly one
 	Remarks  []string          `json:"remarks,omitempty"`  // profile.Profile.Comments, of all windows, each once
@@ -243,6 +244,7 @@ func (m *Metadata) tidy() {
 		t.Sum, t.Within, t.Lost = finite(t.Sum), max(t.Within, 0), min(max(finite(t.Lost), 0), 1)
 		t.Time, t.Observed, t.Missed, t.Slices = max(t.Time, 0), max(t.Observed, 0), max(t.Missed, 0), max(t.Slices, 0)
 	}
+	m.tidyExtents()
 	m.Basis, m.Notes = m.shortenNotes(m.Basis), m.shortenNotes(m.Notes)
 	m.Sampling = shorten(m, m.Sampling, maxList)
 	for i := range m.Sampling {

@@ -32,6 +32,8 @@ func everything() *Metadata {
 			{"java", 1, 12.5, 0.5, 10 * time.Second, 2 * time.Second, 4, time.Second, 0.25},
 			{Comm: "ruby", PID: 2, Sum: -1, Within: Bound(math.Inf(1))},
 		},
+		Extents: []Extent{{"java", 1, profile.Extent{Subject: "page-faults", What: "faults", Unit: "count", Source: "the kernel", There: 9, Observed: 7,
+			Missed: []profile.Missed{{Amount: 2, Why: "the ring was full"}}}}},
 		Basis:    []Note{{"java", []int64{1, 2, 3, 4, 5}, 7, "one event for each buffer"}},
 		Sampling: []Sampling{{"cpu-clock", 10 * time.Millisecond}},
 		Remarks:  []string{"vmprof-agent 0.1.0", `quotes " and <angles> & more`},

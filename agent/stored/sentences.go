@@ -21,6 +21,7 @@ func (m *Metadata) Remaining() []string { return m.sentences(false) }
 
 func (m *Metadata) sentences(single bool) (list []string) {
 	list = append(list, totalSentences(m.Totals, m.unit())...)
+	list = append(list, m.extentSentences()...)
 	for i := range m.Basis {
 		list = append(list, m.Basis[i].String())
 	}

@@ -66,6 +66,7 @@ func addMetadata(sum, m *stored.Metadata) {
 		sum.Events.Counts.Add(m.Events.Counts)
 	}
 	sum.Totals = append(sum.Totals, m.Totals...) // whose errors are independent
+	sum.Extents = append(sum.Extents, m.Extents...)
 	sum.Remarks = profile.AddNotes(sum.Remarks, stored.MaxComments, m.Remarks...)
 	for _, note := range m.Notes {
 		text := note.String()
