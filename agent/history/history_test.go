@@ -123,7 +123,7 @@ func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 	}
 	for i := range processes {
 		proc := &profile.Process{PID: 1000 + i, Comm: "java", Runtime: "hotspot", Service: fmt.Sprintf("service-%d", i%7), VM: "17", Notes: []string{"a note"},
-			Extents: []profile.Extent{{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", There: 4, Observed: 3, Missed: []profile.Missed{{1, "asleep"}}}}}
+			Extents: []profile.Extent{{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", There: 4, Observed: 3, Missed: []profile.Missed{{Amount: 1, Why: "asleep"}}}}}
 		for tid := range 3 {
 			tree := new(cct.Tree[symbolize.Symbol])
 			for range stacks {
