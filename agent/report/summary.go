@@ -374,6 +374,15 @@ const (
 	incomplete  = "incomplete"  // something is missing
 )
 
+// Status is the line that says how a recording is to be read, without the number of notes: "status: good: 695 samples, 0 lost".
+func Status(p *pprof.Profile) string {
+	word, why := doubt(p)
+	if why != "" {
+		word += ": " + why
+	}
+	return "status: " + word
+}
+
 // status says in a line, or in up to three, whether something changes how the recording is to be read.
 func (o *SummaryOptions) status(p *pprof.Profile) string {
 	word, why := doubt(p)
