@@ -41,7 +41,7 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	return layout.Flush(out, "footer")
 }
 
-// Sentences are what Footer writes.
+// Sentences are what Footer writes. The status comes first where less was observed than profile.Enough.
 func Sentences(p *pprof.Profile) []string {
 	var modes [profile.ContextChain + 1]bool
 	m, err := stored.MetadataOf(p)
@@ -58,7 +58,11 @@ func Sentences(p *pprof.Profile) []string {
 	for _, c := range m.Contexts {
 		modes[c.Mode] = true
 	}
-	return slices.Concat([]string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),
+	var status []string
+	if e := leastObserved(m); e != nil && !e.Good() {
+		status = []string{Status(p)}
+	}
+	return slices.Concat(status, []string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),
 		m.Remaining(), stored.OtherComments(p, m))
 }
 

@@ -390,12 +390,13 @@ func (o *SummaryOptions) status(p *pprof.Profile) string {
 	if word != good && word != nothing {
 		color = yellow
 	}
-	account := Sentences(p)
+	sentences := Sentences(p)
+	account := slices.IndexFunc(sentences, func(s string) bool { return !strings.HasPrefix(s, "status: ") })
 	line := word
 	if why != "" {
 		line += ": " + why
 	}
-	if notes := len(account) - 1; notes > 0 {
+	if notes := len(sentences) - account - 1; notes > 0 {
 		line += fmt.Sprintf("; %s (--notes)", stored.Plural(notes, "note"))
 	}
 	const prefix, most = "status: ", 3 // lines
