@@ -82,9 +82,11 @@ type Difference struct {
 	P              float64 // of no difference beyond the minimum effect; NaN if unknown
 	Verdict        Verdict
 	Reason         Reason // of being undecided
-	// Longer is how many times as long both sides have to be recorded for a verdict, if the difference is as estimated. It is
-	// +Inf where that is beyond a thousand, and NaN if unknown.
+	// Longer is how many times as long both sides have to be recorded for a verdict, if the difference is as estimated. Of a key, it
+	// includes what the number of keys asks for. It is +Inf where that is beyond a thousand, and NaN if unknown.
 	Longer float64
+
+	df float64 // degrees of freedom of P
 }
 
 // A Result is the comparison of two sides.
@@ -167,6 +169,7 @@ func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 		va, vb = va/(ra.value*ra.value), vb/(rb.value*rb.value)
 	}
 	se, df := math.Sqrt(va+vb), pooled(va, ra.df, vb, rb.df)
+	d.df = df
 	half := c.half(se, df)
 	switch {
 	case logs:
@@ -249,8 +252,12 @@ func control(keys []Difference, alpha float64) {
 		}
 	}
 	for _, i := range order[found:] {
-		if d := &keys[i]; d.Verdict == More || d.Verdict == Less {
-			d.Verdict, d.Reason, d.Longer = Undecided, Multiplicity, math.NaN()
+		d := &keys[i]
+		if d.Verdict == More || d.Verdict == Less {
+			d.Verdict, d.Reason = Undecided, Multiplicity
+		}
+		if wanted := alpha * float64(found+1) / float64(len(order)); d.Verdict == Undecided && d.P < 1 && wanted < alpha {
+			d.Longer = longer(quantile(wanted, d.df), quantile(d.P, d.df))
 		}
 	}
 }
@@ -269,7 +276,7 @@ func (c *comparison) check(d *Difference, a, b *series, blocks [2]int) {
 	}
 	test := benchmath.AssumeNothing.Compare(benchmath.NewSample(va, &thresholds), benchmath.NewSample(vb, &thresholds))
 	if test.P > alpha {
-		d.Verdict, d.Reason, d.Longer = Undecided, Ranks, math.NaN()
+		d.Verdict, d.Reason, d.Longer = Undecided, Ranks, longer(normalQuantile(alpha), normalQuantile(test.P))
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
@@ -192,33 +191,6 @@ func (v *verdicts) notes() {
 	}
 }
 
-// longer says how much longer to record for a verdict.
-func (v *verdicts) longer(times float64) string {
-	if math.IsInf(times, 1) || math.IsNaN(times) {
-		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length", layout.Plain(v.least()))
-	}
-	times = max(math.Ceil(times*10)/10, 1.1)
-	if v.result.ByRun {
-		return fmt.Sprintf("if the difference is as estimated, %s times as many processes would show it", layout.Plain(times))
-	}
-	length := 0.0 // seconds
-	for _, list := range v.sides {
-		sum := 0.0
-		for _, r := range list {
-			for _, w := range r.Windows {
-				sum += w.duration.Seconds()
-			}
-		}
-		length = max(length, sum)
-	}
-	text := fmt.Sprintf("if the difference is as estimated, recording %s times as long would show it", layout.Plain(times))
-	const year = 365 * 24 * 3600
-	if seconds := times * length; 0 < seconds && seconds < year {
-		text += fmt.Sprintf(": about %v a side", time.Duration(seconds)*time.Second)
-	}
-	return text
-}
-
 // An auditRow is a line of the table.
 type auditRow struct {
 	key auditKey
@@ -227,26 +199,32 @@ type auditRow struct {
 
 // table writes what differs, the largest change first, and sums up the rest.
 func (v *verdicts) table() {
-	var rows, rest []auditRow
-	counts := make(map[audit.Verdict]int)
+	var rows, rest, undecided []auditRow
+	same := 0
 	roots := v.appeared()
+	certain := len(roots) > 0
 	hidden := v.auditor.explained(v.sides, roots)
 	for i, k := range v.keys[:v.ofBy] {
 		d := v.result.Keys[i]
-		decided := d.Verdict == audit.More || d.Verdict == audit.Less
-		if decided && k.by == ByMethod && hidden[k.callee] {
+		sure := decided(d.Verdict)
+		if sure && k.by == ByMethod && hidden[k.callee] {
 			continue // the subtree says it
 		}
-		if decided || v.opts.N == 0 {
+		certain = certain || sure
+		if sure || v.opts.N == 0 {
 			rows = append(rows, auditRow{k, d})
-		} else {
-			counts[d.Verdict]++
+		}
+		switch d.Verdict {
+		case audit.Same:
+			same++
+		case audit.Undecided:
+			undecided = append(undecided, auditRow{k, d})
 		}
 	}
 	if v.opts.N > 0 {
 		rows = v.innermost(rows)
 	}
-	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
+	slices.SortStableFunc(rows, byChange)
 	rows, rest = layout.First(v.opts.N, rows)
 
 	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class", ByService: "service"}[v.opts.By]
@@ -259,19 +237,19 @@ func (v *verdicts) table() {
 		g.Write(v.out, v.opts.Width)
 	}
 	v.subtrees(roots)
-	if len(rows) == 0 && len(roots) == 0 && v.result.Whole.Reason != audit.TooFew {
-		fmt.Fprintf(v.out, "No %s differs beyond noise\n", v.opts.By.noun())
-	}
 	if len(rest) > 0 {
 		fmt.Fprintf(v.out, "%s; -n 0 shows all\n", stored.Plural(len(rest), "smaller difference"))
 	}
-	if n := counts[audit.Undecided]; n > 0 {
-		fmt.Fprintf(v.out, "%s undecided; -n 0 shows them\n", stored.Plural(n, v.opts.By.noun()))
-	}
-	if n := counts[audit.Same]; n > 0 {
-		fmt.Fprintf(v.out, "%s the same within %s %%\n", stored.Plural(n, v.opts.By.noun()), layout.Plain(v.least()))
+	v.estimates(undecided, certain)
+	if same > 0 && v.opts.N > 0 {
+		fmt.Fprintf(v.out, "%s the same within %s %%\n", stored.Plural(same, v.opts.By.noun()), layout.Plain(v.least()))
 	}
 }
+
+func decided(v audit.Verdict) bool { return v == audit.More || v == audit.Less }
+
+// byChange orders rows by the size of their change, the largest first.
+func byChange(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) }
 
 // innermost leaves out what only calls something else that has nearly all of its change.
 func (v *verdicts) innermost(rows []auditRow) []auditRow {
@@ -356,7 +334,7 @@ func (v *verdicts) name(k auditKey, width int) string {
 func (v *verdicts) appeared() map[cct.NodeID]bool {
 	roots := make(map[cct.NodeID]bool)
 	for i, k := range v.keys[v.ofBy:] {
-		if d := v.result.Keys[v.ofBy+i]; d.Verdict == audit.More || d.Verdict == audit.Less {
+		if decided(v.result.Keys[v.ofBy+i].Verdict) {
 			roots[k.node] = true
 		}
 	}
@@ -371,7 +349,7 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 			rows = append(rows, auditRow{k, v.result.Keys[v.ofBy+i]})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b auditRow) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
+	slices.SortStableFunc(rows, byChange)
 	rows, rest := layout.First(v.opts.N, rows)
 	for _, r := range rows {
 		node := v.auditor.tree.Node(r.key.node)

@@ -3,7 +3,9 @@ package compare_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +31,7 @@ type recorded struct {
 	start   int // seconds
 	windows int
 	paths   map[string]float64 // samples in a window, by methods from outermost to innermost
+	bursts  map[string]float64 // the same of each fifth window only
 	seed    uint64
 }
 
@@ -36,17 +39,20 @@ func (r recorded) profile(t *testing.T) *pprof.Profile {
 	t.Helper()
 	random := rand.New(rand.NewPCG(r.seed, 1))
 	windows := sink.NewWindows(sink.Time)
-	var names []string
-	for name := range r.paths {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(r.paths))
+	bursts := slices.Sorted(maps.Keys(r.bursts))
 	for i := range r.windows {
 		var paths []sinktest.Path
-		for _, name := range names {
-			if n := audittest.Poisson(random, r.paths[name]); n > 0 {
-				paths = append(paths, sinktest.Path{Methods: name, Times: n, Weight: 1})
+		add := func(names []string, mean map[string]float64) {
+			for _, name := range names {
+				if n := audittest.Poisson(random, mean[name]); n > 0 {
+					paths = append(paths, sinktest.Path{Methods: name, Times: n, Weight: 1})
+				}
 			}
+		}
+		add(names, r.paths)
+		if i%5 == 4 {
+			add(bursts, r.bursts)
 		}
 		p := sinktest.OfPaths(paths...)
 		p.Period, p.Processes[0].PID = time.Millisecond, r.pid
@@ -154,7 +160,7 @@ func TestAuditMethods(t *testing.T) {
 	}{
 		{compare.AuditOptions{}, []string{"B uses ", " slower", "render", "undecided"}, []string{"smaller"}},
 		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79}, Per: per(t, "6000")},
-			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"}, []string{"escape", "per second"}},
+			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"}, []string{"slower  escape", "per second"}},
 		// Callers through which the change passes are not listed.
 		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByTotal}}, []string{"  match"}, []string{"  main", "  search"}},
 		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByEdge}}, []string{"search -> match"}, []string{"main -> search"}},
@@ -216,7 +222,7 @@ func TestAuditSame(t *testing.T) {
 		a := recorded{pid: 1, windows: 60, paths: shop(), seed: 10 + seed}.named(t, "a.pb.gz")
 		b := recorded{pid: 2, windows: 60, paths: shop(), seed: 20 + seed}.named(t, "b.pb.gz")
 		got, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}})
-		if verdict == audit.More || verdict == audit.Less || !strings.Contains(got, "No method differs beyond noise\n") {
+		if verdict == audit.More || verdict == audit.Less || !strings.Contains(got, "methods undecided") {
 			t.Errorf("%v\n%s", verdict, got)
 		}
 	}
@@ -406,5 +412,22 @@ func TestAuditSameRecording(t *testing.T) {
 		if got, _ := audited(t, []compare.Named{one}, b, opts); strings.Contains(got, same) {
 			t.Errorf("different recordings:\n%s", got)
 		}
+	}
+}
+
+// A method that costs three times as much, but in bursts, is an estimate with an interval, and it is said how long to record.
+func TestAuditEstimates(t *testing.T) {
+	a := recorded{pid: 1, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 80}, seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 250}, seed: 2}.named(t, "b.pb.gz")
+	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
+	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, opts)
+	flat := strings.Join(strings.Fields(got), " ")
+	estimate := regexp.MustCompile(`No difference of a method is certain yet\. .* rank: 1[0-9.]+ → [45][0-9.]+ ms of CPU per second ` +
+		`\(×[23][0-9.]*, 99 % interval ×0?[0-9.]* to ×[0-9.]+\), undecided: recording about [0-9]+ (s|minutes) a side would decide`)
+	if !estimate.MatchString(flat) || !strings.Contains(flat, "methods undecided") {
+		t.Errorf("no estimate in\n%s", got)
+	}
+	if got, _ = audited(t, []compare.Named{a}, []compare.Named{a}, opts); strings.Contains(got, "certain yet") {
+		t.Errorf("estimates of a recording against itself:\n%s", got)
 	}
 }
