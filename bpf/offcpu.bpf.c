@@ -116,7 +116,10 @@ int thread_switched_in(void *ctx)
 	return 0;
 }
 
-/* Writes what is known of all threads that are to be followed. */
+/*
+ * Writes what is known of all threads that are to be followed. Before the first recording none is: notes of recording 0 are those of threads that
+ * have ended.
+ */
 SEC("iter/task")
 int each_thread(struct bpf_iter__task *ctx)
 {
@@ -126,7 +129,7 @@ int each_thread(struct bpf_iter__task *ctx)
 	struct away a = {};
 	unsigned int state;
 
-	if (!task || (task->flags & PF_KTHREAD) || !chosen(task->tgid))
+	if (!task || !recording || (task->flags & PF_KTHREAD) || !chosen(task->tgid))
 		return 0;
 	state = ((struct task_struct___scheduled *)task)->__state;
 	if (state & TASK_DEAD)

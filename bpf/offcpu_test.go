@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -112,6 +113,10 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 		unix.Read(pipe[0], b[:])
 	})
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
+	// A process that is chosen before the recording begins must not keep its threads out of it.
+	if err := errors.Join(w.o.Pids.Put(uint32(os.Getpid()), uint8(1)), w.Follow(), w.o.Pids.Delete(uint32(os.Getpid()))); err != nil {
+		t.Fatal(err)
+	}
 	if err := w.Begin(time.Millisecond); err != nil {
 		t.Fatal(err)
 	}

@@ -154,3 +154,38 @@ func TestTopNeedsTerminal(t *testing.T) {
 		t.Error("the help changes the terminal")
 	}
 }
+
+// Each view has rows of what processes do, of chosen ones and of the whole machine.
+func TestTopViews(t *testing.T) {
+	needs.Root(t, "sampling")
+	jdk := needs.JDK(t)
+	var chosen []string
+	for _, program := range []events.Program{events.Allocating, events.Waiting} {
+		guest := startEvents(t, jdk, program)
+		go guest.Run(2, 1<<30) // until it is killed: threads that begin later would not show whether those of before are followed
+		chosen = append(chosen, "-p", strconv.Itoa(guest.PID()))
+	}
+	for name, args := range map[string][]string{"chosen": chosen, "all": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is the wait for windows
+			term := startTop(t, append(args, "--interval=1")...)
+			term.Resize(200, 50)
+			at := term.Shows("vmprof-agent top", 0)
+			// The search leaves rows of the two programs only. The title has its words, too, but not what rows have after them.
+			for _, view := range []struct{ key, heading, search, row string }{
+				{"m", "share 95 % range method", "guest.Waitin", "guest.Waiting."},
+				{"o", "wait/s", "guest.Waitin", "guest.Waiting."},
+				{"l", "delay/s", "guest.Waitin", "guest.Waiting."},
+				{"a", "alloc/s", "guest.Allocatin", "guest.Allocating."},
+				{"t", "thread group", "worker", "worker-*"},
+				{"d", "before", "guest.Waitin", "guest.Waiting."},
+			} {
+				term.Press(view.key + "/\x15" + view.search + "\r")
+				at = term.Shows(view.heading, at)
+				at = term.Shows(view.row, at)
+			}
+			term.Press("q")
+			term.End(0)
+		})
+	}
+}
