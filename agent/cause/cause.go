@@ -9,6 +9,7 @@ package cause
 import (
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -51,7 +52,7 @@ const (
 	Worker     = "worker"      // a kernel worker of the process, such as io_uring's, for work
 	Idle       = "idle"        // whatever it waits for, the thread has nothing to do: see IsIdle
 	Other      = "other"       // none of these
-	Unknown    = "unknown"     // the stack is not known
+	Unknown    = "unknown"     // the stack is not known, or not named where it says what the thread waits for
 )
 
 // All are all causes of waits.
@@ -212,11 +213,13 @@ func Of(state, thread string, stack []symbolize.Symbol, enters bool) (cause stri
 	switch {
 	case cause == "":
 		return Other, inner
-	case cause == Futex && calledByJava(stack[kernel:]):
+	case cause == Futex && calledBy(stack[kernel:]) == javaCode:
 		if enters {
 			return Monitor, inner
 		}
 		return VMCall, inner
+	case cause == Futex && calledBy(stack[kernel:]) == unnamedCode: // a wrapper of Thread.sleep or of Object.wait, or any other Java code
+		return Unknown, inner
 	case (cause == Futex || cause == Sleep) && ofVM(thread):
 		return VM, inner
 	}
@@ -239,18 +242,37 @@ func ofVM(thread string) bool {
 	return slices.ContainsFunc(vmThreads[:], func(name string) bool { return strings.HasPrefix(thread, name) })
 }
 
-// calledByJava reports whether the innermost frame that is neither native nor a stub is of Java.
-func calledByJava(stack []symbolize.Symbol) bool {
+// What calls the native frames at the inner end of a stack.
+const (
+	nativeCode  = iota // it has no others, or what is behind them is not known
+	javaCode           // a method
+	unnamedCode        // code of the VM that has no name: it was gone, or its process, before that could be read
+)
+
+// calledBy returns what the innermost frame is that is neither native nor a stub.
+func calledBy(stack []symbolize.Symbol) int {
 	for _, f := range stack {
 		switch f.Kind() {
 		case symbolize.KindJIT, symbolize.KindInterpreted:
-			return true
+			return javaCode
+		case symbolize.KindUnknown:
+			if at := f.Value().Mapping; at != (unique.Handle[symbolize.Mapping]{}) && strings.HasPrefix(at.Value().File, vmCode) {
+				return unnamedCode
+			}
 		case symbolize.KindMarker:
-			return false
+			if f.Function() == staleCode {
+				return unnamedCode
+			}
+			return nativeCode
 		}
 	}
-	return false
+	return nativeCode
 }
+
+const (
+	vmCode    = "[jit:"   // how the names of mappings begin that are a VM's code
+	staleCode = "[stale]" // stands for a frame whose code was gone, as its VM was
+)
 
 // maxWaiting bounds how many frames of the program are looked at: waits are at the end of a stack.
 const maxWaiting = 24

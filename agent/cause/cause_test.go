@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -19,7 +20,10 @@ func stackOf(text string) (stack []symbolize.Symbol) {
 		if strings.Contains(name, ".") {
 			kind = symbolize.KindJIT
 		}
-		stack = append(stack, symbolize.Intern(symbolize.Frame{Function: strings.ReplaceAll(name, "~", " "), Kind: kind}))
+		if strings.HasPrefix(name, "[jit:") {
+			kind = symbolize.KindUnknown
+		}
+		stack = append(stack, symbolize.Intern(symbolize.Frame{Function: strings.ReplaceAll(name, "~", " "), Kind: kind, Mapping: unique.Make(symbolize.Mapping{File: name})}))
 	}
 	return stack
 }
@@ -46,6 +50,9 @@ func TestOf(t *testing.T) {
 		{"future", Blocked, park + "java.util.concurrent.CompletableFuture$Signaller.block", Park, ""},
 		{"virtual thread that sleeps on its carrier", Blocked, park[:strings.Index(park, "java.")] + "java.lang.VirtualThread.parkOnCarrierThread java.lang.VirtualThread.parkNanos " +
 			"java.lang.VirtualThread.sleepNanos java.lang.Thread.sleep Main.run", Sleep, ""},
+		{"a call of the VM", Blocked, futex + "__futex_abstimed_wait_common Main.run", VMCall, ""},
+		{"a wrapper without a name", Blocked, futex + "__futex_abstimed_wait_common [jit:HotSpot] Main.main", Unknown, ""},
+		{"a wrapper without a name in a method of the class library", Blocked, futex + "__futex_abstimed_wait_common [jit:HotSpot] java.lang.Thread.sleep Main.main", Sleep, ""},
 		{"safepoint", Blocked, futex + "SafepointSynchronize::block(JavaThread*) Main.loop", Safepoint, ""},
 		{"safepoint, libjvm without frame pointers", Blocked, futex + "__futex_abstimed_wait_common [stub:~SafepointBlob] Main.loop", Safepoint, ""},
 		{"safepoint of JDK 25", Blocked, futex + "[stub:~Shared~Runtime~polling_page_return_handler_blob] Main.loop", Safepoint, ""},

@@ -21,6 +21,8 @@ var idleRules = compile([]rule{
 	// Event loops.
 	{"sun.nio.ch.SelectorImpl.select sun.nio.ch.SelectorImpl.lockAndDoSelect io.netty.channel.epoll.Native.epollWait io.netty.channel.epoll.EpollEventLoop.epollWait " +
 		"ep_poll do_epoll_wait", Idle},
+	// The end of the program, by the thread that ends the VM after it.
+	{"Threads::destroy_vm jni_DestroyJavaVM", Idle},
 	// Accept.
 	{"java.net.ServerSocket.accept java.net.ServerSocket.implAccept sun.nio.ch.ServerSocketChannelImpl.accept inet_csk_accept unix_accept vsock_accept __sys_accept4", Idle},
 })
@@ -31,12 +33,13 @@ var idleCauses = map[string]bool{Park: true, Wait: true, Sleep: true, Poll: true
 // of the class library.
 var idleThreads = [...]string{"Reference Handl", "Finalizer", "Common-Cleaner"}
 
-// launcher is the name of the first thread of a JVM, which waits for the end of the main thread.
-const launcher = "java"
+// launchers are names of threads that wait for the end of a JVM: its first one waits for the main thread, and that one, once its main method has
+// returned, for the threads of the program.
+var launchers = map[string]bool{"java": true, "DestroyJavaVM": true}
 
-// ofLibrary reports whether a thread with that name is one of idleThreads, or the launcher.
+// ofLibrary reports whether a thread with that name is one of idleThreads, or of launchers.
 func ofLibrary(thread string) bool {
-	return thread == launcher || slices.ContainsFunc(idleThreads[:], func(name string) bool { return strings.HasPrefix(thread, name) })
+	return launchers[thread] || slices.ContainsFunc(idleThreads[:], func(name string) bool { return strings.HasPrefix(thread, name) })
 }
 
 // hasJava reports whether a frame is of Java.
@@ -52,7 +55,7 @@ func IsIdle(cause, thread string, stack []symbolize.Symbol) bool {
 	switch {
 	case cause == Worker, cause == VM && ofVM(thread), cause == Unknown && ofLibrary(thread):
 		return true
-	case cause == Futex && thread == launcher && !hasJava(stack):
+	case cause == Futex && launchers[thread] && !hasJava(stack):
 		return true
 	case !idleCauses[cause]:
 		return false

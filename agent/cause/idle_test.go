@@ -30,6 +30,8 @@ func TestIsIdle(t *testing.T) {
 		{"a thread of the class library that never went on", Unknown, "Finalizer", "|", true},
 		{"the launcher of a JVM", Unknown, "java", "|", true},
 		{"the launcher of a JVM, by its stack", Futex, "java", "futex_wait |__futex_abstimed_wait_common", true},
+		{"the main thread at the end", Futex, "DestroyJavaVM", "futex_wait |__futex_abstimed_wait_common", true},
+		{"the end of an embedded JVM", Futex, "app", "futex_wait |Monitor::wait Threads::destroy_vm jni_DestroyJavaVM main", true},
 		{"a futex of another thread", Futex, "http-1", "futex_wait |__futex_abstimed_wait_common", false},
 		{"a thread that never went on", Unknown, "http-1", "|", false},
 		{"a thread of the class library in a file", Disk, "Finalizer", "|", false},

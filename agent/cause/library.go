@@ -5,20 +5,14 @@ import (
 	"strings"
 )
 
-// parking are how names of methods begin that are part of how threads of Java wait for each other, not of why.
-var parking = [...]string{"jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park", "java.util.concurrent."}
-
-// waiting are the same of all other ways to wait.
+// waiting are how names of methods of the class library begin that are part of how threads wait, not of why.
 var waiting = [...]string{
-	"java.lang.Object.wait", "java.lang.Thread.sleep", "java.lang.Thread.join", "java.lang.ref.ReferenceQueue", "sun.nio.ch.", "java.nio.channels.", "java.net.", "java.io.",
+	"jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park", "java.util.concurrent.", "java.lang.Object.wait", "java.lang.Thread.sleep", "java.lang.Thread.join",
+	"java.lang.ref.ReferenceQueue", "sun.nio.ch.", "java.nio.channels.", "java.net.", "java.io.",
 }
 
-// Parks reports whether a method is part of how threads of Java wait for each other, not of why.
-func Parks(method string) bool {
-	return slices.ContainsFunc(parking[:], func(begin string) bool { return strings.HasPrefix(method, begin) })
-}
-
-// Waits reports whether a method is part of how threads of Java wait, not of why.
+// Waits reports whether a method of the class library is part of how threads wait, not of why. It tells threads of the class library apart, whose
+// stacks have no method of the application.
 func Waits(method string) bool {
-	return Parks(method) || slices.ContainsFunc(waiting[:], func(begin string) bool { return strings.HasPrefix(method, begin) })
+	return slices.ContainsFunc(waiting[:], func(begin string) bool { return strings.HasPrefix(method, begin) })
 }

@@ -56,6 +56,22 @@ func VMThread(runtime, name string) (CodeKind, bool) {
 // VMThread is what a thread of the process does for the VM itself; false for all others.
 func (p *Process) VMThread(name string) (CodeKind, bool) { return VMThread(p.Runtime, name) }
 
+// classLibrary are how the names of the Java class library's packages begin.
+var classLibrary = [...]string{"java.", "javax.", "jdk.", "sun.", "com.sun.", "org.ietf.jgss.", "org.jcp.xml.", "org.w3c.dom.", "org.xml.sax."}
+
+// ClassLibrary lists the packages of the Java class library, for people.
+func ClassLibrary() string { return strings.Join(classLibrary[:], "*, ") + "*" }
+
+// InClassLibrary reports whether a method is in the Java class library, by its name. Every other method of a VM is the application's.
+func InClassLibrary(method string) bool {
+	for _, begin := range classLibrary {
+		if strings.HasPrefix(method, begin) {
+			return true
+		}
+	}
+	return false
+}
+
 // CodeOf is the kind of a leaf frame in a thread that is not the VM's own.
 func CodeOf(leaf symbolize.Kind) CodeKind {
 	switch leaf {

@@ -32,3 +32,14 @@ func TestByCode(t *testing.T) {
 		t.Errorf("without a VM %v, want %v", got, want)
 	}
 }
+
+func TestInClassLibrary(t *testing.T) {
+	for method, want := range map[string]bool{
+		"java.util.HashMap.get": true, "sun.nio.cs.StreamDecoder.readBytes": true, "jdk.proxy2.$Proxy7.run": true, "com.sun.org.apache.xpath.internal.XPath.execute": true,
+		"org.w3c.dom.Node.getNodeName": true, "com.acme.Cart.total": false, "Main.main": false, "javaagent.Main.run": false, "org.apache.xpath.XPath.execute": false,
+	} {
+		if InClassLibrary(method) != want {
+			t.Errorf("%s: %v", method, !want)
+		}
+	}
+}

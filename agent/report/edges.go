@@ -226,9 +226,6 @@ const (
 	layerCount
 )
 
-// jdkPrefixes are the packages of the Java class library.
-var jdkPrefixes = []string{"java.", "javax.", "jdk.", "sun.", "com.sun."}
-
 // layerOf returns the layer that m belongs to: the application if app matches its name; nil for whatever is not in the
 // Java class library.
 func layerOf(m stacks.Method, app *regexp.Regexp) layer {
@@ -237,13 +234,8 @@ func layerOf(m stacks.Method, app *regexp.Regexp) layer {
 		return noLayer
 	case app != nil && app.MatchString(m.Name):
 		return appLayer
-	case app != nil:
+	case app != nil, profile.InClassLibrary(m.Name):
 		return jdkLayer
-	}
-	for _, prefix := range jdkPrefixes {
-		if strings.HasPrefix(m.Name, prefix) {
-			return jdkLayer
-		}
 	}
 	return appLayer
 }
@@ -253,7 +245,7 @@ func describeLayers(app *regexp.Regexp) string {
 	if app != nil {
 		return "App: methods that match " + stored.Printable(app.String()) + "; JDK: all others"
 	}
-	return "App: everything but " + strings.Join(jdkPrefixes, "*, ") + "*, which are JDK"
+	return "App: everything but " + profile.ClassLibrary() + ", which are JDK"
 }
 
 // Layers writes how the calls in a profile cross between the application and the Java class library, a line for each

@@ -343,24 +343,57 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 	}
 }
 
-// site returns the program's method in which an event happened: the innermost that is neither native nor the VM's own, nor of
-// the class library's locks if one of those made the thread wait; or else whatever is innermost but the kernel.
-func (e *storedEvents) site(sample *pprof.Sample) string {
-	outside := ""
-	for _, loc := range e.stacks.Own(sample) {
-		for _, f := range e.stacks.At(loc) {
-			if !f.Native && !strings.HasPrefix(f.Name, "[") && !(e.kind == profile.Locks && cause.Parks(f.Name)) && !((e.kind == profile.OffCPU || e.kind == profile.Wall && stacks.Label(sample, stored.LabelState) != cause.Running) && cause.Waits(f.Name)) {
-				return f.Name
-			}
-			if outside == "" && f.Flags&stacks.Kernel == 0 {
-				outside = f.Name
+// program yields the program's methods on the stack of an event, innermost first: those that are neither native nor the VM's own.
+func (e *storedEvents) program(sample *pprof.Sample) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, loc := range e.stacks.Own(sample) {
+			for _, f := range e.stacks.At(loc) {
+				if !f.Native && !strings.HasPrefix(f.Name, "[") && !yield(f.Name) {
+					return
+				}
 			}
 		}
 	}
-	if outside == "" {
-		return e.stacks.Edge(sample).Callee.Name
+}
+
+// site returns the program's innermost method in which an event happened, or else whatever is innermost but the kernel. Of waits it is the
+// application's, as methods of the class library only say how a thread waits.
+func (e *storedEvents) site(sample *pprof.Sample) string {
+	switch e.kind {
+	case profile.Locks, profile.OffCPU, profile.Wall:
+		return e.appSite(sample)
 	}
-	return outside
+	return e.innermost(sample)
+}
+
+// appSite returns the application's innermost method on the stack of an event: the one in which it happened, or that called the class library
+// for it. Of stacks without one it is the class library's; of waits, not one that only says how a thread waits.
+func (e *storedEvents) appSite(sample *pprof.Sample) string {
+	library, waits := "", e.kind != profile.Allocations && stacks.Label(sample, stored.LabelState) != cause.Running
+	for method := range e.program(sample) {
+		switch {
+		case !profile.InClassLibrary(method):
+			return method
+		case library == "" && !(waits && cause.Waits(method)):
+			library = method
+		}
+	}
+	return cmp.Or(library, e.innermost(sample))
+}
+
+// innermost returns the program's innermost method, or else whatever is innermost but the kernel.
+func (e *storedEvents) innermost(sample *pprof.Sample) string {
+	for method := range e.program(sample) {
+		return method
+	}
+	for _, loc := range e.stacks.Own(sample) {
+		for _, f := range e.stacks.At(loc) {
+			if f.Flags&stacks.Kernel == 0 {
+				return f.Name
+			}
+		}
+	}
+	return e.stacks.Edge(sample).Callee.Name
 }
 
 // waker returns who ended the wait of a sample, threads that do the same work together, and the program's method in which it did so; "" if
@@ -374,19 +407,22 @@ func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
 	if comm := stacks.Label(sample, stored.LabelWakerComm); comm != "" {
 		who = comm + ": " + who
 	}
-	outside := ""
+	library, outside := "", ""
 	for i := e.stacks.WokenAt(sample) - 1; i >= 0; i-- { // from the innermost frame on
 		for _, f := range e.stacks.At(sample.Location[i]) {
 			if strings.HasPrefix(f.Name, "[") {
 				continue
 			}
-			if !f.Native && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
+			if !f.Native && !profile.InClassLibrary(f.Name) {
 				return who, f.Name
+			}
+			if !f.Native && library == "" && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {
+				library = f.Name
 			}
 			if outside == "" && f.Flags&stacks.Kernel == 0 {
 				outside = f.Name
 			}
 		}
 	}
-	return who, outside
+	return who, cmp.Or(library, outside)
 }

@@ -21,7 +21,7 @@ import (
 
 // Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
 // Under each method are its objects by generation and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The
-// method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
+// method is the program's innermost; where that is in the class library, the application's methods follow. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
 //
 // Bytes and objects are estimates from a number of events, which is shown next to them. From that follows the interval of
 // the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
@@ -35,7 +35,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
-	var byClass, byMethod eventGroups[string]
+	var byClass, byMethod, byApp eventGroups[string]
+	throughLibrary := false
 	for sample, t := range e.all() {
 		part := partOf(e.kind, sample)
 		class := part.class
@@ -43,9 +44,12 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			class = stored.Unnamed
 		}
 		byClass.of(class).add(t)
-		method := byMethod.of(e.site(sample))
+		innermost, app := e.site(sample), e.appSite(sample)
+		method := byMethod.of(innermost)
 		method.add(t)
 		method.parts.of(part).add(t)
+		byApp.of(app).add(t)
+		throughLibrary = throughLibrary || app != innermost
 	}
 
 	const objects, space = 0, 1
@@ -61,6 +65,10 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	writeEvents(&table, "class", &byClass)
 	out.WriteByte('\n')
 	writeEvents(&table, "method / generation, class", &byMethod)
+	if throughLibrary {
+		out.WriteByte('\n')
+		writeEvents(&table, "the application's method, with what it calls in the class library", &byApp)
+	}
 	if e.stacks.Keep != nil {
 		e.writeCounted(out, opts)
 	}
@@ -190,7 +198,7 @@ const (
 // Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
 // contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
 // Inoue and Nakatani (OOPSLA 2009). Waits for work, which are no contention, follow in a table of their own. The method
-// is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
+// is the application's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
 func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -232,7 +240,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 }
 
 // OffCPU writes what threads waited for when they used no CPU, and which methods waited, the longest time first. The time is that of all
-// threads together. Under each method are the causes. The method is the program's innermost. Nil options are DefaultViewOptions. It fails
+// threads together. Under each method are the causes. The method is the application's innermost. Nil options are DefaultViewOptions. It fails
 // if the profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const waits, offCPU = 0, 1

@@ -364,3 +364,39 @@ func TestWokenBy(t *testing.T) {
 		t.Fatal(len(flames), err)
 	}
 }
+
+// Waits are in the application's method, whatever package of the class library waits for it. Allocations are in the innermost one, and the
+// application's follow.
+func TestApplicationSite(t *testing.T) {
+	library := func(names ...string) (stack []symbolize.Frame) {
+		for _, name := range names {
+			stack = append(stack, symbolize.Frame{Function: name, Kind: symbolize.KindJIT, Mapping: sinktest.Jit})
+		}
+		return stack
+	}
+	reads := library("sun.nio.ch.SocketChannelImpl.read", "sun.security.ssl.SSLSocketImpl.read", "sun.nio.cs.StreamDecoder.readBytes", "java.io.BufferedReader.readLine")
+	cleaner := library("java.lang.ref.ReferenceQueue.remove", "jdk.internal.ref.CleanerImpl.run", "java.lang.Thread.run")
+	for _, test := range []struct {
+		kind  profile.EventKind
+		view  sinktest.ViewFunc
+		stack []symbolize.Frame
+		want  []string
+	}{
+		{profile.Wall, report.Wall, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
+		{profile.OffCPU, report.OffCPU, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
+		{profile.Locks, report.Locks, append(library("java.util.Hashtable.get"), sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
+		{profile.Wall, report.Wall, cleaner, []string{"  jdk.internal.ref.CleanerImpl.run\n"}},
+		{profile.Allocations, report.Allocations, append(library("java.util.HashMap.resize"), sinktest.Total, sinktest.Run),
+			[]string{"  java.util.HashMap.resize\n", "  com.acme.Cart.total\n"}},
+	} {
+		e := sinktest.Event{Frames: test.stack, Labels: profile.EventLabels{Class: "C", Place: "blocked", What: "enter"}, Events: 20, Values: [3]float64{20, 2e9, 2e9}}
+		p := sinktest.Only(test.kind)
+		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind, e)}
+		got := sinktest.Show(t, test.view, sinktest.MustPprof(t, p), nil)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: no %q in\n%s", test.kind, want, got)
+			}
+		}
+	}
+}

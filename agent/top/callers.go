@@ -75,7 +75,7 @@ func (m *Model) callers(in content, sel selection, of methodName, least float64)
 		m.names = map[symbolize.Symbol]method{}
 		for _, process := range p.Processes {
 			in.contexts(process, func(t *cct.Tree[symbolize.Symbol], id cct.NodeID, weight uint64) {
-				if in.events && in.kind == profile.OffCPU {
+				if in.events && (in.kind == profile.OffCPU || in.kind == profile.Locks) {
 					id = m.program(t, id)
 				}
 				if m.method(t, id).Value() != of {

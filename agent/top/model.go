@@ -172,7 +172,7 @@ func (m *Model) ObserveEvents(kind profile.EventKind, p *profile.Profile) {
 				}
 				label := unique.Make(stored.Printable(cmp.Or(row.Class, row.What)))
 				at := row.Context
-				if kind == profile.OffCPU {
+				if kind == profile.OffCPU || kind == profile.Locks {
 					at = m.program(events.Tree, at)
 				}
 				sums.add(cellKey{s.name, label, m.method(events.Tree, at), m.caller(events.Tree, at)}, row.Events, value)
@@ -297,13 +297,22 @@ func (m *Model) method(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) method {
 	return m.named(tree.Node(id).Key)
 }
 
-// program is the context of the innermost frame that is neither of the kernel nor of a library, as those only say how a thread waits; or that
-// of the innermost frame if there is none.
+// program is the context of the application's innermost method, as those of the class library only say how a thread waits; or of the class
+// library's that does not even say that; or of the innermost frame if there is none.
 func (m *Model) program(tree *cct.Tree[symbolize.Symbol], id cct.NodeID) cct.NodeID {
+	library := cct.Root
 	for at := id; at != cct.Root; at = tree.Node(at).Parent {
-		if of := m.named(tree.Node(at).Key).Value(); of.code == profile.GuestCode && !cause.Waits(of.name) && !strings.HasPrefix(of.name, "[") {
+		of := m.named(tree.Node(at).Key).Value()
+		switch {
+		case of.code != profile.GuestCode, strings.HasPrefix(of.name, "["):
+		case !profile.InClassLibrary(of.name):
 			return at
+		case library == cct.Root && !cause.Waits(of.name):
+			library = at
 		}
+	}
+	if library != cct.Root {
+		return library
 	}
 	return id
 }

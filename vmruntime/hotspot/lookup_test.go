@@ -450,3 +450,22 @@ func TestPlace(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstCompilation: until the kernel side knows a kind of compiled code, it takes that for stubs. Such a frame is named nevertheless, and later
+// ones are not, as a stub may have been there.
+func TestFirstCompilation(t *testing.T) {
+	eachRecording(t, func(t *testing.T, p *patient) {
+		want, err := p.Lookup(p.site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stub := vmruntime.Site{Kind: vmruntime.Stub, PC: p.site.PC, Epoch: p.site.Epoch}
+		if frames, err := p.Lookup(stub); !errors.Is(err, vmruntime.ErrStale) {
+			t.Errorf("of a known kind: %+v, %v", frames, err)
+		}
+		p.layout.Kinds.NMethod = 0
+		if frames, err := p.Lookup(stub); err != nil || !slices.Equal(frames, want) {
+			t.Errorf("%+v, %v; want %+v", frames, err, want)
+		}
+	})
+}

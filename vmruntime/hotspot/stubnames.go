@@ -103,7 +103,11 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	if err := p.learn([]uint64{b.Name}); err != nil {
 		return nil, err
 	}
-	if kind := p.kinds.Of(b.Name); kind == codecache.KindNMethod || kind == codecache.KindNative {
+	switch kind := p.kinds.Of(b.Name); {
+	case kind == codecache.KindNMethod && p.layout.Kinds.NMethod == 0, kind == codecache.KindNative && p.layout.Kinds.Native == 0:
+		// It is the first of its kind, which the kernel side took for a stub, as Refresh has not found that kind yet.
+		return p.firstCompilation(site)
+	case kind == codecache.KindNMethod, kind == codecache.KindNative:
 		return nil, vmruntime.ErrStale // a stub was here, and made room for a method
 	}
 	function, err := p.stubs.lookup(p, site.PC, &b)
@@ -111,4 +115,18 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		return nil, err
 	}
 	return []vmruntime.Frame{{Function: function, BCI: -1, Tier: vmruntime.TierStub}}, nil
+}
+
+// firstCompilation names a place in compiled code whose compile id was not read with the sample.
+func (p *Process) firstCompilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
+	addr, header, err := p.codeCache.FindHeader(site.PC, p.headerSize())
+	if err != nil {
+		return nil, err
+	}
+	b, err := p.schema.blob.Decode(addr, header)
+	if err != nil {
+		return nil, err
+	}
+	site.Kind, site.Version = vmruntime.Compiled, b.Version()
+	return p.compilation(site)
 }

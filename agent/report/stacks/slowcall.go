@@ -8,7 +8,6 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
@@ -88,11 +87,11 @@ func FollowedMethod(p *pprof.Profile) (method string, calls float64) {
 }
 
 // NamesFrom are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the
-// program's innermost method, unless it has none.
+// application's innermost method, unless it has none.
 func (s *Samples) NamesFrom(sample *pprof.Sample, from string, own bool) (names []string) {
 	all := s.AppendFrames(nil, sample)
 	for _, f := range all {
-		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !cause.Waits(f.Name) {
+		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !profile.InClassLibrary(f.Name) {
 			names = append(names, f.Name)
 		}
 	}
