@@ -88,6 +88,7 @@ func (e *Source) Start(ctx context.Context) error {
 	if w := e.waits; w != nil {
 		ctx, w.endGovern = context.WithCancel(ctx)
 		w.governing.Go(func() { e.governWaits(ctx) })
+		w.governing.Go(func() { e.watchWaits(ctx) })
 	}
 	return nil
 }

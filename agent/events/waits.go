@@ -219,7 +219,7 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 	if _, err := w.noteMean(); err != nil { // for the notes of the window
 		e.services.Log.Error("cannot read how many waits are recorded", "err", err)
 	}
-	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away) })
+	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away, leastAsked) })
 	records, tried := w.stacks.read(asked)
 	if stopped == 0 && len(asked) > 0 { // that took a while
 		if now, err := w.look(); err == nil {

@@ -310,7 +310,7 @@ func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 		window.Began, window.Ended = 10*second, 20*second
 		s := e.state()
 		away := []bpf.Away{awaySince(8, since, 5)}
-		asked := e.waits.unknown(s, away)
+		asked := e.waits.unknown(s, away, leastAsked)
 		if len(asked) != 1 {
 			t.Fatalf("%d stacks are asked for", len(asked))
 		}

@@ -25,8 +25,14 @@ type waitStacks struct {
 }
 
 const (
-	// leastAsked is how long a thread has waited at least if its stack is to be read.
+	// leastAsked is how long a thread has waited at least if its stack is to be read when a window ends.
 	leastAsked = 100 * time.Millisecond
+	// leastWatched is the same while a window is open: as many threads at once are read seldom in vain.
+	leastWatched = 500 * time.Millisecond
+	// watchedEvery is the least pause between two looks at threads that wait in an open window, and watchedShare how many times as long as a look
+	// it is.
+	watchedEvery = time.Second
+	watchedShare = 50
 	// maxAskedAtOnce bounds the threads of one call: until it returns, the kernel holds about 30 KB of pages for each.
 	maxAskedAtOnce = 256
 	// maxAskedTime bounds the reads for one window.
@@ -118,13 +124,35 @@ func copyPages(memory *proc.Memory, at []uint64, to []bpf.PageCopy) error {
 	return nil
 }
 
-// unknown returns the threads whose stacks are not known of those that were away. That a thread is stopped, or waits for a CPU, is known without.
-func (w *waits) unknown(s *fold.State, away []bpf.Away) (asked []askedThread) {
+// watchWaits reads the stacks of threads that have waited for long, until ctx ends. The record of such a wait comes when it ends: that may be with
+// the process, of which nothing can be read any more.
+func (e *Source) watchWaits(ctx context.Context) {
+	for pause := watchedEvery; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		began := time.Now()
+		away, err := e.waits.look()
+		if err != nil {
+			continue // the end of a window reports that
+		}
+		asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return e.waits.unknown(s, away, leastWatched) })
+		records, tried := e.waits.stacks.read(asked)
+		e.services.Owner.Do(func(s *fold.State) { e.learn(s, tried, records) })
+		pause = max(watchedEvery, watchedShare*time.Since(began))
+	}
+}
+
+// unknown returns the threads whose stacks are not known of those that were away for that long. That a thread is stopped, or waits for a CPU, is
+// known without.
+func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
 		a := &away[i]
 		blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk)
-		long := a.Since != 0 && time.Duration(a.Since)+leastAsked <= now
+		long := a.Since != 0 && time.Duration(a.Since)+least <= now
 		if !blocked || !long || w.last[a.Tid].at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
 			continue
 		}
@@ -160,5 +188,6 @@ func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
 		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: observedStack(nil, &o, p.Attachment.Load())}
 		e.waits.keep(p, &o, &event, cause.Blocked)
 		e.waits.last[o.Tid].still = true
+		s.Want(p, e.waits.last[o.Tid].stack, o.ClassEpoch) // while the process is there
 	}
 }
