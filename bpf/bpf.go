@@ -176,7 +176,7 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 	}
 	for name, m := range map[string]*ebpf.Map{
 		"events": o.Events, "nmi_events": o.NmiEvents, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
-		"seen_methods": o.SeenMethods, "known_threads": o.KnownThreads,
+		"ended_pids": o.EndedPids, "seen_methods": o.SeenMethods, "known_threads": o.KnownThreads,
 	} {
 		if s := spec.Maps[name]; s != nil {
 			s.MaxEntries = m.MaxEntries()

@@ -41,6 +41,7 @@ const (
 	EventFullSample  = uint8(ProfileEventKindEVENT_FULL_SAMPLE)
 	EventShortSample = uint8(ProfileEventKindEVENT_SHORT_SAMPLE)
 	EventInvocation  = uint8(ProfileEventKindEVENT_INVOCATION)
+	EventThreadEnd   = uint8(ProfileEventKindEVENT_THREAD_END)
 )
 
 // What sampled a call.
@@ -305,6 +306,14 @@ func DecodeProcess(raw []byte) (*ProcessEvent, error) {
 		return nil, fmt.Errorf("process event of %d bytes: %w", len(raw), ErrMalformed)
 	}
 	return (*ProcessEvent)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
+}
+
+// DecodeThreadEnd decodes the end of a thread without copying.
+func DecodeThreadEnd(raw []byte) (*ThreadEnd, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(ThreadEnd{}) {
+		return nil, fmt.Errorf("end of a thread of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	return (*ThreadEnd)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
 }
 
 // DecodeCall decodes a sampled call without copying.

@@ -22,6 +22,7 @@ enum event_kind {
 	EVENT_FULL_SAMPLE,  /* struct sample, and behind its frames the __u64 tag of no frame: others may refer to it */
 	EVENT_SHORT_SAMPLE, /* struct short_sample */
 	EVENT_INVOCATION,   /* struct invocation: one of a method has ended */
+	EVENT_THREAD_END,   /* struct thread_end (runtime.h): the run time of a thread that has ended */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */

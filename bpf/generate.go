@@ -56,6 +56,9 @@ var objects = []object{
 		types: "away wait_values away_state waker_values waker_flags",
 	},
 	{
+		name: "RunTime", source: "bpf/runtime.bpf.c", cpu: atomics, types: "thread_run thread_end",
+	},
+	{
 		name: "Waiting", source: "bpf/waiting.bpf.c", cpu: atomics,
 	},
 	{

@@ -56,6 +56,14 @@ struct {
 	__type(value, __u8);
 } pids SEC(".maps");
 
+/* key: pid of a chosen process that has ended lately, value: its start. Its threads are freed later. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_CHOSEN);
+	__type(key, __u32);
+	__type(value, __u64);
+} ended_pids SEC(".maps");
+
 const volatile bool filter_by_pid = false;
 
 /* Atomic although per CPU: uprobe programs are preempted, and ticks nest into them. */

@@ -20,7 +20,7 @@ import (
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
 	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter, "timing": LoadTiming, "kerneltick": LoadKernelTick,
-	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting,
+	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting, "runtime": LoadRunTime,
 }
 
 // loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels runs them.
@@ -28,7 +28,7 @@ var loadedBy = map[string]func(*testing.T){
 	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside, "branch": TestKernelBeside,
 	"exact": TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes, "enter": TestKernelLoadEnters,
 	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
-	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting,
+	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting, "runtime": TestKernelRunTimes,
 }
 
 func TestEveryObjectIsLoaded(t *testing.T) {

@@ -98,7 +98,11 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (!chosen(pid))
 		return 0;
 	process_event(task, EVENT_PROCESS_EXIT);
-	if (filter_by_pid)
+	if (filter_by_pid) {
+		__u64 start = task->group_leader->start_boottime;
+
+		bpf_map_update_elem(&ended_pids, &pid, &start, BPF_ANY);
 		bpf_map_delete_elem(&pids, &pid);
+	}
 	return 0;
 }

@@ -1,0 +1,68 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The run time of threads, which the scheduler counts to the nanosecond. An iterator reads that of all threads that exist, and a record has
+ * that of each one that has ended. The record is written when the kernel frees the thread, as only then its run time is complete: the scheduler
+ * adds the last part when the thread leaves its CPU for good.
+ */
+#include "away.bpf.h"
+#include "maps.bpf.h"
+#include "runtime.h"
+#include "tasks.bpf.h"
+
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct thread_run *export_thread_run __attribute__((unused));
+struct thread_end *export_thread_end __attribute__((unused));
+
+SEC("iter/task")
+int each_run_time(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task, *leader;
+	struct thread_run r = {};
+
+	if (!task || !chosen(task->tgid))
+		return 0;
+	leader = task->group_leader;
+	r.start = leader->start_boottime;
+	r.born = task->start_boottime;
+	r.ran = ran(task);
+	r.switches = switches_of(task);
+	r.pid = task->tgid;
+	r.tid = task->pid;
+	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	return 0;
+}
+
+/* A process that was chosen is no longer among the chosen ones when its last threads are freed. */
+static __always_inline bool was_chosen(__u32 pid, __u64 start)
+{
+	__u64 *ended;
+
+	if (chosen(pid))
+		return true;
+	ended = bpf_map_lookup_elem(&ended_pids, &pid);
+	return ended && *ended == start;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(thread_freed, struct task_struct *task)
+{
+	struct thread_end e = {};
+
+	fill_header(&e.header, task, EVENT_THREAD_END, bpf_ktime_get_ns());
+	if (!was_chosen(e.header.pid, e.header.start))
+		return 0;
+	e.born = task->start_boottime;
+	e.ran = ran(task);
+	e.switches = switches_of(task);
+	count(EVENTS_ATTEMPTED, 1);
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+		count(EVENTS_DROPPED_RING_FULL, 1);
+	else
+		count(EVENTS_DELIVERED, 1);
+	return 0;
+}

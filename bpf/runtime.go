@@ -1,0 +1,84 @@
+package bpf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// A ThreadRun is how long a thread has run. Layout and units: runtime.h.
+type ThreadRun = RunTimeThreadRun
+
+// A ThreadEnd is the record of a thread that has ended. Layout and units: runtime.h.
+type ThreadEnd = RunTimeThreadEnd
+
+// RunTimes read how long threads have run, as the scheduler counts it.
+type RunTimes struct {
+	objects struct {
+		RunTimeMaps
+		Each  *ebpf.Program `ebpf:"each_run_time"`
+		Freed *ebpf.Program `ebpf:"thread_freed"`
+	}
+	ends  link.Link
+	tasks *link.Iter
+}
+
+// LoadRunTimes loads the programs next to o, and attaches them: from then on each thread that ends has a record (EventThreadEnd). Close comes
+// before that of o.
+func (o *Objects) LoadRunTimes() (*RunTimes, error) {
+	spec, err := LoadRunTime()
+	if err != nil {
+		return nil, fmt.Errorf("read object of run times: %w", err)
+	}
+	r := &RunTimes{}
+	if err := o.LoadBeside(spec, &r.objects); err != nil {
+		return nil, fmt.Errorf("load programs of run times: %w", err)
+	}
+	if r.ends, err = link.AttachTracing(link.TracingOptions{Program: r.objects.Freed}); err != nil {
+		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
+	}
+	if r.tasks, err = link.AttachIter(link.IterOptions{Program: r.objects.Each}); err != nil {
+		return nil, errors.Join(fmt.Errorf("read run times: %w", err), r.Close())
+	}
+	return r, nil
+}
+
+// All returns how long each thread of the chosen processes has run so far.
+func (r *RunTimes) All() (threads []ThreadRun, err error) {
+	tasks, err := r.tasks.Open()
+	if err != nil {
+		return nil, fmt.Errorf("read run times: %w", err)
+	}
+	defer tasks.Close()
+	var one ThreadRun
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&one)), unsafe.Sizeof(one))
+	for from := bufio.NewReaderSize(tasks, 1<<16); ; {
+		switch _, err := io.ReadFull(from, raw); {
+		case errors.Is(err, io.EOF):
+			return threads, nil
+		case err != nil:
+			return nil, fmt.Errorf("read run times: %w", err)
+		}
+		threads = append(threads, one)
+	}
+}
+
+// Maps returns the generated struct of the maps.
+func (r *RunTimes) Maps() any { return r.objects.RunTimeMaps }
+
+// Close detaches and frees the programs.
+func (r *RunTimes) Close() error {
+	var errs []error
+	if r.ends != nil {
+		errs = append(errs, r.ends.Close())
+	}
+	if r.tasks != nil {
+		errs = append(errs, r.tasks.Close())
+	}
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Freed.Close(), r.objects.RunTimeMaps.Close())...)
+}
