@@ -29,6 +29,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
 	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/cputime"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -303,6 +304,10 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 		}
 		a.handlers[bpf.EventInvocation] = handler{a.slow.Handle, nil}
 		a.sources.then = append(a.sources.then, a.slow)
+	}
+	if a.opt.counted() {
+		a.sources.first = append(a.sources.first, cputime.Open(a.services))
+		a.handlers[bpf.EventThreadEnd] = handler{cputime.Handle, nil}
 	}
 	hot := a.sources.needHot()
 	return a.owner.Do(func(s *fold.State) { s.Hot = hot })

@@ -87,6 +87,9 @@ func (t *ticks) Fill(_ context.Context, _ *source.Closed, p *profile.Profile) so
 	return source.Part{}
 }
 
+// counted reports whether profiles have CPU time.
+func (o *Options) counted() bool { return !o.NoTime && !o.tickless() }
+
 // tickless reports whether nothing that is wanted comes from ticks.
 func (o *Options) tickless() bool {
 	if o.Calls != nil {

@@ -47,7 +47,8 @@ type State struct {
 	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
 	latest   time.Duration        // when a process was noticed, a program executed or classes unloaded, CLOCK_MONOTONIC
-	faded    time.Duration        // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
+	runs     runTimes
+	faded    time.Duration // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
 }
 
 const noTime = ^uint64(0)

@@ -32,6 +32,10 @@ type Window struct {
 	Continued bool
 	// Waits says that waits are recorded, so that threads have lanes.
 	Waits bool
+	// RunTimes are how long the threads of processes ran, by the scheduler. Processes that did not run are missing; those that are too many
+	// are under the zero Life.
+	RunTimes    map[Life]*LifeTime
+	threadTimes int // in RunTimes
 
 	// For a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not finished
@@ -156,7 +160,7 @@ func (s *State) release(w *Window) (held []*Process) {
 		p.Holders--
 		held = append(held, p)
 	}
-	w.Processes, w.Calls, w.Events, w.Slow, w.courses, w.lanes = nil, nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
+	w.Processes, w.Calls, w.Events, w.Slow, w.RunTimes, w.courses, w.lanes = nil, nil, nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
 	return held
 }
 

@@ -244,7 +244,7 @@ func TestItemsAgree(t *testing.T) {
 	window := func(trees, nodes, rows int) *window {
 		p := new(process)
 		for i := range trees {
-			p.threads = append(p.threads, thread{threadKey{stringID(0), false, profile.Certainty(i % 2)}, tree(nodes)})
+			p.threads = append(p.threads, thread{threadKey{stringID(0), false, profile.Certainty(i % 2)}, tree(nodes), cpuTime{}})
 		}
 		p.events = []events{{kind: profile.Locks, tree: tree(1), rows: make([]row, rows)}}
 		return &window{processes: []*process{p}}

@@ -77,7 +77,7 @@ func (s *spare) thread(key threadKey) *mergedThread {
 		return &mergedThread{threadKey: key}
 	}
 	t := s.threads[0]
-	t.threadKey, s.threads = key, s.threads[1:]
+	t.threadKey, t.cpuTime, s.threads = key, cpuTime{}, s.threads[1:]
 	return t
 }
 
@@ -116,6 +116,7 @@ type mergedProcess struct {
 type mergedThread struct {
 	threadKey
 	tree cct.Tree[frameID]
+	cpuTime
 }
 
 type callKey struct {
@@ -220,7 +221,7 @@ func (m *merger) list(room *arena) *window {
 	for _, from := range m.processes {
 		to := from.process
 		for _, t := range from.threads {
-			to.threads = append(to.threads, thread{t.threadKey, listed(&t.tree, room)})
+			to.threads = append(to.threads, thread{t.threadKey, listed(&t.tree, room), t.cpuTime})
 		}
 		for _, e := range from.events {
 			if e != nil {
@@ -316,6 +317,13 @@ func (p *mergedProcess) addThread(m *merger, t *thread) {
 		p.threads = append(p.threads, sum)
 	}
 	m.graft(&sum.tree, t.tree)
+	of := t.cpuTime
+	if of.sampled == 0 { // an earlier version of the agent recorded it
+		for i := range t.tree {
+			of.sampled += float64(t.tree[i].self) * float64(m.sum.Period)
+		}
+	}
+	sum.add(of)
 }
 
 func (e *mergedEvents) add(m *merger, other *events) {

@@ -71,8 +71,8 @@ func sumsOf(p *profile.Profile) []Sum {
 
 func (s *Sum) addProcess(p *profile.Profile, proc *profile.Process) {
 	if p.Unit == profile.Samples {
-		for kind, n := range proc.ByCode() {
-			s.CPU[kind] += time.Duration(n) * p.Period
+		for kind, ns := range proc.ByCode(p.Period) {
+			s.CPU[kind] += time.Duration(ns)
 		}
 	}
 	for _, e := range proc.Events {

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"time"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -21,6 +23,45 @@ type process struct {
 type thread struct {
 	threadKey
 	tree []node
+	cpuTime
+}
+
+// A cpuTime is the CPU time of a thread in ns: what its samples stand for, and profile.Thread.Unseen by its frame. It is 0 in windows
+// of earlier versions of the agent.
+type cpuTime struct{ sampled, waking, notSampled float64 }
+
+func cpuTimeOf(t *profile.Thread, period time.Duration) (c cpuTime) {
+	c.sampled = t.Time(t.Tree.Total(), period)
+	switch t.UnseenIn {
+	case profile.Waking:
+		c.waking = float64(t.Unseen)
+	case profile.NotSampled:
+		c.notSampled = float64(t.Unseen)
+	}
+	return c
+}
+
+func (c *cpuTime) add(o cpuTime) {
+	c.sampled += o.sampled
+	c.waking += o.waking
+	c.notSampled += o.notSampled
+}
+
+// threads returns the thread with that tree as profiles have it: twice if there is CPU time without samples of both kinds.
+func (c *cpuTime) threads(t profile.Thread) []*profile.Thread {
+	if n := t.Tree.Total(); n > 0 && c.sampled > 0 {
+		t.SampleTime = c.sampled / float64(n)
+	}
+	list := []*profile.Thread{&t}
+	if c.waking >= 1 {
+		t.Unseen, t.UnseenIn = time.Duration(c.waking), profile.Waking
+	}
+	if c.notSampled >= 1 {
+		list = append(list, &profile.Thread{
+			Name: t.Name, Tree: new(cct.Tree[symbolize.Symbol]), Unseen: time.Duration(c.notSampled), UnseenIn: profile.NotSampled,
+		})
+	}
+	return list
 }
 
 // A threadKey distinguishes the threads of a process.
@@ -104,8 +145,8 @@ func (n *names) window(p *profile.Profile, room *arena) *window {
 		to.Threads, to.Events, to.Versions, to.Inlining = nil, nil, nil, nil
 		to.Executable = symbolize.Mapping{File: from.Executable.File, BuildID: from.Executable.BuildID}
 		for _, t := range from.Threads {
-			if t.Tree != nil && (t.Tree.Len() > 0 || t.Tree.Total() > 0) {
-				to.threads = append(to.threads, thread{threadKey{n.group(t.Name), t.Stopped, t.Context}, n.tree(t.Tree, room)})
+			if t.Tree != nil && (t.Tree.Len() > 0 || t.Tree.Total() > 0 || t.Unseen > 0) {
+				to.threads = append(to.threads, thread{threadKey{n.group(t.Name), t.Stopped, t.Context}, n.tree(t.Tree, room), cpuTimeOf(t, p.Period)})
 			}
 		}
 		for _, e := range from.Events {
@@ -180,7 +221,7 @@ func (n *names) profile(w *window) *profile.Profile {
 		to := from.Process
 		for i := range from.threads {
 			t := &from.threads[i]
-			to.Threads = append(to.Threads, &profile.Thread{Name: n.strings[t.name], Stopped: t.stopped, Context: t.context, Tree: n.stacks(t.tree)})
+			to.Threads = append(to.Threads, t.threads(profile.Thread{Name: n.strings[t.name], Stopped: t.stopped, Context: t.context, Tree: n.stacks(t.tree)})...)
 		}
 		for i := range from.events {
 			e := &from.events[i]

@@ -109,6 +109,16 @@ func (c *codec) process(p *process) (wanted bool) {
 		if !c.reads || c.err == nil && len(c.buf) > 0 { // earlier versions of the agent wrote none
 			list(c, &p.Extents, maxExtents, c.extent)
 		}
+		if !c.reads || c.err == nil && len(c.buf) > 0 { // as above
+			c.block(c.want.has(sink.Time), func() {
+				for i := range p.threads {
+					t := &p.threads[i]
+					for _, v := range []*float64{&t.sampled, &t.waking, &t.notSampled} {
+						c.float(v)
+					}
+				}
+			})
+		}
 	})
 	if c.reads && c.err == nil {
 		p.events = slices.DeleteFunc(p.events, func(e events) bool { return e.tree == nil }) // was not wanted

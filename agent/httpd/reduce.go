@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -81,7 +82,9 @@ type reducedProcess struct {
 	kind    profile.EventKind
 	others  []*profile.Events // kinds that there are besides, empty: the accounts are of all kinds together
 	tree    cct.Tree[symbolize.Symbol]
-	weight  []float64 // by node, of events: what readers see first
+	sampled float64                            // CPU time in ns that the tree's samples stand for
+	unseen  map[symbolize.Symbol]time.Duration // profile.Thread.Unseen, by its frame
+	weight  []float64                          // by node, of events: what readers see first
 	rows    map[eventKey]int
 	list    []profile.EventRow
 	basis   []string
@@ -102,6 +105,10 @@ func (r *reduction) add(w *profile.Profile, proc *profile.Process) {
 		for _, t := range proc.Threads {
 			if t.Tree != nil {
 				cct.MergeMap(&p.tree, t.Tree, r.frame)
+				p.sampled += t.Time(t.Tree.Total(), w.Period)
+			}
+			if t.Unseen > 0 {
+				p.unseen[t.UnseenIn] += t.Unseen
 			}
 		}
 		return
@@ -124,7 +131,7 @@ func (r *reduction) process(proc *profile.Process) *reducedProcess {
 	}
 	p := r.index[key]
 	if p == nil {
-		p = &reducedProcess{rows: make(map[eventKey]int), process: profile.Process{PID: key.pid, Comm: key.comm}}
+		p = &reducedProcess{rows: make(map[eventKey]int), unseen: make(map[symbolize.Symbol]time.Duration), process: profile.Process{PID: key.pid, Comm: key.comm}}
 		if key.comm != otherProcesses {
 			p.process.Runtime, p.process.VM, p.process.Service, p.process.Executable = proc.Runtime, proc.VM, proc.Service, proc.Executable
 		}
@@ -266,7 +273,16 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, drop
 	}
 	proc := p.process
 	if !p.events {
-		proc.Threads = []*profile.Thread{{Tree: tree}}
+		sampled := &profile.Thread{Tree: tree}
+		if n := tree.Total(); n > 0 {
+			sampled.SampleTime = p.sampled / float64(n)
+		}
+		proc.Threads = []*profile.Thread{sampled}
+		for _, frame := range []symbolize.Symbol{profile.Waking, profile.NotSampled} {
+			if p.unseen[frame] > 0 {
+				proc.Threads = append(proc.Threads, &profile.Thread{Unseen: p.unseen[frame], UnseenIn: frame})
+			}
+		}
 		return &proc, dropped
 	}
 	rows := p.list

@@ -31,9 +31,7 @@ type view struct {
 // cpuTime is the CPU time of a process in a window, in nanoseconds.
 func cpuTime(p *profile.Profile, proc *profile.Process) (sum float64) {
 	for _, t := range proc.Threads {
-		if t.Tree != nil {
-			sum += float64(t.Tree.Total()) * float64(p.Period)
-		}
+		sum += t.CPUTime(p.Period)
 	}
 	return sum
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"strings"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -83,14 +84,21 @@ func CodeOf(leaf symbolize.Kind) CodeKind {
 	return NativeCode
 }
 
-// ByCode is the process's weight by kind of code: the threads of the VM by their work, all others by the innermost frame. Stacks with
-// code of the guest are the application's, whatever their thread is called.
-func (p *Process) ByCode() (sum [CodeKinds]uint64) {
+// ByCode is the process's CPU time in ns by kind of code, given Profile.Period: the threads of the VM by their work, all others by the innermost
+// frame. Stacks with code of the guest are the application's, whatever their thread is called.
+func (p *Process) ByCode(period time.Duration) (sum [CodeKinds]float64) {
 	for _, t := range p.Threads {
 		if t.Tree == nil {
 			continue
 		}
 		kind, ofVM := p.VMThread(t.Name)
+		switch {
+		case t.Unseen == 0:
+		case ofVM:
+			sum[kind] += float64(t.Unseen)
+		default:
+			sum[CodeOf(t.UnseenIn.Value().Kind)] += float64(t.Unseen)
+		}
 		guest := make([]bool, t.Tree.Len()+1) // by node: the stack has code of the guest. Parents come before their children
 		for id, n := range t.Tree.Nodes() {
 			if id != cct.Root {
@@ -98,11 +106,11 @@ func (p *Process) ByCode() (sum [CodeKinds]uint64) {
 			}
 			switch {
 			case ofVM && !guest[id]:
-				sum[kind] += n.Self
+				sum[kind] += t.Time(n.Self, period)
 			case id == cct.Root: // not even one frame is known
-				sum[NativeCode] += n.Self
+				sum[NativeCode] += t.Time(n.Self, period)
 			case n.Self > 0:
-				sum[CodeOf(n.Key.Value().Kind)] += n.Self
+				sum[CodeOf(n.Key.Value().Kind)] += t.Time(n.Self, period)
 			}
 		}
 	}

@@ -24,11 +24,18 @@ func TestByCode(t *testing.T) {
 		thread("VM Thread", map[symbolize.Kind]uint64{symbolize.KindNative: 256}, 0),
 		{Name: "never ran"},
 	}}
-	if got, want := p.ByCode(), [CodeKinds]uint64{515, 20, 8, 96, 128, 256}; got != want {
+	if got, want := p.ByCode(1), [CodeKinds]float64{515, 20, 8, 96, 128, 256}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
+	// A thread whose samples stand for 3 ns each, and one that has 5 ns without a sample.
+	p.Threads[0].SampleTime = 3
+	p.Threads[1].Unseen, p.Threads[1].UnseenIn = 5, Waking
+	if got, want := p.ByCode(1), [CodeKinds]float64{3*3 + 512, 3 * 20, 3 * 8, 96 + 5, 128, 256}; got != want {
+		t.Errorf("with run times %v, want %v", got, want)
+	}
+	p.Threads[0].SampleTime, p.Threads[1].Unseen = 0, 0
 	p.Runtime = ""
-	if got, want := p.ByCode(), [CodeKinds]uint64{515, 436, 72}; got != want {
+	if got, want := p.ByCode(1), [CodeKinds]float64{515, 436, 72}; got != want {
 		t.Errorf("without a VM %v, want %v", got, want)
 	}
 }

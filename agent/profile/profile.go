@@ -75,4 +75,35 @@ type Thread struct {
 	Stopped bool // sampled while the VM had stopped its Java threads
 	Context Certainty
 	Tree    *cct.Tree[symbolize.Symbol]
+	// SampleTime is the CPU time that one sample of the tree stands for, in ns, so that samples add up to what the scheduler counted. 0 stands
+	// for Profile.Period.
+	SampleTime float64
+	// Unseen is CPU time of the thread that no sample stands for, and UnseenIn the frame that stands for it: Waking or NotSampled.
+	Unseen   time.Duration
+	UnseenIn symbolize.Symbol
+}
+
+// Frames that stand for CPU time without samples.
+var (
+	// Waking is what the kernel does to put a thread on a CPU, and the beginning of what the thread does then: see package cputime.
+	Waking = symbolize.Intern(symbolize.Frame{Function: "[waking]", SystemName: "[waking]", Kind: symbolize.KindKernel})
+	// NotSampled stands for threads that ran and were not sampled.
+	NotSampled = symbolize.Intern(symbolize.Frame{Function: "[not sampled]", SystemName: "[not sampled]", Kind: symbolize.KindMarker})
+)
+
+// Time is the CPU time in ns that n of the thread's samples stand for, given Profile.Period.
+func (t *Thread) Time(n uint64, period time.Duration) float64 {
+	if t.SampleTime > 0 {
+		return float64(n) * t.SampleTime
+	}
+	return float64(n) * float64(period)
+}
+
+// CPUTime is all CPU time of the thread in ns, given Profile.Period.
+func (t *Thread) CPUTime(period time.Duration) float64 {
+	sum := float64(t.Unseen)
+	if t.Tree != nil {
+		sum += t.Time(t.Tree.Total(), period)
+	}
+	return sum
 }

@@ -15,7 +15,7 @@ import (
 
 // thread appends the tree of one thread, which counts samples or calls.
 func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of Content) error {
-	if thread.Tree == nil {
+	if thread.Tree == nil && thread.Unseen == 0 {
 		return nil
 	}
 	labels := processLabels(proc)
@@ -36,10 +36,17 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 	numbers := b.numbers(proc)
 	numbers[stored.LabelTID] = []int64{int64(thread.TID)}
 
-	period := uint64(1) // of what one count stands for: a call, or CPU time in ns
-	if of == Time {
-		period = uint64(max(b.period, 0))
+	if of == Time && thread.Unseen > 0 {
+		b.profile.Sample = append(b.profile.Sample, &pprof.Sample{
+			Location: []*pprof.Location{b.complete(b.location(nil, thread.UnseenIn))}, Label: labels, NumLabel: numbers,
+			Value: b.content.values(0, thread.Unseen.Nanoseconds(), 0, 0),
+		})
 	}
+	if thread.Tree == nil {
+		return nil
+	}
+	var samples uint64                               // so far
+	before := int64(0)                               // ns of these: rounded as a sum, so that the thread's CPU time stays
 	approximate := make([]bool, thread.Tree.Len()+1) // by node: a frame of the stack is. Parents come before their children
 	for id, n := range thread.Tree.Nodes() {
 		if of == Time && id != cct.Root {
@@ -52,12 +59,15 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 		if n.Self == 0 && entered == 0 {
 			continue
 		}
-		if n.Self > math.MaxInt64/max(period, 1) || entered > math.MaxInt64 {
-			return fmt.Errorf("%d times %d, or %d entries, is too large for the format", n.Self, period, entered)
+		samples += n.Self
+		time := thread.Time(samples, b.period)
+		if of == Time && time >= math.MaxInt64 || samples > math.MaxInt64 || entered > math.MaxInt64 {
+			return fmt.Errorf("%d samples, or %d entries, are too many for the format", samples, entered)
 		}
 		sample := &pprof.Sample{Location: b.stack(thread.Tree, id), Label: labels, NumLabel: numbers}
 		if of == Time {
-			sample.Value = b.content.values(int64(n.Self), int64(n.Self*period), 0, int64(entered))
+			sample.Value = b.content.values(int64(n.Self), int64(math.Round(time))-before, 0, int64(entered))
+			before = int64(math.Round(time))
 		} else {
 			sample.Value = b.content.values(0, 0, int64(n.Self), 0)
 		}

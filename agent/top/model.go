@@ -79,17 +79,19 @@ type window struct {
 type serviceSums struct {
 	name      text
 	processes int
-	managed   bool                      // a VM runs in one of them, so that there may be events
-	code      [profile.CodeKinds]uint64 // samples, by kind of code
-	stopped   time.Duration             // in safepoint pauses, of all processes
-	hasPauses bool                      // the VM's pauses are recorded
-	main      float64                   // of an event kind: the main value
-	queued    float64                   // of off-CPU time: that in which threads waited for a CPU, ns
+	managed   bool                       // a VM runs in one of them, so that there may be events
+	code      [profile.CodeKinds]float64 // CPU time in ns, by kind of code
+	samples   uint64
+	stopped   time.Duration // in safepoint pauses, of all processes
+	hasPauses bool          // the VM's pauses are recorded
+	main      float64       // of an event kind: the main value
+	queued    float64       // of off-CPU time: that in which threads waited for a CPU, ns
 }
 
-func (s *serviceSums) samples() (sum uint64) {
-	for _, n := range s.code {
-		sum += n
+// cpu is the service's CPU time in ns.
+func (s *serviceSums) cpu() (sum float64) {
+	for _, ns := range s.code {
+		sum += ns
 	}
 	return sum
 }
@@ -117,8 +119,8 @@ func (m *Model) Observe(p *profile.Profile) {
 	sums := newSums()
 	for _, process := range p.Processes {
 		s := sums.service(process)
-		for kind, n := range process.ByCode() {
-			s.code[kind] += n
+		for kind, ns := range process.ByCode(p.Period) {
+			s.code[kind] += ns
 		}
 		for _, events := range process.Events {
 			if events.Kind != profile.Pauses {
@@ -134,6 +136,7 @@ func (m *Model) Observe(p *profile.Profile) {
 				continue
 			}
 			w.nodes += thread.Tree.Len()
+			s.samples += thread.Tree.Total()
 			group := m.group(thread.Name)
 			for id, n := range thread.Tree.Nodes() {
 				if n.Self > 0 {

@@ -51,12 +51,12 @@ func (m *Model) services(span time.Duration, cells int) []serviceRow {
 				sampled[row] += w.observed * time.Duration(s.processes)
 			}
 			for _, of := range []*serviceRow{all, row} {
-				for kind, n := range s.code {
-					of.code[kind] += float64(n)
-					of.samples += n
-					if length > 0 {
-						of.cpus += float64(n) * w.period.Seconds() / length
-					}
+				of.samples += s.samples
+				for kind, ns := range s.code {
+					of.code[kind] += ns
+				}
+				if length > 0 {
+					of.cpus += s.cpu() / 1e9 / length
 				}
 			}
 		}
@@ -78,9 +78,9 @@ func (m *Model) services(span time.Duration, cells int) []serviceRow {
 	sparks := m.sparks(cells)
 	result := make([]serviceRow, 0, len(list))
 	for _, row := range list {
-		if row.samples > 0 {
+		if row.cpus > 0 {
 			for kind := range row.code {
-				row.code[kind] /= float64(row.samples)
+				row.code[kind] /= 1e9 * row.cpus * length
 			}
 		}
 		row.spark = sparks[row.name]
@@ -157,7 +157,7 @@ func (m *Model) sparks(cells int) map[string][]float64 {
 				if result[name] == nil {
 					result[name] = make([]float64, cells)
 				}
-				result[name][i] += float64(s.samples()) * w.period.Seconds()
+				result[name][i] += s.cpu() / 1e9
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package prom
 
 import (
+	"math"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -25,7 +27,7 @@ func (u usage) of(service string) map[method]uint64 {
 }
 
 // selfTimes is the CPU time of a window in nanoseconds, by the method that was innermost. Every folded sample is in
-// exactly one entry, those without any frame in method=(other).
+// exactly one entry, those without any frame in method=(other). Time without samples is in that of profile.Thread.UnseenIn.
 func selfTimes(p *profile.Profile) usage {
 	times := make(usage)
 	labels := make(map[string]string) // of function names: many frames share one, and making a label is slow
@@ -33,6 +35,9 @@ func selfTimes(p *profile.Profile) usage {
 		service, runtime := label(proc.Service), runtimeLabel(proc.Runtime)
 		methods := times.of(service)
 		for _, thread := range proc.Threads {
+			if thread.Unseen > 0 {
+				methods[method{runtime: runtime, name: methodLabel(labels, thread.UnseenIn.Value().Function)}] += uint64(thread.Unseen)
+			}
 			if thread.Tree == nil {
 				continue
 			}
@@ -44,7 +49,7 @@ func selfTimes(p *profile.Profile) usage {
 				if id != cct.Root {
 					name = methodLabel(labels, node.Key.Value().Function)
 				}
-				methods[method{runtime: runtime, name: name}] += node.Self * uint64(p.Period)
+				methods[method{runtime: runtime, name: name}] += uint64(math.Round(thread.Time(node.Self, p.Period)))
 			}
 		}
 	}

@@ -1,0 +1,226 @@
+package cputime
+
+import (
+	"math"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/cct"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A division divides the run time of processes in one window among their samples.
+type division struct {
+	period time.Duration // from one tick of a CPU to the next
+	tick   time.Duration // what a tick takes of the thread that it interrupts
+	strata []*stratum
+	rest   stratum // of processes that have no stratum of their own
+	idle   []*part // of the rest, those without a sample
+}
+
+// A part is the samples and the run time of a process in a stratum, and says how they differ.
+type part struct {
+	process *profile.Process
+	threads []*profile.Thread // that were sampled
+	fold.RunTime
+	samples uint64
+}
+
+// A stratum is a set of threads whose run time their samples share alike.
+type stratum struct {
+	parts []*part
+	fold.RunTime
+	samples uint64
+	waking  float64 // ns of RunTime that no tick can see
+}
+
+// least is how many samples a stratum should have by its run time. Fewer may be none, and then nothing shows what was done in that time. Whether
+// threads are a stratum must not depend on the samples that they happen to have: those of threads without samples have to stand for them.
+const least = 10
+
+func (s *stratum) add(p *part) {
+	s.parts = append(s.parts, p)
+	s.RunTime.Add(p.RunTime)
+	s.samples += p.samples
+}
+
+// own reports whether samples can divide the part's run time without those of others.
+func (d *division) own(p *part) bool {
+	return p.samples > 0 && p.Ran >= least*d.period
+}
+
+// add adds a process with its run times; nil if it did not run. It is in the profile once for each program that it executed, the last one last.
+func (d *division) add(programs []*profile.Process, l *fold.LifeTime) {
+	byThread := map[int]*part{}
+	last := programs[len(programs)-1]
+	rest := &part{process: last}
+	if l != nil {
+		rest.RunTime = l.Rest
+	}
+	for _, p := range programs {
+		for _, t := range p.Threads {
+			one := byThread[t.TID]
+			if one == nil {
+				one = &part{process: last}
+				if l != nil {
+					one.RunTime = l.Threads[uint32(t.TID)]
+				}
+				byThread[t.TID] = one
+			}
+			one.threads = append(one.threads, t)
+			if t.Tree != nil {
+				one.samples += t.Tree.Total()
+			}
+		}
+	}
+	if l != nil {
+		for tid, r := range l.Threads {
+			if byThread[int(tid)] == nil {
+				rest.RunTime.Add(r)
+			}
+		}
+	}
+	for _, one := range byThread {
+		if d.own(one) {
+			s := &stratum{}
+			s.add(one)
+			d.strata = append(d.strata, s)
+			continue
+		}
+		rest.threads = append(rest.threads, one.threads...)
+		rest.RunTime.Add(one.RunTime)
+		rest.samples += one.samples
+	}
+	switch {
+	case d.own(rest):
+		s := &stratum{}
+		s.add(rest)
+		d.strata = append(d.strata, s)
+	case rest.Ran > 0 || rest.samples > 0:
+		d.rest.add(rest)
+		if rest.samples == 0 {
+			d.idle = append(d.idle, rest)
+		}
+	}
+}
+
+// addOther adds the run time of a process that has no samples, and is not in the profile.
+func (d *division) addOther(r fold.RunTime) { d.rest.RunTime.Add(r) }
+
+// maxWaking bounds what is taken to be lost to each wake-up: on small virtual machines it is 5 to 10 µs.
+const maxWaking = 30 * time.Microsecond
+
+// ticking is the part of a stratum's run time that ticks took, in ns, and that no further tick could see. A tick that comes while another one is
+// handled comes late, and is not lost; but one that is due when a thread has just gone to sleep would have come earlier without it. So this is
+// what a tick takes for each stretch on a CPU that had one, and half of that if stretches are longer than the period.
+func (d *division) ticking(s *stratum) float64 {
+	return float64(d.tick) * min(float64(s.samples), float64(s.Switches)/2)
+}
+
+// missing is the run time of a stratum in ns that samples do not stand for; negative if they stand for more.
+func (d *division) missing(s *stratum) float64 {
+	return float64(s.Ran) - float64(s.samples)*float64(d.period)
+}
+
+// wake is how long no tick can see a thread that comes to a CPU, in ns: the mean that fits the run times of all strata best, given that
+// the number of samples of each varies by chance.
+func (d *division) wake(strata []*stratum) float64 {
+	var above, below float64
+	for _, s := range strata {
+		if s.samples < least {
+			continue
+		}
+		weight := float64(s.Switches) / float64(s.samples)
+		above += weight * (d.missing(s) - d.ticking(s))
+		below += weight * float64(s.Switches)
+	}
+	if below == 0 {
+		return 0
+	}
+	return min(max(above/below, 0), float64(maxWaking))
+}
+
+// finish gives threads the CPU time that their samples stand for.
+func (d *division) finish() {
+	strata := d.strata
+	if d.rest.samples > 0 {
+		strata = append(strata, &d.rest)
+	} else {
+		for _, p := range d.idle {
+			p.process.Threads = append(p.process.Threads, notSampled(p.process, p.Ran))
+		}
+	}
+	wake := d.wake(strata)
+	for _, s := range strata {
+		if s.Ran == 0 {
+			continue // its run time was not followed
+		}
+		s.waking = min(wake*float64(s.Switches), float64(s.Ran)/2)
+		each := (float64(s.Ran) - s.waking) / float64(s.samples)
+		for _, p := range s.parts {
+			for _, t := range p.threads {
+				t.SampleTime = each
+				if t.Tree != nil && s.waking >= 1 {
+					t.Unseen = time.Duration(s.waking * float64(t.Tree.Total()) / float64(s.samples))
+					t.UnseenIn = profile.Waking
+				}
+			}
+		}
+	}
+	for _, s := range strata {
+		for _, p := range s.parts {
+			d.account(p, s)
+		}
+	}
+	if d.rest.samples == 0 {
+		for _, p := range d.rest.parts {
+			d.account(p, &d.rest)
+		}
+	}
+}
+
+// notSampled is a thread that stands for those of a process that ran so long and were not sampled.
+func notSampled(p *profile.Process, ran time.Duration) *profile.Thread {
+	return &profile.Thread{TID: p.PID, Name: p.Comm, Tree: new(cct.Tree[symbolize.Symbol]), Unseen: ran, UnseenIn: profile.NotSampled}
+}
+
+// Why CPU time was not sampled.
+const (
+	whyWaking  = "no tick of the clock comes in the first microseconds after a thread was woken, which are mostly the kernel's ([waking])"
+	whyTicking = "the sampling interrupts took it"
+	whyIdle    = "these threads ran for less than some periods of the clock"
+	whyChance  = "chance"
+)
+
+// tolerance is how many standard errors of the number of samples are chance.
+const tolerance = 2.6
+
+// account notes how much of the process's run time its samples stand for.
+func (d *division) account(p *part, s *stratum) {
+	e := profile.Extent{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", Source: "the scheduler", There: float64(p.Ran)}
+	stood := float64(p.samples) * float64(d.period)
+	lost := e.There - stood
+	if lost <= tolerance*math.Sqrt(e.There*float64(d.period)) {
+		lost = 0
+	}
+	e.Observed = e.There - lost
+	if lost > 0 {
+		miss := func(amount float64, why string) {
+			if amount = min(amount, lost); amount >= 1 {
+				e.Miss(amount, why)
+				lost -= amount
+			}
+		}
+		if p.samples == 0 {
+			miss(lost, whyIdle)
+		}
+		if s.Ran > 0 {
+			part := float64(p.Ran) / float64(s.Ran)
+			miss(s.waking*part, whyWaking)
+			miss(d.ticking(s)*part, whyTicking)
+		}
+		miss(lost, whyChance)
+	}
+	p.process.Extents = profile.AddExtents(p.process.Extents, e)
+}

@@ -1,0 +1,178 @@
+// Package cputime has the CPU time of a profile add up to what the scheduler counted: samples divide it.
+//
+// A sample stands for one period of the clock, but ticks miss a part of the run time of threads that sleep often. When a timer wakes a CPU, the
+// interrupt comes late, by 5 to 10 µs on a small virtual machine, and the kernel handles all timers at once that are due by then. So no tick
+// comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when it
+// sleeps again. That part is the kernel's way from the wake-up to the thread's own code: the row [waking]. Ticks themselves take time of the
+// threads that they interrupt, and no tick comes in it; samples stand for that.
+package cputime
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Source reads the run times of threads at the ends of windows.
+type Source struct {
+	source.Passive
+	*source.Services
+	kernel  *bpf.RunTimes
+	refused error // why kernel is nil
+	stopped atomic.Bool
+}
+
+// Open loads the programs that read run times. Where the kernel refuses them, profiles say that their CPU time is counted in samples.
+func Open(services *source.Services) *Source {
+	s := &Source{Services: services}
+	if s.kernel, s.refused = services.Objects.LoadRunTimes(); s.refused != nil {
+		services.Log.Warn("CPU time is counted in samples", "err", s.refused)
+	}
+	return s
+}
+
+// Start implements source.Source.
+func (s *Source) Start(context.Context) error { return s.Follow() }
+
+// Follow implements source.Chooser: what processes have run before they are chosen does not count.
+func (s *Source) Follow() error {
+	take, err := s.read()
+	if err != nil {
+		return err
+	}
+	return s.Owner.Do(take)
+}
+
+// Stop implements source.Source: windows that are still open end now.
+func (s *Source) Stop() error {
+	if s.kernel == nil {
+		return nil
+	}
+	// The kernel frees threads that have ended after a grace period of RCU. Then they have records, which are read before the windows close.
+	const membarrierGlobal = 1
+	unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) // with nohz_full CPUs it does nothing
+	err := s.Follow()
+	s.stopped.Store(true)
+	return err
+}
+
+// Close implements source.Source.
+func (s *Source) Close() error {
+	if s.kernel == nil {
+		return nil
+	}
+	return s.kernel.Close()
+}
+
+// read reads the run times of all threads, and returns what takes them.
+func (s *Source) read() (take func(*fold.State), err error) {
+	if s.kernel == nil || s.stopped.Load() {
+		return func(*fold.State) {}, nil
+	}
+	if err := s.Owner.Do((*fold.State).BeginReading); err != nil {
+		return nil, fmt.Errorf("begin to read run times: %w", err)
+	}
+	began := proc.SinceBoot()
+	threads, err := s.kernel.All()
+	if err != nil {
+		s.Owner.Do(func(state *fold.State) { state.ReadRunTimes(began, nil) })
+		return nil, err
+	}
+	return func(state *fold.State) { state.ReadRunTimes(began, threads) }, nil
+}
+
+// Count implements source.Counter: a window that opens or closes then has what threads ran in it.
+func (s *Source) Count() func(*fold.State) any {
+	take, err := s.read()
+	if err != nil {
+		s.Log.Error("cannot read how long threads have run", "err", err)
+		return func(*fold.State) any { return nil }
+	}
+	return func(state *fold.State) any {
+		take(state)
+		return nil
+	}
+}
+
+// Handle takes the record of a thread that has ended.
+func Handle(s *fold.State, raw []byte) {
+	s.Events++
+	if e, err := bpf.DecodeThreadEnd(raw); err == nil {
+		s.ThreadEnded(e)
+	}
+}
+
+// KernelMaps implements source.Mapper.
+func (s *Source) KernelMaps() []any {
+	if s.kernel == nil {
+		return nil
+	}
+	return []any{s.kernel.Maps()}
+}
+
+// Fill implements source.Filler.
+func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
+	if s.kernel == nil {
+		p.Comments = append(p.Comments, fmt.Sprintf("CPU time is the number of samples times their period, which is too low for threads that sleep often: %v", s.refused))
+		return source.Part{}
+	}
+	var lives []fold.Life // in the order of the profile
+	programs := map[fold.Life][]*profile.Process{}
+	finished := false
+	return source.Part{
+		Process: func(of *fold.Process, to *profile.Process) {
+			life := lifeOf(of, w.RunTimes)
+			if finished { // it was chosen, and has no samples
+				s.divide(p.Period, []fold.Life{life}, map[fold.Life][]*profile.Process{life: {to}}, map[fold.Life]*fold.LifeTime{life: w.RunTimes[life]})
+				return
+			}
+			if programs[life] == nil {
+				lives = append(lives, life)
+			}
+			programs[life] = append(programs[life], to)
+		},
+		Finish: func() {
+			finished = true
+			s.divide(p.Period, lives, programs, w.RunTimes)
+		},
+	}
+}
+
+// divide divides the run times of processes among their samples.
+func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process, times map[fold.Life]*fold.LifeTime) {
+	d := &division{period: period, tick: s.TickTime()}
+	for _, life := range lives {
+		d.add(programs[life], times[life])
+	}
+	for life, l := range times {
+		if l == nil || programs[life] != nil {
+			continue
+		}
+		for _, r := range l.Threads {
+			d.addOther(r)
+		}
+		d.addOther(l.Rest)
+	}
+	d.finish()
+}
+
+// lifeOf is the life of a process. One that was found in /proc, and has no samples, is known by its start in ticks of the clock.
+func lifeOf(p *fold.Process, times map[fold.Life]*fold.LifeTime) fold.Life {
+	if !p.Precise {
+		for life := range times {
+			if life.PID == p.PID && (proc.Identity{Start: life.Start}).Ticks() == p.ID.Ticks() {
+				return life
+			}
+		}
+	}
+	return fold.Life{PID: p.PID, Start: p.ID.Start}
+}
