@@ -132,12 +132,12 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 	switch {
 	case known > 0:
 		for basis, part := range parts {
-			s.add(at, callee, part/known*rate, counterVariance, basis)
+			s.add(at, callee, part/known*rate, counterVariance, 0, basis)
 		}
 	case made && !inlined:
-		s.add(at, callee, rate, counterVariance, profile.Counted)
+		s.add(at, callee, rate, counterVariance, 0, profile.Counted)
 	case logical:
-		s.add(at, callee, rate, counterVariance, profile.Inferred)
+		s.add(at, callee, rate, counterVariance, 0, profile.Inferred)
 	}
 }
 

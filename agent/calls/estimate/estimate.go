@@ -81,40 +81,38 @@ func (in *Input) measured() bool {
 }
 
 // solve computes the logarithms of rates, in calls per second of CPU time, so that samples and windows are about the same time, whatever
-// else runs on the machine. Shares depend on rates and rates on shares: a few rounds of both are enough. It begins with the codes' own time
-// and windows, so that profiles which contradict them are outliers from the start. These begin with larger variances, as most of them are
-// slightly wrong. The second result is the variances of x.
+// else runs on the machine. Shares depend on rates and rates on shares: a few rounds of both are enough. In the first rounds all variances are
+// larger, so that no equation counts as far off before the others have been heard. The second result is the variances of x.
 func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
-	const outer, inner = 5, 6
+	const (
+		outer, inner   = 8, 6
+		gentle, softer = 3, 4. // rounds with larger variances, and by how much in each
+	)
 	tally := newTally(in, n)
 	// Breakpoints alone observe rarely called code, whose time does not calibrate that of hot code. Counts reach hot code through the
 	// profiles, if these are used.
-	own := timed(in, n, profiles && len(tally) > 0)
+	learn := profiles && len(tally) > 0
 	x = make([]float64, n.unknowns)
-	for i := range own {
-		if e := &own[i]; e.bound == about {
-			x[e.to] = e.value
-		}
+	for c := range n.spent {
+		x[c] = n.spent[c].guess(in.Period / n.cpu)
 	}
 	for c, output := range n.output {
 		x[output] = x[c]
 	}
-	own = append(own, h.equations()...)
-	for i := range own {
-		own[i].value = near(own[i].value)
-	}
+	heard := h.equations()
 	var all []equation
 	for round := range outer {
 		n.divide(x, round > 0)
-		all = tally.equations(x, n.equations(append(all[:0], own...)))
-		if round == 0 {
-			solve(x, all, 3, inner)
+		all = append(timed(in, n, x, learn, all[:0]), heard...)
+		for i := range all {
+			all[i].value = near(all[i].value)
 		}
-		solve(x, all, 1, inner)
+		all = tally.equations(x, n.equations(all))
+		solve(x, all, max(1, math.Pow(softer, float64(gentle-round))), inner)
 	}
 	n.divide(x, true)
 	n.settle(x, all)
-	return x, variances(x, all)
+	return x, variances(x, all, n.edges(x, in))
 }
 
 // settle records for each code the evidence that its rate mostly follows from. Measurements of the code itself come first: links to others

@@ -180,7 +180,7 @@ func (w *codeWalk) finish() {
 		if f.basis == profile.Inferred {
 			f.perSecond *= scale
 		}
-		w.to.add(f.caller, f.callee, f.perSecond, f.variance, f.basis)
+		w.to.add(f.caller, f.callee, f.perSecond, f.variance, 0, f.basis)
 	}
 }
 

@@ -8,17 +8,21 @@ import (
 )
 
 // scaleVariance is the variance of the logarithm of the error that all rates from the time of calls share, on one machine and in one
-// program. If prologues are sampled more or less often than where edgeTime was measured, all rates are too high or too low.
+// program, however many samples there are. If prologues take more or less time than where edgeTime was measured, all rates are too high or
+// too low.
 const scaleVariance = 0.5
 
-// variances returns the variances of unknowns, given the weights that solve ended with. +Inf: nothing is known.
-func variances(x []float64, equations []equation) []float64 {
+// variances returns the variances of unknowns, given the weights that solve ended with, and edges, the information of all samples in
+// prologues and epilogues together. Few samples are an error that all rates from time share, which does not average away. +Inf: nothing is
+// known.
+func variances(x []float64, equations []equation, edges float64) []float64 {
 	unknowns := len(x)
+	common := scaleVariance + 1/(edges+1/programVariance)
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })
 	counted := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about && e.evidence != Time })
 	for i := range all {
 		byTime := 1 - counted[i]/all[i] // share of the information
-		if all[i] = 1/all[i] + scaleVariance*byTime*byTime; math.IsNaN(all[i]) {
+		if all[i] = 1/all[i] + common*byTime*byTime; math.IsNaN(all[i]) {
 			all[i] = math.Inf(1)
 		}
 	}

@@ -14,7 +14,8 @@ type network struct {
 	spent    []spent    // by CodeID
 	output   []CodeID   // by CodeID: the unknown that calls out of the code depend on
 	scale    CodeID     // the unknown for the common error of all rates from the time of calls
-	unknowns int        // codes, outputs that are unknowns of their own, and scale
+	body     CodeID     // the unknown for the common error of all guesses from the time in bodies
+	unknowns int        // codes, outputs that are unknowns of their own, scale and body
 	evidence []Evidence // by CodeID, after solve
 }
 
@@ -118,8 +119,8 @@ func (n *network) connect() {
 			n.unknowns++
 		}
 	}
-	n.scale = CodeID(n.unknowns)
-	n.unknowns++
+	n.scale, n.body = CodeID(n.unknowns), CodeID(n.unknowns+1)
+	n.unknowns += 2
 }
 
 // outputVariance is the variance of the logarithm of the factor by which all of a code's calls differ from its profiles.

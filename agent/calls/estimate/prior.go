@@ -2,54 +2,53 @@ package estimate
 
 import "math"
 
-// Time that calls take, in seconds. The values give the best overlap of estimates with exact call graphs of real programs on x86-64; half
-// or double of each changes that little. With breakpoints, they matter only for code that is not connected to any observed code.
+// Time that calls take, in seconds. With breakpoints or counts, they matter only for code that is not connected to any observed code.
 const (
-	// edgeTime is what a call of hot code spends in the callee's prologue and epilogue.
-	edgeTime = 0.2e-9
-	// callTime is the least that a call of compiled code spends in the callee.
+	// edgeTime is what a call of hot code spends in the callee's prologue and epilogue, on average over a program's calls: 0.3 to 0.9 ns in
+	// programs with known calls on x86-64, whether they use all of a CPU or wait most of the time.
+	edgeTime = 0.45e-9
+	// callTime is the least that a call of compiled code spends in the callee, and bodyTime what it spends there typically.
 	callTime = 0.4e-9
+	bodyTime = 30e-9
 	// interpretedTime is the time that a call of an interpreted method spends in it, and nativeTime the time that a call of a native method
 	// spends in its wrapper; their logarithms vary widely.
 	interpretedTime = 200e-9
 	nativeTime      = 30e-9
 )
 
-// Rarely called code is not in the caches when it is called, and spends a hundred times as long in its prologue. Its samples there can be
-// many calls of hot code or few of cold code while they are less than coldShare of all time.
+// Variances of logarithms.
 const (
-	coldShare    = 1e-3
-	coldShift    = 0.65 // of the logarithm, downwards
-	coldVariance = 2.
-	edgeVariance = 0.3  // of the logarithm of edgeTime among hot codes
-	edgeSeen     = 0.05 // added to the samples, so that no samples means few calls, not none
+	edgeVariance = 0.5 // of the edge time, among the codes of a program
+	bodyVariance = 4.  // of the body time, among the codes of a program
+	// programVariance is that of the body time among programs: an error that all codes of a program share.
+	programVariance = 2.5
+)
 
-	// In a process that waits most of the time, code leaves the caches during each wait: prologues of all its code take ten to a hundred
-	// times as long. That is so below busy CPUs, and the more so the fewer it uses.
-	busy         = 0.5
-	idleShift    = 4.
-	idleVariance = 4.
-
-	// A single sample in a code's prologue is mostly there by chance: much code is hardly ever called, and little is called all the time.
-	// The logarithm is lower by chanceShift without samples, and by half of it with byChance samples.
-	byChance    = 0.5
-	chanceShift = 5.
+const (
+	// Rarely called code is not in the caches when it is called. Its prologue takes up to coldTimes as long, half of that if it is called
+	// warm times per second of CPU time. That time does not depend on how much of the wall time a process waits: its code leaves the caches
+	// when other processes run, and at most once per wait.
+	coldTimes = 100
+	warm      = 1e3
+	// byChance is a number of samples in the prologue of code that is hardly ever called.
+	byChance = 0.02
+	// bodySeen is added to the samples of code, so that no samples means few calls, not none.
+	bodySeen = 0.05
 )
 
 // wholeTime is the time of calls that cannot be divided into prologue, body and epilogue.
 var wholeTime = map[Tier]float64{Interpreted: interpretedTime, Native: nativeTime}
 
-// timed returns what follows from the time in each code. If learn is set, the common error of all of them is an unknown, the scale: known
-// rates of some codes then calibrate the others.
-func timed(in *Input, n *network, learn bool) []equation {
+// timed appends what follows from the time in each code, for rates near exp(x). If learn is set, the common error of all of them is an
+// unknown, the scale: known rates of some codes then calibrate the others.
+func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equation {
 	scale := VM
-	var equations []equation
 	if learn {
 		scale = n.scale
-		equations = append(equations, equation{to: scale, from: VM, variance: scaleVariance, freedom: hardly, evidence: Time})
+		to = append(to, equation{to: scale, from: VM, variance: scaleVariance, freedom: hardly, evidence: Time})
 	}
+	to = append(to, equation{to: n.body, from: VM, variance: programVariance, freedom: rarely, evidence: Time})
 	perSample := in.Period / n.cpu
-	idle := max(0, 1-n.cpu/in.Duration/busy)
 	for c := range in.Codes {
 		id := CodeID(c)
 		if !in.has(id) || in.Codes[c].Loop {
@@ -57,29 +56,60 @@ func timed(in *Input, n *network, learn bool) []equation {
 		}
 		t := n.spent[c]
 		if took, ok := wholeTime[in.Codes[c].Tier]; ok {
-			equations = append(equations, equation{
-				to: id, from: VM, value: math.Log((t.samples + edgeSeen) * perSample / took), variance: 2,
+			to = append(to, equation{
+				to: id, from: VM, value: math.Log((t.samples + bodySeen) * perSample / took), variance: 2,
 				freedom: rarely, evidence: Time,
 			})
 			continue
 		}
-		value, variance := t.edgeRate(perSample)
-		value, variance = value-idleShift*idle, variance+idleVariance*idle
-		equations = append(equations, equation{
-			to: id, from: scale, value: value, variance: variance, freedom: rarely, evidence: Time,
+		value := x[id]
+		if learn {
+			value -= x[scale]
+		}
+		step, information := t.edge(value, perSample)
+		to = append(to, equation{
+			to: id, from: scale, value: near(value + step), variance: 1 / information, freedom: hardly, evidence: Time,
 		}, equation{
 			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
 			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
 		})
+		if t.samples > 0 && in.Codes[c].Tier == Compiled { // most code without samples is hardly ever called
+			to = append(to, equation{
+				to: id, from: n.body, value: t.guess(perSample), variance: bodyVariance, freedom: often, evidence: Time,
+			})
+		}
 	}
-	return equations
+	return to
 }
 
-// edgeRate is the logarithm of a rate from the time in prologue and epilogue, and its variance. perSample is the seconds that one sample
-// stands for, per second.
-func (t spent) edgeRate(perSample float64) (value, variance float64) {
-	seen := t.atEdge + edgeSeen
-	cold := 1 / (1 + t.atEdge*perSample/coldShare)
-	chance := 1 / (1 + t.atEdge/byChance)
-	return math.Log(seen*perSample/edgeTime) - coldShift*cold - chanceShift*chance, 1/seen + edgeVariance + coldVariance*cold
+// guess is the logarithm of a rate of which only the time in the body is known. perSample is the seconds that one sample stands for, per
+// second.
+func (t spent) guess(perSample float64) float64 {
+	return math.Log((t.samples + bodySeen) * perSample / bodyTime)
+}
+
+// edge returns by how much the samples in prologue and epilogue move a rate near exp(x), and what they weigh: a step of Fisher scoring for
+// a negative binomial number of samples (McCullagh and Nelder, Generalized Linear Models, 1989, section 2.5). So one sample in each of ten
+// codes says as much as ten samples in one, and no sample says that there are not many calls.
+func (t spent) edge(x, perSample float64) (step, information float64) {
+	rate := math.Exp(near(x))
+	cold := 1 + coldTimes/(1+rate/warm)
+	expected := rate * edgeTime * cold / perSample
+	// Where a call of rarer code takes longer, the time depends little on the rate.
+	slope := 1 - (cold-1)/cold*rate/warm/(1+rate/warm)
+	slope *= expected / (expected + byChance)
+	expected += byChance
+	most := max(expected, t.atEdge) // bounds the step, and the weight of far too many samples
+	return (t.atEdge - expected) / most, slope * most / (1 + edgeVariance*most)
+}
+
+// edges is the information of the samples in all prologues and epilogues about the error that all rates from time share, for rates exp(x).
+func (n *network) edges(x []float64, in *Input) (information float64) {
+	for c, t := range n.spent {
+		if code := &in.Codes[c]; code.Tier == Compiled && !code.Loop {
+			_, of := t.edge(x[c], in.Period/n.cpu)
+			information += of
+		}
+	}
+	return information
 }

@@ -64,12 +64,17 @@ type callKey struct {
 
 func newCalls() callSet { return callSet{} }
 
-// add adds a rate whose logarithm has that variance. Ends of intervals add up as if all errors had the same direction.
-func (s callSet) add(caller Place, callee MethodID, rate, variance float64, basis profile.Basis) {
+// add adds a rate whose logarithm has that variance, and that is not higher than most; 0: whatever it is. Ends of intervals add up as if all
+// errors had the same direction.
+func (s callSet) add(caller Place, callee MethodID, rate, variance, most float64, basis profile.Basis) {
 	if rate > 0 && finite(rate) {
 		key, f := callKey{caller, callee, basis}, factor(variance)
+		high := rate * f
+		if most > 0 {
+			high = min(high, max(most, rate))
+		}
 		sum := s[key]
-		s[key] = interval{sum.rate + rate, sum.low + rate/f, sum.high + rate*f}
+		s[key] = interval{sum.rate + rate, sum.low + rate/f, sum.high + high}
 	}
 }
 
@@ -116,7 +121,9 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 			c := &n.calls[j]
 			if total > 0 {
 				part := weight(c) / total
-				to.add(c.place(in), in.Codes[c.callee].Method, rate*part, rates[l.to].Variance+n.shareVariance(l.to, l.share*part), basis)
+				of := rates[l.to]
+				to.add(c.place(in), in.Codes[c.callee].Method, rate*part, of.Variance+n.shareVariance(l.to, l.share*part),
+					of.PerSecond*factor(of.Variance), basis)
 			}
 		}
 	}
