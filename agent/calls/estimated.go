@@ -8,6 +8,7 @@ type Estimated struct {
 	Inlining    *profile.Inlining   // nil if the VM does not show it
 	Credibility profile.Credibility // of the VM's own counters
 	Windows     int                 // windows of breakpoints that the estimate uses
+	Extent      profile.Extent      // the part of the sampled CPU time whose code has a number of calls
 	Note        string              // a limit that readers must know, or ""
 	Failed      bool                // there is no estimate; Note says why
 }

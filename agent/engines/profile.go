@@ -47,6 +47,7 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 		if g, ok := guests[proc]; ok {
 			out.Calls = append(out.Calls, g.Calls...)
 			out.Inlining = g.Inlining
+			out.Extents = profile.AddExtents(out.Extents, g.Extent)
 			if len(g.Calls) > 0 {
 				p.Comments = append(p.Comments, fmt.Sprintf("calls of process %d are estimated, with %s: %s",
 					proc.PID, stored.Plural(int(g.Windows), "watch"), g.Credibility.Why))

@@ -24,6 +24,8 @@ const maxTopEdges = 1 << 15
 // TopEdges counts samples of one process by their TopEdge.
 type TopEdges struct {
 	Edges map[TopEdge]float64
+	// Below are calls further down in the stacks of trees, whose callees were waiting for others. There are at most maxTopEdges.
+	Below map[TopEdge]struct{}
 	Left  float64       // samples of edges beyond maxTopEdges
 	All   float64       // samples, whatever code was running
 	Span  time.Duration // the time that they cover; fades as they do
@@ -68,12 +70,15 @@ func (t *TopEdges) Add(stack []target.RawFrame, samples float64) {
 }
 
 // Clone returns a copy.
-func (t *TopEdges) Clone() TopEdges { return TopEdges{maps.Clone(t.Edges), t.Left, t.All, t.Span} }
+func (t *TopEdges) Clone() TopEdges { return TopEdges{maps.Clone(t.Edges), nil, t.Left, t.All, t.Span} }
 
 // AddTree counts all samples of a tree.
 func (t *TopEdges) AddTree(tree *Tree) {
 	var stack []target.RawFrame
 	for id, n := range tree.Nodes() {
+		if id != cct.Root && n.Parent != cct.Root {
+			t.addBelow(n.Key, tree.Node(n.Parent).Key)
+		}
 		if n.Self == 0 || id == cct.Root {
 			continue
 		}
@@ -87,6 +92,18 @@ func (t *TopEdges) AddTree(tree *Tree) {
 		}
 		t.Add(stack, float64(n.Self))
 	}
+}
+
+// addBelow notes that one frame called another, if both are managed code.
+func (t *TopEdges) addBelow(at, from target.RawFrame) {
+	if at.Kind != target.RawReturn || from.Kind != target.RawReturn || !guestCode(at.Frame) || !guestCode(from.Frame) || len(t.Below) >= maxTopEdges {
+		return
+	}
+	if t.Below == nil {
+		t.Below = map[TopEdge]struct{}{}
+	}
+	at.End, from.End = 0, 0
+	t.Below[TopEdge{at, from}] = struct{}{}
 }
 
 // Fade reduces all counts by a fraction, and drops those close to zero.

@@ -146,13 +146,28 @@ func (e *engineCalls) number(calls float64) string {
 	return stored.ThreeDigits(calls)
 }
 
-// hottest are the edges, those first of which most calls are certain.
+// hottest are the edges, those first that are called most often by the best estimate.
 func (e *engineCalls) hottest() []cct.WeightedEdge[string, profile.Site] {
-	list := e.graph.Hottest(compareNameEdges)
-	slices.SortStableFunc(list, func(a, b cct.WeightedEdge[string, profile.Site]) int {
-		return cmp.Compare(e.within[b.Edge].Low, e.within[a.Edge].Low)
-	})
-	return list
+	return e.graph.Hottest(compareNameEdges)
+}
+
+// mostCalls is the share of the calls whose edges say how far off the sum may be.
+const mostCalls = 0.95
+
+// totalWithin is the interval of the sum of all calls. Errors of estimates are mostly common to all edges, so the ends add up. Of rare edges
+// often nothing but a high bound is known: those beyond mostCalls are as far off as the others at most.
+func (e *engineCalls) totalWithin() (sum profile.Interval) {
+	most, seen := 1., 0.
+	for _, edge := range e.hottest() {
+		factor := e.within[edge.Edge].FactorOf(edge.Weight)
+		if seen < mostCalls*e.graph.Total() {
+			most = max(most, factor)
+		}
+		seen += edge.Weight
+		factor = min(factor, most)
+		sum = sum.Add(profile.Interval{Low: edge.Weight / factor, High: edge.Weight * factor})
+	}
+	return sum
 }
 
 // onlySeen are the edges of which no call was measured, in their order.
@@ -166,17 +181,35 @@ func (e *engineCalls) onlySeen() (list []nameEdge) {
 	return list
 }
 
-// title begins the views of e: " of engine page: 1200 calls in 10.00 s".
+// title begins the views of e: " of engine hotspot: 1.20M calls (95 %: 900k-1.60M) in 10.00 s".
 func (e *engineCalls) title(p *pprof.Profile) string {
 	var title string
 	if e.engine != "" {
 		title = " of engine " + e.engine
 	}
 	title += ": " + layout.ManyOf(e.number(e.graph.Total()), "calls")
+	if e.estimated && e.graph.Total() > 0 {
+		within := e.totalWithin()
+		title += fmt.Sprintf(" (95 %%: %s-%s)", stored.ThreeDigits(within.Low), stored.ThreeDigits(within.High))
+	}
 	if p.DurationNanos > 0 {
 		title += fmt.Sprintf(" in %.2f s", time.Duration(p.DurationNanos).Seconds())
 	}
 	return title
+}
+
+// uncounted is a line on the sampled callees whose calls have no number; "" if there are none, or the profile does not know.
+func uncounted(p *pprof.Profile) string {
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return ""
+	}
+	for _, x := range m.ExtentsTogether() {
+		if x.Subject == profile.SubjectCalls && x.There > 0 && x.Share() < 1 {
+			return stored.SharePercent(1-x.Share()) + " of the sampled callees' time has no count\n"
+		}
+	}
+	return ""
 }
 
 // share returns the part of the engine's calls that weight is, in percent.

@@ -22,8 +22,8 @@ import (
 const maxTargets = 8
 
 // Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line of the call, callee,
-// and the basis of the number of calls. Estimated numbers have three digits and a 95 % interval, and those are first of
-// which the lower end is highest. Below them are the virtual call sites with the distribution over their
+// and the basis of the number of calls, the largest number first. Estimated numbers have three digits and a 95 % interval. Above them is how
+// much of the sampled callees' time has no number. Below them are the virtual call sites with the distribution over their
 // targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known, lines that call several methods
 // have such a table, too. Nil options are DefaultViewOptions. It fails if the profile has no calls.
 func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
@@ -34,12 +34,16 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
+	without := uncounted(p)
 	out := bufio.NewWriter(w)
 	for i, e := range engines {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
 		fmt.Fprintf(out, "Hot edges%s\n", e.title(p))
+		if e.estimated {
+			out.WriteString(without)
+		}
 		writer := edgeWriter{engineCalls: e, opts: opts, sites: stacks.NewSiteNames(), out: out}
 		for edge := range e.graph.Edges() {
 			writer.sites.Add(edge.Caller, edge.Site)

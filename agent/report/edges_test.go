@@ -243,12 +243,13 @@ func TestEdgesIntervals(t *testing.T) {
 		{Engine: "hotspot", Basis: profile.Estimated, Graph: wide, Intervals: sinktest.Within(wide, 20)},
 		{Engine: "hotspot", Basis: profile.Inferred, Graph: narrow, Intervals: sinktest.Within(narrow, 1.2)},
 		{Engine: "hotspot", Basis: profile.Unmeasured, Graph: seen, Intervals: sinktest.Within(seen, 1000)},
-	}}}}
+	}, Extents: []profile.Extent{{Subject: profile.SubjectCalls, What: "calls", Unit: "nanoseconds", There: 1e9, Observed: 0.88e9}}}}}
 	got := sinktest.Show(t, report.Edges, sinktest.MustPprof(t, p), nil)
-	want := `Hot edges of engine hotspot: 3.33M calls in 1.00 s
+	want := `Hot edges of engine hotspot: 3.33M calls (95 %: 1.12M-48.1M) in 1.00 s
+12 % of the sampled callees' time has no count
   share calls         95%  caller:line -> callee
-  37.0% 1.23M 1.03M-1.48M  [i] com.acme.Shop.run:2 -> java.util.HashMap.get
   63.0% 2.10M 94.6k-46.6M  [e] com.acme.Shop.run:1 -> com.acme.Cart.total
+  37.0% 1.23M 1.03M-1.48M  [i] com.acme.Shop.run:2 -> java.util.HashMap.get
 number of calls unknown (seen in stacks or code only): 1 edge
   com.acme.Shop.run:3 -> com.acme.Item.hashCode
 `

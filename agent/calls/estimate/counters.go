@@ -15,31 +15,48 @@ const counterVariance = 0.0025
 // calls worse.
 const leastCounting = 0.5
 
-// mostlyCounts reports whether most of the time was spent in code that counts its calls.
-func (in *Input) mostlyCounts(n *network) bool {
+// MostlyCounts reports whether most of the time was spent in code that counts its calls, so that Estimate uses the counts.
+func (in *Input) MostlyCounts() bool {
 	counting, all := 0., 0.
-	for c := range in.Codes {
-		if code := &in.Codes[c]; code.Tier != Native {
-			all += n.spent[c].samples
-			if code.CountsCalls || code.Tier == Interpreted {
-				counting += n.spent[c].samples
-			}
+	for i := range in.Edges {
+		e := &in.Edges[i]
+		if !in.has(e.Callee) || !sensible(e.Samples) || in.Codes[e.Callee].Tier == Native {
+			continue
+		}
+		all += e.Samples
+		if in.Codes[e.Callee].counts() {
+			counting += e.Samples
 		}
 	}
 	return all > 0 && counting >= leastCounting*all
 }
 
+// counts reports whether the VM counts the calls that the code makes.
+func (c *Code) counts() bool { return c.CountsCalls || c.Tier == Interpreted }
+
+const (
+	// fullyCovered is the share of the executions from which on the rest does not matter: counters are read some moments after the window's
+	// beginning.
+	fullyCovered = 0.95
+	// hardlyCovered is the share below which counts say little.
+	hardlyCovered = 0.5
+)
+
 // useCounters replaces estimates by the VM's counts in the window, for methods whose calls were all counted: those that ran only in the
 // interpreter and in code that counts calls. That is most code of a program, though not the hottest.
 func (in *Input) useCounters(n *network, to callSet, logical bool) {
-	if !in.mostlyCounts(n) {
+	if !in.MostlyCounts() {
 		return
 	}
 	counts, sites := in.counting(n)
 	for m := range in.Methods {
 		p := &in.Methods[m]
-		if !p.Known || counts[m] <= 0 {
+		if !p.Known || p.Covered < hardlyCovered || p.Elsewhere || counts[m] <= 0 {
 			continue
+		}
+		how := counted{profile.Counted, counterVariance}
+		if missing := 1 - p.Covered; missing > 1-fullyCovered {
+			how = counted{profile.Estimated, counterVariance + missing*missing}
 		}
 		for i := range p.Sites {
 			s := &p.Sites[i]
@@ -56,7 +73,7 @@ func (in *Input) useCounters(n *network, to callSet, logical bool) {
 					rate = s.Rate * t.Count / all
 				}
 				at := Place{MethodID(m), s.BCI}
-				to.count(at, t.Method, rate, sites[edgeAt{at, t.Method}].inlined > 0, sites[edgeAt{at, NoMethod}].made > 0, logical)
+				to.count(at, t.Method, rate, sites[edgeAt{at, t.Method}].inlined > 0, sites[edgeAt{at, NoMethod}].made > 0, logical, how)
 			}
 		}
 	}
@@ -89,7 +106,7 @@ func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSit
 		if !in.has(CodeID(c)) || code.Replaced && n.spent[c].samples == 0 {
 			continue
 		}
-		all := code.CountsCalls || code.Tier == Interpreted
+		all := code.counts()
 		if len(code.Copies) == 0 {
 			note(code.Method, all)
 		}
@@ -112,32 +129,38 @@ func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSit
 	return counts, sites
 }
 
+// counted says what is known of counts: their basis, and the variance of their logarithms.
+type counted struct {
+	basis    profile.Basis
+	variance float64
+}
+
 // count sets the rate of a call that was counted. Known calls are scaled, so that made and inlined ones keep their proportion. Without
 // known calls, the code decides; an intrinsic is not a call that is made.
-func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, logical bool) {
+func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, logical bool, how counted) {
 	if !logical && inlined {
 		return // the counts include both
 	}
 	parts, known := map[profile.Basis]float64{}, 0.
-	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred} {
+	for _, basis := range []profile.Basis{profile.Estimated, profile.Inferred, profile.Unmeasured} {
 		key := callKey{at, callee, basis}
-		parts[basis] = s[key].rate
+		of := basis
+		if !inlined && basis != profile.Inferred { // all counted calls are made
+			of = how.basis
+		}
+		parts[of] += s[key].rate
 		known += s[key].rate
 		delete(s, key)
-	}
-	if !inlined { // all counted calls are made
-		parts[profile.Counted] += parts[profile.Estimated]
-		parts[profile.Estimated] = 0
 	}
 	switch {
 	case known > 0:
 		for basis, part := range parts {
-			s.add(at, callee, part/known*rate, counterVariance, 0, basis)
+			s.add(at, callee, part/known*rate, how.variance, 0, basis)
 		}
 	case made && !inlined:
-		s.add(at, callee, rate, counterVariance, 0, profile.Counted)
+		s.add(at, callee, rate, how.variance, 0, how.basis)
 	case logical:
-		s.add(at, callee, rate, counterVariance, 0, profile.Inferred)
+		s.add(at, callee, rate, how.variance, 0, profile.Inferred)
 	}
 }
 

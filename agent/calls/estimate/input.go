@@ -43,6 +43,10 @@ type Profile struct {
 	Rate float64
 	// Known says that Rate and those of Sites are known, even if they are 0.
 	Known bool
+	// Covered is the share of the executions in the window that Rate and those of Sites are from, if they are Known: 1 if all were counted.
+	Covered float64
+	// Elsewhere says that code contains the method that does not count, and that may not be among the Codes.
+	Elsewhere bool
 }
 
 // A Site is a call in a method's bytecode.

@@ -69,7 +69,7 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	return precision
 }
 
-// widest bounds the factor of an interval: it stands for a rate that is not known at all.
+// widest bounds the factor of an interval: it stands for a rate that is not known at all, whose call is unmeasured.
 const widest = 1e6
 
 // factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm has that variance.

@@ -88,7 +88,7 @@ func TestIdleGuest(t *testing.T) {
 	for _, c := range []struct{ busy, low, high float64 }{{1, 0, 15}, {0.1, 5, 60}, {0.02, 10, 200}} {
 		held, made := 0, 0
 		var factors []float64
-		for seed := range uint64(12) {
+		for seed := range uint64(6) {
 			s := newSimulation(simulated{codes: 100, seconds: 10 * c.busy, seed: seed})
 			s.in.Duration = 10
 			truth := s.truth()
@@ -116,7 +116,7 @@ func TestUseCounters(t *testing.T) {
 		return &Input{
 			Duration: 10, CPU: 10, Period: 1. / 400,
 			Methods: []Profile{
-				{Invocations: 1000, Rate: 100, Known: true, Sites: []Site{
+				{Invocations: 1000, Rate: 100, Known: true, Covered: 1, Sites: []Site{
 					{BCI: 3, Count: 4000, Rate: 400, Targets: []Target{{callee, 4000}}},
 					{BCI: 7, Count: 3000, Rate: 0, Targets: []Target{{other, 3000}}}, // of an earlier phase
 				}}, {}, {},
@@ -149,6 +149,13 @@ func TestUseCounters(t *testing.T) {
 	}
 	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == profile.Counted || got[other].Rate == 0 {
 		t.Errorf("with code that does not count: %+v", got)
+	}
+	partly := input(counting)
+	if partly.Methods[caller].Covered = 0.8; found(partly)[callee].Basis != profile.Estimated {
+		t.Errorf("counted in a part of the time: %+v", found(partly)[callee])
+	}
+	if partly.Methods[caller].Covered, partly.Methods[caller].Elsewhere = 1, true; found(partly)[callee].Basis != profile.Estimated {
+		t.Errorf("with unknown code that does not count: %+v", found(partly)[callee])
 	}
 	inlined := counting
 	inlined.Copies = append(slices.Clone(alone), Copy{Method: callee, Parent: 0, BCI: 3})

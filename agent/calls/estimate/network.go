@@ -183,6 +183,8 @@ func (n *network) divideAmong(into []int32, t spent, x []float64, profiles bool)
 	for _, i := range into {
 		if total > 0 {
 			n.links[i].share /= total
+		} else { // only stacks show that there are such calls
+			n.links[i].share = 1 / float64(len(into))
 		}
 	}
 }

@@ -64,11 +64,16 @@ type callKey struct {
 
 func newCalls() callSet { return callSet{} }
 
-// add adds a rate whose logarithm has that variance, and that is not higher than most; 0: whatever it is. Ends of intervals add up as if all
+// add adds a rate whose logarithm has that variance, and that is not higher than most; 0: whatever it is. A variance that says nothing makes the
+// rate unmeasured. Ends of intervals add up as if all
 // errors had the same direction.
 func (s callSet) add(caller Place, callee MethodID, rate, variance, most float64, basis profile.Basis) {
 	if rate > 0 && finite(rate) {
-		key, f := callKey{caller, callee, basis}, factor(variance)
+		f := factor(variance)
+		if f == widest {
+			basis = profile.Unmeasured
+		}
+		key := callKey{caller, callee, basis}
 		high := rate * f
 		if most > 0 {
 			high = min(high, max(most, rate))
@@ -98,10 +103,6 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	for i := range n.links {
 		l := &n.links[i]
 		rate := rates[l.to].PerSecond * l.share
-		basis := profile.Estimated
-		if rates[l.to].Evidence == Counter && l.share > onlyCaller {
-			basis = profile.Counted
-		}
 		perEntry := 0.
 		for _, c := range l.calls {
 			perEntry += n.calls[c].perEntry
@@ -123,7 +124,7 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 				part := weight(c) / total
 				of := rates[l.to]
 				to.add(c.place(in), in.Codes[c.callee].Method, rate*part, of.Variance+n.shareVariance(l.to, l.share*part),
-					of.PerSecond*factor(of.Variance), basis)
+					of.PerSecond*factor(of.Variance), profile.Estimated)
 			}
 		}
 	}

@@ -43,7 +43,10 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			continue
 		}
 		if t.top.All < leastSamples {
-			set(p, calls.Estimated{Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All)})
+			set(p, calls.Estimated{
+				Note:   fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All),
+				Extent: e.nothing(&t, "there were too few samples to estimate calls"),
+			})
 			continue
 		}
 		wg.Go(func() { // the pool's workers bound the concurrency
@@ -54,6 +57,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 			}
 			if err != nil {
 				out = calls.Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
+				out.Extent = e.nothing(&t, "the estimate failed")
 				if errors.Is(err, context.DeadlineExceeded) {
 					out.Note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in time, because the machine is busy or the "+
 						"JVM is large", p.PID)
@@ -136,6 +140,11 @@ func (e *Engine) estimate(ctx context.Context, t task) (out calls.Estimated, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if kept, ok := e.guests[t.process].until(err, t); ok {
+		all := e.nothing(&t, "they ran after the last estimate")
+		if rest := all.There - kept.Extent.There; rest > 0 {
+			kept.Extent.There = all.There
+			kept.Extent.Miss(rest, all.Missed[0].Why)
+		}
 		return kept, nil
 	}
 	return out, err
@@ -171,7 +180,11 @@ func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err err
 	if err := in.readProfiles(&t.reading, proc.Monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}
+	if err := in.markElsewhere(); err != nil {
+		return out, fmt.Errorf("list compilations: %w", err)
+	}
 	r := estimate.Estimate(&in.Input, estimate.Options{Logical: e.logical})
+	out.Extent = in.extent(r, e.Period)
 	out.Credibility, out.Windows = r.Credibility, len(in.Windows)
 	if lost := in.lost.String(); lost != "" {
 		out.Note = fmt.Sprintf("calls of process %d are estimated %s", t.process.PID, lost)
@@ -202,7 +215,7 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 			Caller: in.symbol(caller, c.Caller.Method), Callee: in.symbol(callee, c.Callee),
 			Site: profile.Site{Line: int32(caller.Line), Offset: c.Caller.BCI},
 		}
-		basis, within := basisOf(c), profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
+		basis, within := c.Basis, profile.Interval{Low: c.Low * length.Seconds(), High: c.High * length.Seconds()}
 		weight := c.Rate * length.Seconds()
 		if basis == profile.Unmeasured {
 			within.Low = max(within.Low, 1) // it was observed
@@ -226,16 +239,55 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 	return out, nil
 }
 
-// unmeasured is the factor from which an interval is nearly meaningless: from a thirtieth to thirty times as many calls.
-const unmeasured = 30
-
-// basisOf returns the basis of an estimate. A call that was never checked and is almost never made has an interval that covers everything a
-// program can do.
-func basisOf(c estimate.Call) profile.Basis {
-	if within := (profile.Interval{Low: c.Low, High: c.High}); within.Factor() > unmeasured {
-		return profile.Unmeasured
+// sampledTime begins the extent of calls: the CPU time of sampled code, which a call profile has counts for or not.
+func sampledTime(samples float64, period time.Duration) profile.Extent {
+	return profile.Extent{
+		Subject: profile.SubjectCalls, What: "calls (by their callees' sampled CPU time)", Unit: "nanoseconds",
+		Source: "the CPU samples", There: samples * float64(period),
 	}
-	return c.Basis
+}
+
+// nothing is the extent of a process without an estimate.
+func (e *Engine) nothing(t *task, why string) profile.Extent {
+	samples := t.top.Left
+	for _, n := range t.top.Edges {
+		samples += n
+	}
+	x := sampledTime(samples, e.Period)
+	x.Miss(x.There, why)
+	return x
+}
+
+// extent is the part of the sampled code's CPU time whose methods have a number of calls. Code that only loops has one, as it is not called.
+func (in *input) extent(r *estimate.Result, period time.Duration) profile.Extent {
+	numbered := make([]bool, len(in.Methods))
+	for _, c := range r.Calls {
+		numbered[c.Callee] = numbered[c.Callee] || c.Basis != profile.Unmeasured
+	}
+	var with, without float64
+	for i := range in.Edges {
+		m := in.Codes[in.Edges[i].Callee].Method
+		if numbered[m] || in.Codes[in.Edges[i].Callee].Loop && in.Methods[m].Known {
+			with += in.Edges[i].Samples
+		} else {
+			without += in.Edges[i].Samples
+		}
+	}
+	x := sampledTime(with+without+in.lost.gone+in.lost.samples, period)
+	x.Observed = with * float64(period)
+	for _, missed := range []struct {
+		samples float64
+		why     string
+	}{
+		{without, "nothing shows how often the code is called"},
+		{in.lost.gone, "the code is gone"},
+		{in.lost.samples, "there were too many call sites"},
+	} {
+		if missed.samples > 0 {
+			x.Miss(missed.samples*float64(period), missed.why)
+		}
+	}
+	return x
 }
 
 func (in *input) scope(p estimate.Place) vmruntime.Scope {

@@ -43,6 +43,7 @@ type input struct {
 // losses are what the input of an estimate lacks.
 type losses struct {
 	samples  float64 // of call sites beyond the bounds
+	gone     float64 // samples in compilations that no longer exist, or in methods of unloaded classes
 	code     int     // compilations that were sampled or observed, and no longer exist
 	windows  int     // of breakpoints, on such compilations
 	threads  int     // windows in which threads were left out; they are used all the same
@@ -101,6 +102,7 @@ func emptyInput(g *target.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 // observe adds samples and observations.
 func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
 	in.addEdges(top)
+	in.addBelow(top)
 	for _, w := range heard {
 		in.addWindow(w)
 	}
@@ -124,6 +126,7 @@ func (in *input) addEdges(top fold.TopEdges) {
 	for _, e := range edges[:kept] {
 		callee := in.code(e.At, true)
 		if callee == estimate.VM {
+			in.lost.gone += top.Edges[e]
 			continue
 		}
 		k := key{e.From, callee}
@@ -140,6 +143,26 @@ func (in *input) addEdges(top fold.TopEdges) {
 				in.Edges[i].AtEdge += top.Edges[e]
 			}
 		}
+	}
+}
+
+// addBelow adds the callers of code that was in stacks, but never at the top of one. Without a sample, nothing else may show who calls it:
+// the VM counts only the calls of methods that are called themselves.
+func (in *input) addBelow(top fold.TopEdges) {
+	sampled := map[estimate.CodeID]bool{}
+	for i := range in.Edges {
+		sampled[in.Edges[i].Callee] = true
+	}
+	edges := slices.SortedFunc(maps.Keys(top.Below), func(a, b fold.TopEdge) int {
+		return cmp.Or(cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
+	})
+	for _, e := range edges {
+		callee := in.code(e.At, false)
+		if callee == estimate.VM || sampled[callee] || len(in.Edges) >= maxEstimated {
+			continue
+		}
+		caller, site := in.place(e.From)
+		in.Edges = append(in.Edges, estimate.Edge{Caller: caller, Site: site, Callee: callee})
 	}
 }
 
@@ -291,12 +314,100 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 	for i, m := range in.methods {
 		if p := profiles[m]; p != nil {
 			in.Methods[i] = in.profile(p)
-			before.rates(p, now, &in.Methods[i])
+			before.rates(p, now, time.Duration(in.Duration*float64(time.Second)), &in.Methods[i])
 		}
 	}
 	in.profiles = profiles
 	before.replace(profiles, now)
+	in.markLoops()
 	return nil
+}
+
+// markLoops marks code of methods that were not entered in the window, and run all the same: they loop, like those that are entered in the
+// middle. The interpreter counts the calls of a loop only if its method's calls were counted when it was entered, so these counts may lack some.
+func (in *input) markLoops() {
+	for i := range in.Codes {
+		c := &in.Codes[i]
+		p := &in.Methods[c.Method]
+		if !p.Known || p.Rate > 0 || c.Tier != estimate.Interpreted && c.Tier != estimate.Profiling {
+			continue
+		}
+		c.Loop = true
+		if c.Tier == estimate.Interpreted {
+			p.Covered = 0
+		}
+	}
+}
+
+// maxSearched bounds the compilations that are searched for methods whose calls are not all counted, some 100 us each.
+const maxSearched = 1 << 9
+
+// markElsewhere marks methods of which code that does not count contains a copy, if counts are used. Beyond its bound it marks all.
+func (in *input) markElsewhere() error {
+	if !in.MostlyCounts() {
+		return nil
+	}
+	var others []vmruntime.Compilation
+	if err := in.vm.Compilations(func(c vmruntime.Compilation) bool {
+		if !c.Native() && c.Level != 3 {
+			others = append(others, c)
+		}
+		return len(others) <= maxSearched
+	}); err != nil {
+		return err
+	}
+	elsewhere := map[uint64]bool{}
+	for i := range others {
+		tree, err := in.vm.InlineTree(others[i])
+		if err != nil || len(others) > maxSearched {
+			for m := range in.Methods {
+				in.Methods[m].Elsewhere = true
+			}
+			return nil
+		}
+		for n := range tree.Nodes {
+			elsewhere[tree.Nodes[n].Method] = true
+			in.markVanished(tree, n, elsewhere)
+		}
+	}
+	for i := range in.Methods {
+		in.Methods[i].Elsewhere = elsewhere[in.methods[i]]
+	}
+	return nil
+}
+
+// markVanished marks methods that were inlined into a copy without a trace: the copy neither calls nor contains them.
+func (in *input) markVanished(tree *vmruntime.InlineTree, n int, elsewhere map[uint64]bool) {
+	node := &tree.Nodes[n]
+	p := in.profiles[node.Method]
+	if p == nil {
+		return
+	}
+	var mark func(m uint64)
+	mark = func(m uint64) {
+		if elsewhere[m] {
+			return
+		}
+		elsewhere[m] = true
+		if p := in.profiles[m]; p != nil {
+			for i := range p.Calls {
+				for t := range callTargets(&p.Calls[i]) {
+					mark(t)
+				}
+			}
+		}
+	}
+	for i := range p.Calls {
+		bci := p.Calls[i].BCI
+		if slices.Contains(node.Calls, bci) {
+			continue
+		}
+		for t := range callTargets(&p.Calls[i]) {
+			if !slices.ContainsFunc(tree.Nodes, func(c vmruntime.InlineNode) bool { return c.Parent == n && c.BCI == bci && c.Method == t }) {
+				mark(t)
+			}
+		}
+	}
 }
 
 // addTargets gives ids to the callees of a method, and returns its counted callees.

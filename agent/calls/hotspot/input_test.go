@@ -130,6 +130,36 @@ func TestEstimateOfUnsampledCalls(t *testing.T) {
 	}
 }
 
+// A code that is never at the top of a stack has its caller from further down.
+func TestCallersBelowTheTop(t *testing.T) {
+	in := inputOf(t, &countingVM{})
+	before := len(in.Edges)
+	in.addBelow(fold.TopEdges{Below: map[fold.TopEdge]struct{}{
+		{At: target.RawFrame{Frame: compiledAt(leaf, 0x80)}, From: target.RawFrame{Frame: compiledAt(run, 0x40)}}:  {},
+		{At: target.RawFrame{Frame: compiledAt(step, 0x80)}, From: target.RawFrame{Frame: compiledAt(leaf, 0x40)}}: {}, // it is sampled
+	}})
+	if len(in.Edges) != before+1 || in.methods[in.Codes[in.Edges[before].Callee].Method] != leaf || in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
+		t.Errorf("%+v", in.Edges[before:])
+	}
+}
+
+// The extent of calls is the time of the callees that have a number, of all sampled time.
+func TestExtentOfCalls(t *testing.T) {
+	in := inputOf(t, &countingVM{})
+	x := in.extent(estimate.Estimate(&in.Input, estimate.Options{}), 10*time.Millisecond)
+	if x.There != 1e10 || x.Observed != x.There || len(x.Missed) != 0 {
+		t.Errorf("all is estimated: %+v", x)
+	}
+	in.lost.gone = 1000
+	for i := range in.Codes {
+		in.Codes[i].Loop = in.methods[in.Codes[i].Method] == step // its calls are of no code
+	}
+	x = in.extent(&estimate.Result{Calls: []estimate.Call{{Callee: in.method(run)}, {Callee: in.method(step), Basis: profile.Unmeasured}}}, 10*time.Millisecond)
+	if x.There != 2e10 || x.Observed != 9.9e9 || len(x.Missed) != 2 || x.Missed[1].Amount != 1e8 {
+		t.Errorf("%+v", x)
+	}
+}
+
 // An estimate reports what its input lacked.
 func TestEstimateLosses(t *testing.T) {
 	in := inputOf(t, &countingVM{gone: run})

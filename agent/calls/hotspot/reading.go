@@ -27,6 +27,8 @@ type reading struct {
 type methodCounts struct {
 	at          time.Duration // CLOCK_MONOTONIC, when they were read
 	invocations uint64        // including those before its calls were counted and those in code that counts no calls
+	before      uint64        // those alone
+	counting    bool          // its calls were counted
 	calls       []siteCount   // by ascending bytecode index; calls that had not been made may be missing
 	unknown     bool          // the VM counts, but the counter could not be read
 }
@@ -59,7 +61,7 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 	r = reading{at: proc.Monotonic() - took/2, counted: make(map[uint64]methodCounts, len(counts)), whole: true}
 	for i := range counts {
 		m := &counts[i]
-		c := methodCounts{at: r.at, invocations: m.Invocations + m.Before, unknown: m.Unreadable}
+		c := methodCounts{at: r.at, invocations: m.Invocations + m.Before, before: m.Before, counting: m.Data != 0, unknown: m.Unreadable}
 		for _, s := range m.Sites {
 			n := s.Others
 			for _, row := range s.Rows {
@@ -77,8 +79,9 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 // shortestReading is the minimum time between two readings that give rates.
 const shortestReading = 100 * time.Millisecond
 
-// rates fills in how often per second the VM counted an invocation, and each call, since the reading; nothing if unknown.
-func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estimate.Profile) {
+// rates fills in how often per second the VM counted an invocation, and each call, since the reading; nothing if unknown. length is that of the
+// window that ends about now.
+func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, to *estimate.Profile) {
 	before, ok := r.counted[p.Method]
 	if !ok {
 		if !r.whole {
@@ -87,6 +90,9 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estim
 		before.at = r.at
 	}
 	invocations := p.Invocations + p.Before
+	if before.invocations > 0 && !before.counting {
+		return // it may have run for some time when its calls began to be counted
+	}
 	if before.unknown || !p.Counted || invocations < before.invocations || now-before.at < shortestReading {
 		return
 	}
@@ -97,6 +103,10 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now time.Duration, to *estim
 		}
 	}
 	to.Known, to.Rate = true, float64(invocations-before.invocations)/seconds
+	to.Covered = min(seconds/length.Seconds(), 1)
+	if all := invocations - before.invocations; all > 0 && p.Before > before.before {
+		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all) // in the others, no calls were counted
+	}
 	for i := range p.Calls {
 		to.Sites[i].Rate = float64(p.Calls[i].Count-before.of(p.Calls[i].BCI)) / seconds
 	}
@@ -109,7 +119,7 @@ func (r *reading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time
 		if !p.Counted {
 			continue
 		}
-		c := methodCounts{at: now, invocations: p.Invocations + p.Before}
+		c := methodCounts{at: now, invocations: p.Invocations + p.Before, before: p.Before, counting: true}
 		for i := range p.Calls {
 			if n := p.Calls[i].Count; n > 0 {
 				c.calls = append(c.calls, siteCount{p.Calls[i].BCI, n})

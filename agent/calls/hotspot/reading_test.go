@@ -31,13 +31,14 @@ func (v startingVM) Counts([]uint64) ([]vmruntime.MethodCounts, time.Duration, e
 // If a method had not been called when all counters were read, all of its counts are from the time since. So are invocations that only
 // MethodCounters count, such as those in code of level 2.
 func TestFirstReading(t *testing.T) {
-	const young, before, unread, late = 1, 2, 3, 4
+	const young, before, unread, late, loop = 1, 2, 3, 4, 5
 	first, err := readAll(startingVM{[]vmruntime.MethodCounts{
 		{Method: young}, // it has MethodCounters, and was not called
 		{Method: before, Data: 1, Invocations: 400, Before: 200, Sites: []vmruntime.SiteCounts{
 			{BCI: 7, Others: 100, Rows: []vmruntime.RowCount{{Klass: 1, Count: 200}}},
 		}},
 		{Method: unread, Data: 1, Unreadable: true},
+		{Method: loop, Before: 1}, // it runs, and its calls are not counted
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,7 @@ func TestFirstReading(t *testing.T) {
 	}
 	rates := func(r *reading, m uint64) estimate.Profile {
 		to := estimate.Profile{Sites: make([]estimate.Site, 2)}
-		r.rates(profile(m), later, &to)
+		r.rates(profile(m), later, 10*time.Second, &to)
 		return to
 	}
 	for _, test := range []struct {
@@ -58,9 +59,12 @@ func TestFirstReading(t *testing.T) {
 		known      bool
 		rate, call float64
 	}{
-		{young, true, 160, 50}, {before, true, 100, 20}, {unread, false, 0, 0}, {late, true, 160, 50},
+		{young, true, 160, 50}, {before, true, 100, 20}, {unread, false, 0, 0}, {late, true, 160, 50}, {loop, false, 0, 0},
 	} {
 		got := rates(&first, test.method)
+		if want := map[uint64]float64{young: 900. / 1600, before: 0.5, late: 900. / 1600}[test.method]; got.Covered != want {
+			t.Errorf("method %d: %v of the executions are counted, want %v", test.method, got.Covered, want)
+		}
 		if got.Known != test.known || got.Rate != test.rate || got.Sites[1].Rate != test.call || got.Sites[0].Rate != 0 {
 			t.Errorf("method %d: %+v", test.method, got)
 		}
