@@ -55,7 +55,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		c.discarded[profile.Unobserved]++
 		return
 	}
-	event := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: e.stack, Part: part}
+	event := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: e.stack, Part: part}
 	folded := false
 	add := func(event *fold.Event) { folded = s.AddEvent(p, o.Pid, o.ClassEpoch, event) || folded }
 	switch {

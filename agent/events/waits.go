@@ -55,7 +55,6 @@ type lastWait struct {
 	pc, sp  uint64 // the user's registers
 	stack   []target.RawFrame
 	epoch   uint32
-	thread  string
 	still   bool // the stack was read while the thread waited: its record is still to come
 	seen    bool // scratch
 }
@@ -197,7 +196,7 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 		}
 	}
 	v := &o.Seen.Values
-	l.process, l.epoch, l.thread, l.still = p, o.ClassEpoch, event.Thread, false
+	l.process, l.epoch, l.still = p, o.ClassEpoch, false
 	l.born, l.pc, l.sp = v[bpf.WaitSince], v[bpf.WaitPC], v[bpf.WaitSP]
 }
 
@@ -251,12 +250,10 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 			continue // it has come back, and its record has been added
 		}
 		p := s.Process(&bpf.Header{Pid: a.Pid, Tid: a.Tid, Start: a.Start, Exec: a.Exec})
-		event := fold.Event{TID: a.Tid}
+		event := fold.Event{TID: a.Tid, Thread: p.NameOf(a.Tid, a.Comm[:]), Comm: a.Comm[:]}
 		epoch := p.ClassEpoch
 		if l.at(p, a) {
-			event.Stack, event.Thread, epoch = l.stack, l.thread, l.epoch
-		} else {
-			event.Thread = p.NameOf(a.Tid, a.Comm[:])
+			event.Stack, epoch = l.stack, l.epoch
 		}
 		s.Slow.Wait(s, p, epoch, &event, &wait)
 		window.AddWait(s, p, a.Pid, epoch, &event, &wait)

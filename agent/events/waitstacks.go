@@ -185,7 +185,7 @@ func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
 			continue // it has gone on since, and its record has been added
 		}
 		p := e.meet(s, &o)
-		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: observedStack(nil, &o, p.Attachment.Load())}
+		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: observedStack(nil, &o, p.Attachment.Load())}
 		e.waits.keep(p, &o, &event, cause.Blocked)
 		e.waits.last[o.Tid].still = true
 		s.Want(p, e.waits.last[o.Tid].stack, o.ClassEpoch) // while the process is there

@@ -36,7 +36,8 @@ type EventSet [profile.EventKinds]*Events
 type Events struct {
 	Tree     Tree
 	Rows     map[EventKey]*EventSums
-	threads  map[uint32]string       // names of those in Rows
+	threads  map[namedThread]string  // names of those in Rows
+	comms    map[uint32][]comm       // by thread id: the kernel's names, which namedThread numbers
 	sums     map[*Coverage]*mainSums // the key nil is for events that are observed all the time
 	overflow uint64                  // events that lost their labels
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
@@ -53,10 +54,16 @@ type mainSums struct {
 	variance float64 // of their sum, from drawing one event in several
 }
 
+// A namedThread is a thread under one of its names.
+type namedThread struct {
+	tid uint32
+	nth uint8 // of Events.comms
+}
+
 // An EventKey is what distinguishes rows.
 type EventKey struct {
 	Context cct.NodeID
-	tid     uint32
+	namedThread
 	profile.EventLabels
 	cover *Coverage // of the event's plan; nil if it was observed all the time
 	waker wakerID
@@ -67,6 +74,7 @@ type Event struct {
 	Kind   profile.EventKind
 	TID    uint32
 	Thread string
+	Comm   []byte            // the kernel's name of the thread, up to 16 bytes; nil if there is none
 	Stack  []target.RawFrame // innermost first
 	Labels profile.EventLabels
 	Sums   EventSums
@@ -83,7 +91,7 @@ type Event struct {
 func (s *EventSet) Of(kind profile.EventKind) *Events {
 	if s[kind] == nil {
 		s[kind] = &Events{
-			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[uint32]string{},
+			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{}, comms: map[uint32][]comm{},
 			sums: map[*Coverage]*mainSums{},
 		}
 	}
@@ -104,7 +112,8 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	if e.Nth > 0 {
 		weight = 0
 	}
-	key := EventKey{r.Tree.Add(e.Stack, weight), e.TID, e.Labels, e.Part.Cover, e.waker}
+	of := r.threadOf(e)
+	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
@@ -122,11 +131,32 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 		sums = &EventSums{}
 		r.Rows[key] = sums
 	}
-	if key.tid == e.TID && (e.Thread != "" || r.threads[e.TID] == "") {
-		r.threads[e.TID] = e.Thread // the last one: threads are named after their first events
+	if key.namedThread == of && (e.Thread != "" || r.threads[of] == "") {
+		r.threads[of] = e.Thread // the last one: the VM's longer names are read after the first events
 	}
 	sums.Add(&e.Sums)
 	return sums, r.Tree.Len() != n
+}
+
+// threadOf returns the thread of an event, under the name that it has.
+func (r *Events) threadOf(e *Event) namedThread {
+	name, known := commOf(e.Comm), r.comms[e.TID]
+	nth := slices.Index(known, name)
+	switch {
+	case nth >= 0:
+	case len(known) == maxThreadNames:
+		nth = maxThreadNames - 1
+		known[nth] = name
+	default:
+		nth = len(known)
+		r.comms[e.TID] = append(known, name)
+	}
+	return namedThread{e.TID, uint8(nth)}
+}
+
+// lastName returns the last of a thread's names.
+func (r *Events) lastName(tid uint32) string {
+	return r.threads[namedThread{tid, uint8(max(len(r.comms[tid])-1, 0))}]
 }
 
 // observe adds an event to the sums of its plan.
@@ -194,7 +224,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		named := key
 		named.cover = nil
 		if kind == profile.OffCPU {
-			stack = nameWait(&named, r.threads[key.tid], stack, waiting.enters)
+			stack = nameWait(&named, r.threads[key.namedThread], stack, waiting.enters)
 			r.causes[r.Rows[key]] = named.What
 			stack = r.wakers.name(&named, stack)
 		}
@@ -207,7 +237,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	for _, key := range slices.SortedFunc(maps.Keys(merged), compareEvents) {
 		sums := merged[key]
 		e.Rows = append(e.Rows, profile.EventRow{
-			Context: key.Context, TID: int(key.tid), Thread: r.threads[key.tid], EventLabels: key.EventLabels,
+			Context: key.Context, TID: int(key.tid), Thread: r.threads[key.namedThread], EventLabels: key.EventLabels,
 			Events: sums.Events, Values: sums.Values,
 		})
 	}
@@ -273,7 +303,7 @@ func ends(e *profile.Events) (variance float64) {
 
 func compareEvents(a, b EventKey) int {
 	return cmp.Or(
-		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.nth, b.nth), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
 		cmp.Compare(a.Field, b.Field),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),

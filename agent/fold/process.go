@@ -131,7 +131,7 @@ type strangers struct {
 // Meet records a sample's thread. It reports whether a worker should read the VM's list of threads, or their names, now.
 func (p *Process) Meet(s *bpf.Sample) bool {
 	now := time.Duration(s.Time)
-	nameless := p.MissesThreadName(s.Tid, now)
+	nameless := p.MissesThreadName(s.Tid, s.Comm, now)
 	return p.stranger(s, now) || nameless
 }
 
@@ -166,6 +166,11 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 	defer names.Close()
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[key]
+		name := t.Comm
+		// A new thread has the name of the one that made it, until it names itself. A thread of a VM does so before it runs any code of the program.
+		if next := threads[keyOf(uint32(key.TID()), 1, key.Stopped())]; key.nth() == 0 && next != nil && !t.ofGuest() {
+			name = next.Comm
+		}
 		for certainty := range t.Trees {
 			raw := &t.Trees[certainty]
 			if raw.Total() == 0 && certainty != int(profile.Certain) {
@@ -173,7 +178,7 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 			}
 			tally(raw, names, c)
 			tree := cct.Map(raw, func(r target.RawFrame) []symbolize.Symbol { return names.Of(r).Symbols })
-			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: p.ThreadName(key.TID(), threadComm(t.Comm[:])), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: p.NameOf(uint32(key.TID()), name[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
 	return out
@@ -201,13 +206,5 @@ func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) 
 
 // NameOf returns the name of a thread as profiles show it. comm, the kernel's name, ends with a zero byte.
 func (p *Process) NameOf(tid uint32, comm []byte) string {
-	return p.ThreadName(int(tid), threadComm(comm))
-}
-
-// threadComm returns the kernel's name of a thread, up to its zero byte.
-func threadComm(b []byte) string {
-	if i := slices.Index(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return symbolize.CleanName(string(b))
+	return p.ThreadName(int(tid), target.Comm(comm))
 }

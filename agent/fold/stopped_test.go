@@ -73,10 +73,12 @@ func TestStoppedThreads(t *testing.T) {
 }
 
 func TestThreadKey(t *testing.T) {
-	for _, tid := range []uint32{0, 1, 4 << 20, 1<<31 - 1} {
-		for _, stopped := range []bool{false, true} {
-			if k := keyOf(tid, stopped); k.TID() != int(tid) || k.Stopped() != stopped {
-				t.Errorf("%d, %v is %d, %v", tid, stopped, k.TID(), k.Stopped())
+	for _, tid := range []uint32{0, 1, 4 << 20} { // the kernel's bound
+		for nth := range maxThreadNames {
+			for _, stopped := range []bool{false, true} {
+				if k := keyOf(tid, nth, stopped); k.TID() != int(tid) || k.nth() != nth || k.Stopped() != stopped {
+					t.Errorf("%d, %d, %v is %d, %d, %v", tid, nth, stopped, k.TID(), k.nth(), k.Stopped())
+				}
 			}
 		}
 	}

@@ -9,28 +9,47 @@ import (
 // A Tree is a calling context tree of frames that have no names yet.
 type Tree = cct.Tree[target.RawFrame]
 
-// A ThreadKey identifies a thread in a window: by its tid, which is less than 4 Mi, and by whether its VM had stopped its Java threads.
+// A ThreadKey identifies a thread under one of its names in a window: by its tid, which is less than 4 Mi, by the number of the name in the
+// window, and by whether its VM had stopped its Java threads.
 type ThreadKey uint32
 
-const stoppedThread ThreadKey = 1 << 31
+const (
+	stoppedThread ThreadKey = 1 << 31
 
-// keyOf returns the key of a thread.
-func keyOf(tid uint32, stopped bool) ThreadKey {
+	nameShift = 24
+	// maxThreadNames bounds the names of a thread in a window. What it does under further ones counts for its last name.
+	maxThreadNames = 16
+)
+
+// keyOf returns the key of a thread under its nth name, from 0.
+func keyOf(tid uint32, nth int, stopped bool) ThreadKey {
+	k := ThreadKey(tid) | ThreadKey(nth)<<nameShift
 	if stopped {
-		return ThreadKey(tid) | stoppedThread
+		k |= stoppedThread
 	}
-	return ThreadKey(tid)
+	return k
 }
 
 // TID is the thread's id.
-func (k ThreadKey) TID() int { return int(k &^ stoppedThread) }
+func (k ThreadKey) TID() int { return int(k & (1<<nameShift - 1)) }
+
+// nth is the number of the thread's name.
+func (k ThreadKey) nth() int { return int(k &^ stoppedThread >> nameShift) }
+
+// A comm is the kernel's name of a thread, which ends with a zero byte unless it has 16.
+type comm [16]byte
+
+func commOf(b []byte) (c comm) {
+	copy(c[:], b)
+	return c
+}
 
 // Stopped reports whether the thread's VM had stopped its Java threads.
 func (k ThreadKey) Stopped() bool { return k&stoppedThread != 0 }
 
-// A Thread is the samples of one thread in a window.
+// A Thread is the samples of one thread in a window, while it had one name.
 type Thread struct {
-	Comm    [16]byte                  // its name at the last sample: a new thread first has its parent's
+	Comm    comm
 	Trees   [profile.Certainties]Tree // whole stacks, by Certainty
 	Waiting Tree                      // stacks known by a link only, with their depths as outermost frame
 	Links   Tree                      // links of all samples, if those have depths
@@ -74,7 +93,6 @@ func (t *Thread) Frames(f func(target.RawFrame)) {
 // Fold adds a sample to a thread of the window. It returns how many contexts that made, which are those of the innermost frames. Without
 // room for more contexts, the sample counts for its deepest caller that has a node.
 func (t *Thread) Fold(s *Sample, room bool) (fresh int) {
-	copy(t.Comm[:], s.Comm)
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
 			limit(&t.Links, room)
@@ -130,6 +148,15 @@ func limit(t *Tree, room bool) {
 	if !room {
 		t.Limit = max(t.Len(), 1) // 0 would be the default
 	}
+}
+
+// ofGuest reports whether a sample has a frame of a VM's code.
+func (t *Thread) ofGuest() bool {
+	found := false
+	t.Frames(func(r target.RawFrame) {
+		found = found || r.Kind <= target.RawExact && guestCode(r.Frame)
+	})
+	return found
 }
 
 // Contexts returns the number of contexts in the thread's trees.

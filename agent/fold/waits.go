@@ -107,7 +107,7 @@ func (w *Window) Lanes(p *Process) *profile.Lanes {
 		return nil
 	}
 	r := set[profile.OffCPU]
-	return w.lanes.Of(p, w.Ended-w.Began, func(tid uint32) string { return r.threads[tid] }, func(row *EventSums) string { return cmp.Or(r.causes[row], cause.Other) })
+	return w.lanes.Of(p, w.Ended-w.Began, r.lastName, func(row *EventSums) string { return cmp.Or(r.causes[row], cause.Other) })
 }
 
 // ThreadTimes are what AddThreadTime added.

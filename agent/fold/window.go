@@ -187,13 +187,7 @@ func (s *State) Trim(p *Process) {
 // add folds one sample. It returns how many frames of its stack, from the innermost one on, are contexts that are new to the window.
 func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	w.hold(p)
-	threads := w.Processes[p]
-	key := keyOf(t.Tid, t.Stopped != 0)
-	thread := threads[key]
-	if thread == nil {
-		thread = &Thread{}
-		threads[key] = thread
-	}
+	thread := threadOf(w.Processes[p], t)
 	w.Folded++
 	w.courses.add(p, time.Duration(t.Time)-w.Began)
 	if w.Waits {
@@ -204,6 +198,26 @@ func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	grown := thread.Contexts() - before
 	s.grow(w, grown)
 	return fresh
+}
+
+// threadOf returns the thread of a sample under the name that it had, which it adds if it is not there.
+func threadOf(threads map[ThreadKey]*Thread, t *Sample) *Thread {
+	name := commOf(t.Comm)
+	for nth := 0; ; nth++ {
+		key := keyOf(t.Tid, nth, t.Stopped != 0)
+		thread := threads[key]
+		switch {
+		case thread == nil:
+			thread = &Thread{Comm: name}
+			threads[key] = thread
+			return thread
+		case thread.Comm == name:
+			return thread
+		case nth == maxThreadNames-1:
+			thread.Comm = name
+			return thread
+		}
+	}
 }
 
 // grow counts contexts that were added to a window.
@@ -228,6 +242,6 @@ func (s *State) Longest(p *Process) (longest *Window) {
 // Empty drops samples that are already in a profile, to free their memory for the next window.
 func (s *State) Empty(threads map[ThreadKey]*Thread) {
 	for _, t := range threads {
-		*t = Thread{}
+		*t = Thread{Comm: t.Comm}
 	}
 }

@@ -238,7 +238,7 @@ func (m *Enters) Take(ctx context.Context, h *Observed) error {
 // fold adds the context of a hit to the open windows.
 func (m *Enters) fold(p *fold.Process, o *bpf.Observation, class string) {
 	e := fold.Event{
-		Kind: profile.Locks, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
+		Kind: profile.Locks, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: target.AppendStack(nil, &o.Sample, p.Attachment.Load()),
 		Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1},
 	}
 	m.Owner.Do(func(s *fold.State) { s.AddEvent(p, o.Pid, o.ClassEpoch, &e) })

@@ -158,7 +158,7 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) ma
 }
 
 func compareRows(a, b profile.EventRow) int {
-	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
+	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
 		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset))
 }
 
@@ -171,6 +171,7 @@ type union struct {
 type rowKey struct {
 	context cct.NodeID
 	tid     int
+	name    string // of the thread
 	profile.EventLabels
 }
 
@@ -179,7 +180,7 @@ var running = profile.EventLabels{Place: cause.Running, What: cause.Running}
 
 func (u *union) add(tid int, name string, stack []symbolize.Symbol, labels profile.EventLabels, events uint64, value float64) {
 	context := u.into.Tree.Add(stack, events)
-	key := rowKey{context, tid, labels}
+	key := rowKey{context, tid, name, labels}
 	i, known := u.rows[key]
 	if !known {
 		i = len(u.into.Rows)
