@@ -189,6 +189,12 @@ type MethodCounter interface {
 	Counts(methods []uint64) (_ []MethodCounts, took time.Duration, _ error)
 }
 
+// A VirtualRunner may run threads that the kernel does not know: they take turns on threads of the kernel.
+type VirtualRunner interface {
+	// RanVirtualThreads reports whether it has run any so far.
+	RanVirtualThreads() (bool, error)
+}
+
 // A JDK is a process that runs a Java platform.
 type JDK interface {
 	// FeatureRelease is the platform's: 8, 17, 25.

@@ -21,6 +21,7 @@ var (
 	_ vmruntime.FlagReader    = (*Process)(nil)
 	_ vmruntime.MethodCounter = (*Process)(nil)
 	_ vmruntime.JDK           = (*Process)(nil)
+	_ vmruntime.VirtualRunner = (*Process)(nil)
 	_ vmruntime.ClassNamer    = Runtime{}
 )
 

@@ -124,6 +124,15 @@ type LoomLayout struct {
 
 	Chunks    ChunkLayout
 	HasChunks bool
+
+	Mounted    MountedLayout
+	HasMounted bool
+}
+
+// MountedLayout leads from a JavaThread to the virtual thread that runs on it.
+type MountedLayout struct {
+	Current uint32 // JavaThread: a handle, like ThreadObject, of the java.lang.Thread that Java code on it sees as the current one
+	ID      uint32 // in a java.lang.Thread: its number, 64 bits, which no other thread of the VM ever has
 }
 
 // ChunkLayout is how virtual threads keep frames on the heap: from a ContinuationEntry, which is in the frame of enterSpecial on

@@ -15,6 +15,7 @@ const firstLoom = 21
 const (
 	continuationClass = "jdk/internal/vm/Continuation"
 	chunkClass        = "jdk/internal/vm/StackChunk"
+	virtualClass      = "java/lang/VirtualThread"
 )
 
 // layoutLoom adds what is known of virtual threads. It needs what layoutObjects found.
@@ -24,6 +25,7 @@ func (p *Process) layoutLoom() error {
 		return nil
 	}
 	l := &p.layout.Loom
+	p.layoutMounted()
 	l.ContEntry, l.HasContEntry = s.contEntry.Offset, s.contEntry.Known
 	l.EnterReturn = s.contReturn
 	if hidden, ok := p.symbol(symbolEnterReturn); ok && l.EnterReturn == 0 { // JDK 21
@@ -50,6 +52,64 @@ func (p *Process) layoutLoom() error {
 	}
 	l.HasChunks = true
 	return nil
+}
+
+// layoutMounted adds what leads from a JavaThread to the virtual thread on it.
+func (p *Process) layoutMounted() {
+	l, err := p.mountedLayout()
+	if err != nil {
+		p.missing(fmt.Sprintf("The virtual thread that a thread of the kernel runs cannot be read (%v): virtual threads are not followed.", err))
+		return
+	}
+	p.layout.Loom.Mounted, p.layout.Loom.HasMounted = l, true
+}
+
+func (p *Process) mountedLayout() (l MountedLayout, err error) {
+	klasses, err := p.wellKnown(threadClass, virtualClass)
+	if err != nil {
+		return l, err
+	}
+	p.virtualClass = klasses[1]
+	s := &p.schema.thread
+	// javaThread.hpp: JavaThread::_vthread is not exported. It is between two that are.
+	l.Current = s.threadObject.Offset + vmstructs.WordSize
+	if !s.threadObject.Known || !s.tiThread.Known || s.tiThread.Offset != l.Current+vmstructs.WordSize || !p.layout.HasObjects {
+		return l, errors.New("the VM does not export where it is")
+	}
+	const attempts = 3 // the JVM may unload classes during a read
+	var class *Class
+	for range attempts {
+		if class, err = p.Klass(klasses[0], p.currentEpoch()); !errors.Is(err, vmruntime.ErrStale) {
+			break
+		}
+	}
+	if err != nil {
+		return l, err
+	}
+	id, ok := class.fieldNamed("tid")
+	if !ok {
+		return l, fmt.Errorf("%s has no field tid", class.Name)
+	}
+	l.ID = id.Offset
+	return l, nil
+}
+
+// RanVirtualThreads reports whether the class of virtual threads is initialized, which the first one does. It costs one read of a byte, and
+// none once there was one.
+func (p *Process) RanVirtualThreads() (bool, error) {
+	s := &p.schema.thread
+	switch {
+	case p.version.jdk < firstLoom, p.virtualClass == 0, !s.initState.Known, s.initialized == 0:
+		return false, nil // an older JDK, or Layout.Missing says why it is not known
+	case p.ranVirtual:
+		return true, nil
+	}
+	state, err := p.memory.Bytes(s.initState.At(p.virtualClass), 1)
+	if err != nil {
+		return false, fmt.Errorf("state of the class of virtual threads: %w", err)
+	}
+	p.ranVirtual = int64(state[0]) == s.initialized
+	return p.ranVirtual, nil
 }
 
 // returnBarrier is the address of that stub, 0 if it is not known.

@@ -24,6 +24,9 @@ type threadSchema struct {
 	contReturn                   uint64          // static: see LoomLayout.EnterReturn
 	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
 	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
+	threadObject, tiThread       vmstructs.Field // of JavaThread: its java.lang.Thread, and what JVM TI takes for the current one
+	initState                    vmstructs.Field // of InstanceKlass
+	initialized                  int64           // its value once a class is initialized
 }
 
 func newThreadSchema(r *vmstructs.Resolver) threadSchema {
@@ -45,6 +48,10 @@ func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 		contReturn:    r.OptionalStatic("ContinuationEntry._return_pc"),
 		contParent:    r.Optional("ContinuationEntry._parent"),
 		contBarrier:   r.OptionalStatic("StubRoutines._cont_returnBarrier"),
+		threadObject:  r.Optional("JavaThread._threadObj"),
+		tiThread:      r.Optional("JavaThread._jvmti_vthread"),
+		initState:     r.Optional("InstanceKlass._init_state"),
+		initialized:   r.Constant("InstanceKlass::fully_initialized"),
 	}
 	if s.inJava == 0 {
 		s.inJava = usualInJava
