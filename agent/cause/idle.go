@@ -16,7 +16,7 @@ var idleRules = compile([]rule{
 		"org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask org.eclipse.jetty.util.thread.QueuedThreadPool.idleJobPoll " +
 		"org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll io.netty.util.concurrent.SingleThreadEventExecutor.takeTask", Idle},
 	// Timers, and threads of the class library.
-	{"java.util.TimerThread.mainLoop java.util.concurrent.DelayScheduler.loop io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
+	{"java.util.TimerThread.mainLoop java.util.concurrent.DelayScheduler.loop java.lang.VirtualThread.takeVirtualThreadListToUnblock io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
 		"java.lang.ref.Reference$ReferenceHandler.run java.lang.ref.Finalizer$FinalizerThread.run", Idle},
 	// Event loops.
 	{"sun.nio.ch.SelectorImpl.select sun.nio.ch.SelectorImpl.lockAndDoSelect io.netty.channel.epoll.Native.epollWait io.netty.channel.epoll.EpollEventLoop.epollWait " +
@@ -31,7 +31,7 @@ var idleCauses = map[string]bool{Park: true, Wait: true, Sleep: true, Poll: true
 
 // idleThreads are how names of threads begin that only wait for work, and often do so all the time, so that their stacks are not known: those
 // of the class library.
-var idleThreads = [...]string{"Reference Handl", "Finalizer", "Common-Cleaner"}
+var idleThreads = [...]string{"Reference Handl", "Finalizer", "Common-Cleaner", "VirtualThread-u"}
 
 // launchers are names of threads that wait for the end of a JVM: its first one waits for the main thread, and that one, once its main method has
 // returned, for the threads of the program.

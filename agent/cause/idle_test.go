@@ -18,6 +18,7 @@ func TestIsIdle(t *testing.T) {
 		{"a pool's thread in a task", Park, "http-1", park + "java.util.concurrent.FutureTask.get Shop.order java.util.concurrent.ThreadPoolExecutor.runWorker", false},
 		{"fork and join", Park, "ForkJoinPool-1", park + "java.util.concurrent.ForkJoinPool.awaitWork", true},
 		{"what wakes virtual threads since JDK 25", Park, "ForkJoinPool-1-", park + "java.util.concurrent.DelayScheduler.loop", true},
+		{"what wakes virtual threads that waited for monitors", VMCall, "VirtualThread-u", "futex_wait |pthread_cond_wait java.lang.VirtualThread.takeVirtualThreadListToUnblock", true},
 		{"event loop", Poll, "nio-1", "ep_poll do_epoll_wait |sun.nio.ch.EPoll.wait sun.nio.ch.SelectorImpl.lockAndDoSelect", true},
 		{"event loop of a native program", Poll, "nginx", "ep_poll do_epoll_wait |epoll_wait", true},
 		{"a socket with a timeout", Poll, "http-1", "do_sys_poll |poll sun.nio.ch.NioSocketImpl.timedRead", false},

@@ -8,6 +8,7 @@ import (
 // waiting are how names of methods of the class library begin that are part of how threads wait, not of why.
 var waiting = [...]string{
 	"jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park", "java.util.concurrent.", "java.lang.Object.wait", "java.lang.Thread.sleep", "java.lang.Thread.join",
+	"jdk.internal.vm.Continuation.", "java.lang.VirtualThread.", "java.lang.System$", "jdk.internal.misc.VirtualThreads.", // virtual threads
 	"java.lang.ref.ReferenceQueue", "sun.nio.ch.", "java.nio.channels.", "java.net.", "java.io.",
 }
 
