@@ -316,10 +316,16 @@ func (p *attachedPlan) name() string {
 
 // traps returns how many probes one event passes.
 func (p *attachedPlan) traps() int {
-	if p.kind == profile.Locks {
-		return len(p.probes) // the beginning and end of the wait, and probes in between
+	if p.kind != profile.Locks {
+		return 1
 	}
-	return 1
+	n := 0
+	for _, probe := range p.probes { // the beginning and end of the wait, and probes in between
+		if !probe.rare {
+			n++
+		}
+	}
+	return n
 }
 
 // countTime returns the time that an event of a plan takes from a process without a record.

@@ -29,6 +29,7 @@ type plannedProbe struct {
 	program   *ebpf.Program
 	find      findSites
 	configure configureSite // or nil
+	rare      bool          // few events pass it
 }
 
 // A configureSite finds the location of the value that a site reports.
@@ -62,7 +63,7 @@ const (
 // eventPlans returns all plans for a library. Probes at an end come before those at the beginning, so that every observed beginning has an
 // end.
 func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
-	return []eventPlan{
+	plans := []eventPlan{
 		{kind: profile.Allocations, of: "allocations", probes: []plannedProbe{
 			{name: functionInBuffer, program: o.AllocationInBuffer, find: entries(functionInBuffer)},
 			{name: functionOutside, program: o.AllocationOutside, find: entries(functionOutside)},
@@ -84,6 +85,7 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 			{name: "hs_private:safepoint__begin", program: o.SafepointBegin, find: notes("hs_private", "safepoint__begin"), configure: clockSite(o, clockBegin)},
 		}},
 	}
+	return append(plans, virtualPlans(o, f)...)
 }
 
 // LockProbes returns why waits for monitors, and those of java.util.concurrent, cannot be recorded in JVMs with this libjvm; file was
@@ -99,9 +101,9 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	p := eventPlan{kind: profile.Locks, of: "waits for monitors"}
 	switch {
 	case f.Has(functionLightweight):
-		p.probes = lightweightProbes(o, functionLightweight)
+		p.probes = withVirtual(o, f, lightweightProbes(o, functionLightweight))
 	case f.Has(functionBlock):
-		p.probes = lightweightProbes(o, functionSynchronize)
+		p.probes = withVirtual(o, f, lightweightProbes(o, functionSynchronize))
 	case f.Has(functionEnter):
 		p.probes = []plannedProbe{
 			{name: functionEnter + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: functionEnter}), configure: returnSite(o)},

@@ -69,6 +69,28 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		folded = e.handleFault(s, p, o, &event)
 	case o.Seen.What == bpf.ObservedCard && o.Seen.Count > 1:
 		folded = e.handleCard(s, p, o, &event)
+	case o.Seen.What == bpf.ObservedFreeze:
+		kept, ok := e.virtuals.begin(s, p, o, &event, e.services.Resolver.ClassName)
+		switch {
+		case !ok:
+			c.discarded[profile.Malformed]++
+			return
+		case !kept:
+			c.discarded[profile.Unobserved]++
+			return
+		}
+		folded = true // its end is to come
+	case o.Seen.What == bpf.ObservedThaw:
+		w, ok := e.virtuals.end(p, o, &event)
+		switch {
+		case !ok:
+			c.discarded[profile.Malformed]++
+			return
+		case w == nil:
+			c.discarded[profile.Unobserved]++
+			return
+		}
+		folded = s.AddEvent(p, o.Pid, w.epoch, &w.event)
 	case o.Seen.What == bpf.ObservedWait:
 		wanted, ok := e.waits.handle(s, p, o, &event)
 		if !ok {
@@ -150,14 +172,9 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 			e.Labels.What = "block"
 		}
 	case bpf.ObservedPark:
-		e.Kind = profile.Locks
-		e.Labels.Class = className(o.Text)
-		e.Labels.What = "park"
-		e.Delay = time.Duration(value(0))
-		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(value(0))}}
-		if waitsForWork(e.Labels.Class) {
-			e.Labels.What = profile.WaitForWork
-			e.Sums.Values[0], e.Sums.Values[1] = 0, 0 // nothing was acquired
+		lockWait(e, className(o.Text), "park")
+		waited(e, seen.Every, value(0))
+		if e.Labels.What == profile.WaitForWork {
 			// If the thread is known and parked for no object, it does wait for work.
 			e.Unclear = e.Labels.Class == "" && (seen.Object != 0 || o.Flags&bpf.SampleJavaThread == 0)
 		}
@@ -182,6 +199,25 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 		return false
 	}
 	return true
+}
+
+// lockWait labels the event of a wait for an object of that class: block for a monitor, park for what may be no lock.
+func lockWait(e *fold.Event, class, what string) {
+	e.Kind = profile.Locks
+	e.Labels.Class, e.Labels.What = class, what
+	if what == "park" && waitsForWork(class) {
+		e.Labels.What = profile.WaitForWork
+	}
+}
+
+// waited sets the values of a labelled wait of that many ns, which was drawn of so many.
+func waited(e *fold.Event, every uint32, ns uint64) {
+	n := float64(every)
+	e.Delay = time.Duration(ns)
+	e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(ns)}}
+	if e.Labels.What == profile.WaitForWork {
+		e.Sums.Values[0], e.Sums.Values[1] = 0, 0 // nothing was acquired
+	}
 }
 
 func placeName(place uint8) string { return placeNames[place%uint8(len(placeNames))] }

@@ -169,7 +169,7 @@ func TestUnclearWaits(t *testing.T) {
 		e.handle(foldtest.Observation(r, seen, c.class))
 		e.handle(foldtest.Observation(r, seen, c.class))
 		var notes []string
-		for _, e := range e.named(w, p, &fold.CoveredParts{}) {
+		for _, e := range e.named(w, p, &fold.CoveredParts{}, "") {
 			notes = append(notes, e.Basis...)
 		}
 		said := slices.ContainsFunc(notes, func(note string) bool {

@@ -52,6 +52,7 @@ type Probes struct {
 	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
 	loading   target.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
+	virtual   target.PerProcess[atomic.Bool]   // virtual threads ran
 	Covers    Coverages                        // when plans were observed
 	draw      func(n int) int                  // a random number from 0 to n-1
 
@@ -207,6 +208,9 @@ func (e *Probes) forgetUser(p *target.Process) {
 func (e *Probes) Look(p *target.Process) {
 	e.config.Resolver.Begin(target.StageValues, p)
 	e.lookForValues(p)
+	if e.Options.Kinds[profile.Locks] || e.Options.Waits() {
+		e.lookForVirtual(p)
+	}
 	if e.Options.Kinds[profile.Barriers] {
 		noteBarriers(p)
 	}
@@ -218,6 +222,7 @@ func (e *Probes) Leave(p *target.Process) {
 	e.libraries.Leave(p)
 	e.watched.Leave(p)
 	e.loading.Forget(p)
+	e.virtual.Forget(p)
 }
 
 // find finds the plans of recorded events for lib, and lists what it lacks. It reads the file.

@@ -26,7 +26,8 @@ type Source struct {
 
 	// Only functions that have the State use these.
 	received    received
-	shownCost   time.Duration     // the highest in Stats
+	shownCost   time.Duration // the highest in Stats
+	virtuals    virtuals
 	observation bpf.Observation   // scratch
 	stack       []target.RawFrame // scratch
 }
@@ -122,8 +123,11 @@ func (e *Source) KernelMaps() []any {
 	return append(e.Maps(), e.waits.kernel.Maps(), e.waits.stacks.kernel.Maps())
 }
 
-// NeedNames implements source.Namer: the stack of a thread's last wait may be added to a window that ends.
-func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) { e.waits.needNames(of.Process, of.Need) }
+// NeedNames implements source.Namer: the stack of a thread's last wait, or of one that has begun, may be added to a window that ends.
+func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
+	e.waits.needNames(of.Process, of.Need)
+	e.virtuals.needNames(of.Process, of.Need)
+}
 
 // BeforeNames looks up the objects of page faults. It comes before the names, as objects move.
 func (e *Source) BeforeNames(p *target.Process) {
@@ -141,6 +145,7 @@ type snapshot struct {
 	received
 	allocated classCounts // nil unless objects are counted
 	covered   map[*fold.Coverage]fold.CoverageSums
+	virtual   virtualCounts
 }
 
 // Count implements source.Counter.
@@ -151,6 +156,9 @@ func (e *Source) Count() func(*fold.State) any {
 		if s.allocated, err = e.classCounts(); err != nil {
 			e.services.Log.Error("cannot read how many objects were allocated", "err", err)
 		}
+	}
+	if e.Options.Kinds[profile.Locks] {
+		s.virtual = e.virtualCounts()
 	}
 	return func(*fold.State) any {
 		s.received, s.covered = e.received.clone(), e.Covers.Sums(proc.Monotonic())
@@ -189,16 +197,22 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	e.countObjects(ctx, w, before.allocated, after.allocated, p)
 	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
-	return source.Part{Process: func(of *fold.Process, out *profile.Process) { out.Events = e.named(w.Window, of, &covered) }}
+	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
+		out.Events = e.named(w.Window, of, &covered, after.virtual.note(of.Process, before.virtual))
+		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, before.virtual, after.virtual)...)
+	}}
 }
 
-// named returns the events of p in a closed window.
-func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredParts) []*profile.Events {
+// named returns the events of p in a closed window. virtual is a note on its locks, or "".
+func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredParts, virtual string) []*profile.Events {
 	s := w.Events[p]
 	if s == nil {
 		return nil
 	}
 	var notes []string
+	if virtual != "" {
+		notes = append(notes, virtual)
+	}
 	for _, complete := range e.complete {
 		if note := complete(w, p); note != "" {
 			notes = append(notes, note)

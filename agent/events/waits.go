@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -203,8 +204,12 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 // Finishing implements source.Finisher: threads that wait when a window ends count up to its end.
 func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 	w := e.waits
+	var frozen map[bpf.VirtualThread]bpf.Frozen
+	if e.Options.Kinds[profile.Locks] {
+		frozen = e.frozen()
+	}
 	if w == nil {
-		return func(*fold.State, *fold.Window) {}
+		return func(*fold.State, *fold.Window) { e.virtuals.sweep(frozen) }
 	}
 	w.mu.Lock()
 	away, stopped := w.rest, w.stopped
@@ -226,6 +231,7 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 		}
 	}
 	return func(s *fold.State, window *fold.Window) {
+		e.virtuals.sweep(frozen)
 		e.learn(s, tried, records)
 		end := window.Ended
 		if stopped != 0 {

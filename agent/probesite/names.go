@@ -28,6 +28,20 @@ func (f *Finder) Names() ([]string, error) {
 	return names, nil
 }
 
+// Linked returns the linker's names of the functions that match, without copies and pieces: instances of templates have no other name.
+func (f *Finder) Linked(match func(name string) bool) (names []string, err error) {
+	table, err := f.symbols()
+	if err != nil {
+		return nil, err
+	}
+	for i := range table.Len() {
+		if name := table.Name(i); match(name) && !strings.Contains(name, ".") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // unmangled returns the name for which want makes the beginning of this symbol; "" if there is none, as for templates.
 func unmangled(symbol string) string {
 	rest, ok := strings.CutPrefix(symbol, "_Z")

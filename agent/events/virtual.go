@@ -1,0 +1,225 @@
+package events
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Virtual threads take turns on threads of the kernel, their carriers. One that waits gives its carrier up: then no thread of the kernel
+// waits for it. The kernel side records its stack when a wait begins, and how long it was when it ends.
+
+// virtuals are waits of virtual threads that have begun and not ended. Only functions that have the State use them.
+type virtuals struct {
+	waiting map[virtualThread]*virtualWait
+	frames  int // of all
+}
+
+type virtualThread struct {
+	process *fold.Process
+	id      uint64
+}
+
+// A virtualWait is one whose end is to come.
+type virtualWait struct {
+	event  fold.Event // with a stack of its own
+	epoch  uint32
+	begin  uint64 // ns of CLOCK_MONOTONIC
+	absent bool   // the kernel side did not know it any more when it was last asked
+}
+
+// Bounds on waits that have not ended. The kernel side knows no more of them than maxVirtual.
+const (
+	maxVirtual       = 1 << 16
+	maxVirtualFrames = 1 << 19 // 24 bytes each
+)
+
+// begin keeps the record of a wait that begins. It returns false if there is no room for it; ok is false if the record is malformed.
+func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, className func([]byte) string) (kept, ok bool) {
+	if o.Seen.Count < 2 {
+		return false, false
+	}
+	key := virtualThread{p, o.Seen.Values[0]}
+	v.forget(key)
+	if len(v.waiting) == maxVirtual || v.frames+len(event.Stack) > maxVirtualFrames {
+		return false, true
+	}
+	what := "park"
+	if o.Seen.Flags&bpf.SeenContended != 0 {
+		what = "block"
+	}
+	w := &virtualWait{event: *event, epoch: o.ClassEpoch, begin: o.Seen.Values[1]}
+	w.event.Stack = slices.Clone(event.Stack)
+	lockWait(&w.event, className(o.Text), what)
+	if v.waiting == nil {
+		v.waiting = map[virtualThread]*virtualWait{}
+	}
+	v.waiting[key] = w
+	v.frames += len(w.event.Stack)
+	s.Want(p, w.event.Stack, w.epoch)
+	return true, true
+}
+
+// end returns the event of a wait that ends; nil if its begin is not known, or belongs to another one. ok is false if the record is
+// malformed.
+func (v *virtuals) end(p *fold.Process, o *bpf.Observation, event *fold.Event) (w *virtualWait, ok bool) {
+	if o.Seen.Count < 3 {
+		return nil, false
+	}
+	key := virtualThread{p, o.Seen.Values[0]}
+	if w = v.waiting[key]; w == nil || w.begin != o.Seen.Values[1] {
+		return nil, true
+	}
+	v.forget(key)
+	w.event.Part, w.event.Every = event.Part, event.Every
+	waited(&w.event, event.Every, o.Seen.Values[2])
+	return w, true
+}
+
+func (v *virtuals) forget(key virtualThread) {
+	if w := v.waiting[key]; w != nil {
+		v.frames -= len(w.event.Stack)
+		delete(v.waiting, key)
+	}
+}
+
+// sweep forgets waits that the kernel side has not known for the time since the last call: their ends were not seen.
+func (v *virtuals) sweep(known map[bpf.VirtualThread]bpf.Frozen) {
+	for key, w := range v.waiting {
+		f, ok := known[bpf.VirtualThread{Serial: key.process.Attachment.Load(), Id: key.id}]
+		if ok = ok && f.Begin == w.begin; !ok && w.absent {
+			v.forget(key)
+		}
+		w.absent = !ok
+	}
+}
+
+// needNames calls need for the frames of p's virtual threads that wait.
+func (v *virtuals) needNames(p *fold.Process, need func(target.RawFrame)) {
+	for key, w := range v.waiting {
+		if key.process == p {
+			for _, f := range w.event.Stack {
+				need(f)
+			}
+		}
+	}
+}
+
+// lookForVirtual notes whether virtual threads have run in p. It is called by the worker that has the process.
+func (e *Probes) lookForVirtual(p *target.Process) {
+	g := p.VM()
+	if g == nil {
+		return
+	}
+	vm, err := target.As[vmruntime.VirtualRunner](g)
+	if err != nil {
+		return
+	}
+	ran, err := vm.RanVirtualThreads()
+	e.config.Resolver.CountRead(err)
+	if ran {
+		e.virtual.Of(p).Store(true)
+	}
+}
+
+// ranVirtual reports whether virtual threads have run in p.
+func (e *Probes) ranVirtual(p *target.Process) bool { return e.virtual.Of(p).Load() }
+
+// followsVirtual reports whether waits of p's virtual threads are observed.
+func (e *Probes) followsVirtual(p *target.Process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool { return plan.of == virtualWaits && slices.Contains(plan.users, p) })
+}
+
+// virtualCounts are the waits of virtual threads of all VMs, by their serials.
+type virtualCounts map[uint32]bpf.VirtualCount
+
+func (e *Probes) virtualCounts() virtualCounts {
+	counts := virtualCounts{}
+	var serial uint32
+	var count bpf.VirtualCount
+	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); { // one that changes meanwhile is read again at the next window
+		counts[serial] = count
+	}
+	return counts
+}
+
+// frozen reads which virtual threads wait. It deletes those of probes that were removed and attached again meanwhile: their ends were not
+// seen, and may never be.
+func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
+	turns := map[uint32]uint32{}
+	e.mu.Lock()
+	for _, p := range e.plans {
+		for _, cookie := range p.cookies {
+			turns[cookie] = p.turn
+		}
+	}
+	e.mu.Unlock()
+	known := map[bpf.VirtualThread]bpf.Frozen{}
+	var key bpf.VirtualThread
+	var f bpf.Frozen
+	for all := e.Programs.FrozenThreads.Iterate(); all.Next(&key, &f); {
+		known[key] = f
+	}
+	maps.DeleteFunc(known, func(key bpf.VirtualThread, f bpf.Frozen) bool {
+		old := f.Turn != turns[f.Probe]
+		if old {
+			e.Programs.FrozenThreads.Delete(&key) // it may already be gone
+		}
+		return old
+	})
+	return known
+}
+
+// Why waits of virtual threads are missing.
+const (
+	virtualApart   = "virtual threads that wait are on no thread of the kernel"
+	virtualUnknown = "their virtual threads could not be read"
+)
+
+// virtualExtents says how many of the waits of p's virtual threads were observed.
+func (e *Probes) virtualExtents(p *target.Process, before, after virtualCounts) (list []profile.Extent) {
+	if !e.ranVirtual(p) {
+		return nil
+	}
+	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Wall} {
+		if e.Options.Kinds[kind] {
+			x := profile.Extent{Subject: kind.String(), What: virtualWaits, Unit: "nanoseconds"}
+			x.Miss(0, virtualApart)
+			list = append(list, x)
+		}
+	}
+	if !e.Options.Kinds[profile.Locks] {
+		return list
+	}
+	x := profile.Extent{Subject: profile.Locks.String(), What: virtualWaits, Unit: "count", Source: "probes of the JVM"}
+	if !e.followsVirtual(p) {
+		x.Miss(0, virtualApart+", and libjvm has no symbols for following them")
+		return append(list, x)
+	}
+	serial := p.Attachment.Load()
+	n, was := after[serial], before[serial]
+	unknown := float64(n.Unknown - was.Unknown)
+	x.Observed = float64(n.Waits - was.Waits)
+	if x.There = x.Observed + unknown; unknown > 0 {
+		x.Miss(unknown, virtualUnknown)
+	}
+	return append(list, x)
+}
+
+// note says which waits of p's virtual threads are not part of its locks; "" if there were none since before.
+func (c virtualCounts) note(p *target.Process, before virtualCounts) string {
+	serial := p.Attachment.Load()
+	others := c[serial].Others - before[serial].Others
+	if others == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d waits of virtual threads for no object are not included: sleep, I/O and Thread.yield are not waits for locks", others)
+}

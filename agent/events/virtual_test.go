@@ -1,0 +1,118 @@
+package events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// virtualRecord is the record of a virtual thread that begins to wait, or goes on.
+func virtualRecord(what, flags uint8, class string, values ...uint64) *bpf.Observation {
+	o := &bpf.Observation{
+		Sample: bpf.Sample{Header: &bpf.Header{Start: 1, Pid: 7, Tid: 8}}, Text: []byte(class),
+		Seen: &bpf.ProbeObservation{What: what, Flags: flags, Every: 1},
+	}
+	o.Seen.Count = uint8(copy(o.Seen.Values[:], values))
+	return o
+}
+
+func asIs(class []byte) string { return string(class) }
+
+// A wait has the stack and the class with which it began, and the length and the weight with which it ended.
+func TestVirtualWait(t *testing.T) {
+	const sync = "java.util.concurrent.locks.ReentrantLock$NonfairSync"
+	for _, tt := range []struct {
+		name, class string
+		flags       uint8
+		end         []uint64 // values
+		what        string   // "" if there is no event
+	}{
+		{"a lock", sync, 0, []uint64{5, 100, 40}, "park"},
+		{"a queue", "Queue", 0, []uint64{5, 100, 40}, profile.WaitForWork},
+		{"a monitor", "Queue", bpf.SeenContended, []uint64{5, 100, 40}, "block"},
+		{"another thread", sync, 0, []uint64{6, 100, 40}, ""},
+		{"another wait", sync, 0, []uint64{5, 101, 40}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}})
+			begin, end := virtualRecord(bpf.ObservedFreeze, tt.flags, tt.class, 5, 100), virtualRecord(bpf.ObservedThaw, 0, "", tt.end...)
+			p := s.Process(begin.Header)
+			var v virtuals
+			stack := []target.RawFrame{{Kind: target.RawKernel, Frame: 1}}
+			if kept, ok := v.begin(s, p, begin, &fold.Event{TID: 8, Stack: stack}, asIs); !kept || !ok {
+				t.Fatal(kept, ok)
+			}
+			stack[0].Frame = 2 // the next record's
+			w, ok := v.end(p, end, &fold.Event{Every: 3})
+			if !ok || (w != nil) != (tt.what != "") {
+				t.Fatal(w, ok)
+			}
+			if w == nil {
+				return
+			}
+			e := &w.event
+			if e.Kind != profile.Locks || e.Labels.What != tt.what || e.Labels.Class != tt.class || e.Delay != 40*time.Nanosecond || e.Every != 3 || e.Stack[0].Frame != 1 {
+				t.Errorf("%+v", e)
+			}
+			want := fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{3, 3, 120}}
+			if tt.what == profile.WaitForWork {
+				want.Values[0], want.Values[1] = 0, 0
+			}
+			if e.Sums != want {
+				t.Errorf("%+v, want %+v", e.Sums, want)
+			}
+			if len(v.waiting) != 0 || v.frames != 0 {
+				t.Errorf("%d waits and %d frames are kept", len(v.waiting), v.frames)
+			}
+		})
+	}
+	var p *fold.Process
+	var v virtuals
+	if _, ok := v.begin(nil, p, virtualRecord(bpf.ObservedFreeze, 0, "", 5), &fold.Event{}, asIs); ok {
+		t.Error("a record without a time is not malformed")
+	}
+	if _, ok := v.end(p, virtualRecord(bpf.ObservedThaw, 0, "", 5, 100), &fold.Event{}); ok {
+		t.Error("a record without a length is not malformed")
+	}
+}
+
+// A wait is kept as long as the kernel side knows it, or its end may be on the way.
+func TestVirtualSweep(t *testing.T) {
+	s := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}})
+	begin := virtualRecord(bpf.ObservedFreeze, 0, "", 5, 100)
+	p := s.Process(begin.Header)
+	p.Attachment.Store(3)
+	var v virtuals
+	v.begin(s, p, begin, &fold.Event{}, asIs)
+	known := map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 100}}
+	for _, tt := range []struct {
+		known map[bpf.VirtualThread]bpf.Frozen
+		left  int
+	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 200}}, 0}} {
+		if v.sweep(tt.known); len(v.waiting) != tt.left {
+			t.Fatalf("%d waits are left, want %d", len(v.waiting), tt.left)
+		}
+	}
+}
+
+// No wait is kept twice, and none without room.
+func TestVirtualBounds(t *testing.T) {
+	s := fold.NewState(fold.StateOptions{Submit: func(*target.Process) {}})
+	begin := virtualRecord(bpf.ObservedFreeze, 0, "", 5, 100)
+	p := s.Process(begin.Header)
+	v := virtuals{frames: maxVirtualFrames - 1}
+	event := &fold.Event{Stack: []target.RawFrame{{Kind: target.RawKernel, Frame: 1}}}
+	for range 2 {
+		if kept, _ := v.begin(s, p, begin, event, asIs); !kept || len(v.waiting) != 1 || v.frames != maxVirtualFrames {
+			t.Fatalf("%d waits, %d frames", len(v.waiting), v.frames)
+		}
+	}
+	begin.Seen.Values[0]++
+	if kept, ok := v.begin(s, p, begin, event, asIs); kept || !ok || len(v.waiting) != 1 {
+		t.Errorf("%d waits", len(v.waiting))
+	}
+}
