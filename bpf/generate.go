@@ -46,7 +46,8 @@ var objects = []object{
 	{
 		name: "Probe", source: "bpf/probe.bpf.c", cpu: atomics,
 		types: "observation probe probe_count hotspot_heap counted_class class_count name_site pause_cause " +
-			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values",
+			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values " +
+			"virtual_thread frozen virtual_count",
 	},
 	{
 		name: "Fault", source: "bpf/fault.bpf.c", cpu: atomics,

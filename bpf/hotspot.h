@@ -156,6 +156,7 @@ enum heap_flags {
 	HEAP_PARK_BLOCKER = 1 << 7,  /* park_blocker is known */
 	HEAP_CONCURRENT = 1 << 9,    /* the collector takes allocation buffers from threads at any stop: ZGC, Shenandoah */
 	HEAP_COLOURED = 1 << 8,	     /* references have bits of the collector below the address: generational ZGC */
+	HEAP_MOUNTED = 1 << 10,	     /* thread_current and thread_id are known: JDK 21 and later */
 };
 
 /* One attached HotSpot VM: what its objects look like. Offsets in bytes; names are those of vmStructs. */
@@ -173,6 +174,8 @@ struct hotspot_heap {
 	__u32 tlab_start, tlab_end;		      /* in a JavaThread: the bounds of its allocation buffer */
 	__u32 thread_object;			      /* JavaThread::_threadObj */
 	__u32 park_blocker;			      /* in a java.lang.Thread, with HEAP_PARK_BLOCKER */
+	__u32 thread_current; /* JavaThread::_vthread, which is what _threadObj is, or of the virtual thread that runs there */
+	__u32 thread_id;      /* in a java.lang.Thread: its number */
 	__u32 monitor_object;			      /* ObjectMonitor::_object */
 	__u32 region_type;			      /* in a region: int */
 	__u64 region_table, region_shift; /* address >> shift is the index of the region's pointer */

@@ -16,6 +16,8 @@ enum observed {
 	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum away_state */
 	OBSERVED_WAKER,		 /* who ended a wait, before its record: see enum waker_values; flags are of enum waker_flags; text is the process's comm */
 	OBSERVED_CARD,		 /* address of a card in G1's table; 1 if the thread had no queue; text is struct registers, and words of the stack */
+	OBSERVED_FREEZE,	 /* a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for a monitor, else parked */
+	OBSERVED_THAW,		 /* it goes on: its number; when the wait began, ns; for how long it waited, ns. There is no stack */
 };
 
 enum seen_flags {

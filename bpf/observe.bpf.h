@@ -32,7 +32,8 @@ struct probe {
 struct probe_count {
 	__u64 hits; /* executions in processes that were chosen */
 	__u64 told; /* hits that were drawn for a record */
-	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same */
+	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same, or of
+		     * virtual threads that wait for no object */
 };
 
 /* key: attach cookie */

@@ -9,6 +9,7 @@
 #include "barrier.bpf.h"
 #include "pause.bpf.h"
 #include "value.bpf.h"
+#include "virtual.bpf.h"
 #include "wakeup.bpf.h"
 
 #include <bpf/bpf_tracing.h>
@@ -31,6 +32,9 @@ enum observed *export_observed __attribute__((unused));
 enum seen_flags *export_seen_flags __attribute__((unused));
 enum heap_place *export_heap_place __attribute__((unused));
 enum heap_flags *export_heap_flags __attribute__((unused));
+struct virtual_thread *export_virtual_thread __attribute__((unused));
+struct frozen *export_frozen __attribute__((unused));
+struct virtual_count *export_virtual_count __attribute__((unused));
 
 int observe(struct registers *ctx);
 
@@ -166,6 +170,42 @@ SEC("uprobe")
 int park_end(struct registers *ctx)
 {
 	return go_on(ctx, see_park(ctx, bpf_get_attach_cookie(ctx)));
+}
+
+/* At the entries of freeze<Config>, the VM's functions for each collector. */
+SEC("uprobe")
+int virtual_freeze(struct registers *ctx)
+{
+	return go_on(ctx, see_freeze(bpf_get_attach_cookie(ctx), parameter(ctx, 0)));
+}
+
+/* At the entry of Continuation::prepare_thaw(JavaThread*, bool): true if the thread has gone on already, and needs its next frames. */
+SEC("uprobe")
+int virtual_thaw(struct registers *ctx)
+{
+	return go_on(ctx, !(__u8)parameter(ctx, 1) && see_thaw(bpf_get_attach_cookie(ctx), FROZEN_PARKED, parameter(ctx, 0)));
+}
+
+/* At the entries of Config::freeze_preempt(JavaThread*, long*). */
+SEC("uprobe")
+int virtual_preempt(struct registers *ctx)
+{
+	return go_on(ctx, see_preemption(bpf_get_attach_cookie(ctx), parameter(ctx, 0)));
+}
+
+/* At the entry of ObjectMonitor::vthread_monitor_enter(JavaThread*, ObjectWaiter*). */
+SEC("uprobe")
+int virtual_preempted(struct registers *ctx)
+{
+	note_preempted(bpf_get_attach_cookie(ctx), parameter(ctx, 1));
+	return go_on(ctx, false);
+}
+
+/* At the entry of ThawBase::handle_preempted_continuation: the object's first member is the JavaThread*. */
+SEC("uprobe")
+int virtual_entered(struct registers *ctx)
+{
+	return go_on(ctx, see_thaw(bpf_get_attach_cookie(ctx), FROZEN_MONITOR, read_word(parameter(ctx, 0))));
 }
 
 SEC("uprobe")

@@ -20,6 +20,10 @@ type (
 	ClassCount   = ProbeClassCount
 	NameSite     = ProbeNameSite
 	PauseCause   = ProbePauseCause
+
+	VirtualThread = ProbeVirtualThread
+	Frozen        = ProbeFrozen
+	VirtualCount  = ProbeVirtualCount
 )
 
 // What a probe saw.
@@ -34,6 +38,8 @@ const (
 	ObservedWait       = uint8(ProbeObservedOBSERVED_WAIT)     // values: WaitSince and so on; flags: AwayBlocked and so on
 	ObservedWaker      = uint8(ProbeObservedOBSERVED_WAKER)    // values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
 	ObservedCard       = uint8(ProbeObservedOBSERVED_CARD)     // values: address of a card, 1 if the thread had no queue
+	ObservedFreeze     = uint8(ProbeObservedOBSERVED_FREEZE)   // values: the virtual thread's number, ns of CLOCK_MONOTONIC
+	ObservedThaw       = uint8(ProbeObservedOBSERVED_THAW)     // values: its number, when the wait began, ns that it took
 )
 
 // Flags of an observation.
@@ -66,6 +72,7 @@ const (
 	HeapParkBlocker   = uint32(ProbeHeapFlagsHEAP_PARK_BLOCKER)
 	HeapColoured      = uint32(ProbeHeapFlagsHEAP_COLOURED)
 	HeapConcurrent    = uint32(ProbeHeapFlagsHEAP_CONCURRENT)
+	HeapMounted       = uint32(ProbeHeapFlagsHEAP_MOUNTED)
 )
 
 // MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events and of waits.

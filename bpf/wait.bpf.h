@@ -306,7 +306,9 @@ static __always_inline bool see_park(const struct registers *regs, __u32 probe)
 	t = current_java_thread(vm, s, task, (__u32)id, 0);
 	if (!t)
 		return true;
-	object = native_referent(h, t->thread + h->thread_object, h->flags & HEAP_THREAD_HANDLE);
+	/* A virtual thread that cannot give up its carrier parks it. */
+	object = native_referent(h, t->thread + (h->flags & HEAP_MOUNTED ? h->thread_current : h->thread_object),
+				 h->flags & HEAP_THREAD_HANDLE);
 	if (object)
 		see_object(s, vm, pid, referent(h, object + h->park_blocker), 0);
 	return true;

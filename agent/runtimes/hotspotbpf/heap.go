@@ -2,11 +2,13 @@ package hotspotbpf
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
 // heap is what the kernel side must know of a HotSpot process's objects. The caller sets the serial.
-func heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
+func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
+	l, mounted := &layout.Objects, &layout.Loom.Mounted
 	h := &bpf.HotspotHeap{
 		NarrowKlassBase: l.KlassBase, NarrowKlassShift: uint32(l.KlassShift), KlassBit: uint32(l.KlassBit),
 		NarrowOopBase: l.OopBase, NarrowOopShift: uint32(l.OopShift), OopColourShift: uint32(l.OopColourShift),
@@ -14,6 +16,7 @@ func heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 		KlassName: l.KlassName, KlassLayout: l.LayoutHelper, SymbolLength: l.SymbolLength, SymbolBody: l.SymbolBody,
 		TlabStart: l.TLABStart, TlabEnd: l.TLABEnd,
 		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject, MonitorOwner: l.MonitorOwner,
+		ThreadCurrent: mounted.Current, ThreadId: mounted.ID,
 		RegionTable: l.Heap.RegionTable, RegionShift: uint64(l.Heap.RegionShift), RegionType: l.Heap.RegionTag,
 		RegionEden: l.Heap.EdenTag, RegionSurvivor: l.Heap.SurvivorTag,
 		RegionOldMask: l.Heap.OldMask, RegionHumongousMask: l.Heap.HumongousMask,
@@ -30,6 +33,7 @@ func heap(l *javaheap.ObjectLayout) *bpf.HotspotHeap {
 		bpf.HeapMonitorHandle: l.MonitorObjectIsHandle,
 		bpf.HeapParkBlocker:   l.HasParkBlocker,
 		bpf.HeapColoured:      l.OopIsColoured,
+		bpf.HeapMounted:       layout.Loom.HasMounted,
 		bpf.HeapConcurrent:    l.Heap.Collector.Moves(),
 		bpf.HeapRegions:       l.Heap.Generations == javaheap.GenerationsByRegion,
 		bpf.HeapYoungBounds:   l.Heap.Generations == javaheap.GenerationsByBounds,

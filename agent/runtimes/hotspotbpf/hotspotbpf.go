@@ -42,7 +42,7 @@ func (v vm) Heap() *bpf.HotspotHeap {
 	if !l.HasObjects {
 		return nil // said among what the layout lacks
 	}
-	return heap(&l.Objects)
+	return heap(l)
 }
 
 func (v vm) Pending() bool { return len(v.Layout().Pending) > 0 }
