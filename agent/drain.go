@@ -159,7 +159,7 @@ func handleCodeLoad(s *fold.State, raw []byte) {
 func (a *Agent) handleExec(s *fold.State, raw []byte) {
 	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
-		s.Executed(&e.Header)
+		s.Executed(e)
 		if a.opt.tickless() {
 			a.looks.executed(monotonic(), int(e.Header.Pid))
 		}

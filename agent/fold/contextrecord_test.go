@@ -107,7 +107,7 @@ func fold(s *State, raw []byte) {
 		}
 	case bpf.EventProcessExec, bpf.EventProcessExit:
 		if e, err := bpf.DecodeProcess(raw); err == nil && kind == bpf.EventProcessExec {
-			s.Executed(&e.Header)
+			s.Executed(e)
 		} else if err == nil {
 			s.Ended(&e.Header)
 		}

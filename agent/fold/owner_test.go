@@ -158,7 +158,7 @@ func TestSubmitDue(t *testing.T) {
 		if s.latest -= time.Hour; s.Pause() != maxPause {
 			t.Errorf("records wait for %v", s.Pause())
 		}
-		if s.Executed(&bpf.Header{Pid: 4}); s.Pause() == maxPause {
+		if s.Executed(&bpf.ProcessEvent{Header: bpf.Header{Pid: 4}}); s.Pause() == maxPause {
 			t.Error("records wait while programs start")
 		}
 		old.submitted -= maxPause

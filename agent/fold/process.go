@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ type Process struct {
 	Precise   bool                         // ID.Start came from the kernel side, in ns; otherwise in 10 ms
 	Requested map[target.RawFrame]struct{} // frames whose names were requested
 	Samples   uint64                       // received
+	comm      [16]byte                     // the process's name in the latest record that has it
 	// ClassEpoch is how many times its VM had unloaded classes when it was last sampled.
 	ClassEpoch uint32
 	Top        TopEdges     // recent samples by edge, if an engine or uncontended lock acquisitions need them
@@ -128,9 +130,20 @@ type strangers struct {
 	wanted bool                // the list is to be read for one of them
 }
 
+// called records the name of the process, which ends with a zero byte.
+func (p *Process) called(comm []byte) {
+	if !bytes.Equal(p.comm[:], comm) {
+		copy(p.comm[:], comm)
+		p.Called(comm)
+	}
+}
+
 // Meet records a sample's thread. It reports whether a worker should read the VM's list of threads, or their names, now.
 func (p *Process) Meet(s *bpf.Sample) bool {
 	now := time.Duration(s.Time)
+	if s.Tid == s.Pid { // the name of the first thread is that of the process
+		p.called(s.Comm)
+	}
 	nameless := p.MissesThreadName(s.Tid, s.Comm, now)
 	return p.stranger(s, now) || nameless
 }

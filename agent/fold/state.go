@@ -41,6 +41,7 @@ type State struct {
 	Lag       time.Duration // the age of the oldest record when the ring was last drained
 	Slow      *SlowCalls    // nil unless invocations of a method are followed
 
+	executed map[int]execution    // by pid: programs that were not sampled yet
 	windows  map[*Window]struct{} // open
 	closing  map[*Window]struct{} // closed, and not yet named
 	contexts int                  // of all windows
@@ -76,7 +77,7 @@ func NoDiscards() map[string]uint64 {
 func NewState(opt StateOptions) *State {
 	s := &State{
 		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
-		windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
+		executed: map[int]execution{}, windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
 	}
 	s.opt.Join.PlaceWaiting = s.placeWaiting
 	s.opt.Join.Want = func(p *Process, stack []target.RawFrame) {
@@ -101,10 +102,24 @@ func (s *State) Process(h *bpf.Header) *Process {
 		s.Retire(p)
 	}
 	p = NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
+	if e, ok := s.executed[int(h.Pid)]; ok && e.start == h.Start && e.exec == h.Exec {
+		p.called(e.comm[:])
+	}
+	delete(s.executed, int(h.Pid))
 	s.latest = p.Noticed
 	s.Table[int(h.Pid)] = p
 	return p
 }
+
+// An execution is a program that a process has begun to run.
+type execution struct {
+	start uint64 // of the process
+	exec  uint32
+	comm  [16]byte // its name
+}
+
+// maxExecuted bounds the programs that wait for a first sample.
+const maxExecuted = 1 << 14
 
 // Known returns the process of a record, nil if it is unknown, or another process has its pid by now.
 func (s *State) Known(h *bpf.Header) *Process {
@@ -150,8 +165,13 @@ func (s *State) Find(id proc.Identity) *Process {
 
 // Executed records that a process runs another program: everything known belongs to the old one. The new one is examined when it is first
 // sampled: most are too short-lived for that.
-func (s *State) Executed(h *bpf.Header) {
+func (s *State) Executed(e *bpf.ProcessEvent) {
+	h := &e.Header
 	s.latest = proc.Monotonic()
+	if len(s.executed) >= maxExecuted { // records of ends were lost
+		clear(s.executed)
+	}
+	s.executed[int(h.Pid)] = execution{h.Start, h.Exec, e.Comm}
 	if p := s.Table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
 		s.Retire(p)
 	}
@@ -159,6 +179,7 @@ func (s *State) Executed(h *bpf.Header) {
 
 // Ended records that a process has ended.
 func (s *State) Ended(h *bpf.Header) {
+	delete(s.executed, int(h.Pid))
 	if p := s.Known(h); p != nil {
 		s.Retire(p)
 	}

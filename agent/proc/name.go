@@ -1,6 +1,9 @@
 package proc
 
 import (
+	"bytes"
+	"cmp"
+	"path"
 	"strconv"
 	"strings"
 	"unicode"
@@ -31,6 +34,31 @@ func (r Root) ThreadComm(pid, tid int) (string, error) {
 		return "", err
 	}
 	return parseComm(b), nil
+}
+
+// TaskName is the name of a task as a record of the kernel has it, which ends at a zero byte; printable as in Comm.
+func TaskName(comm []byte) string {
+	comm, _, _ = bytes.Cut(comm, []byte{0})
+	return printable(comm)
+}
+
+// memfd begins the names of files that are in memory only. A program that is executed from one without a path has its name, of which the
+// kernel keeps 15 bytes.
+const memfd = "memfd:"
+
+// Nameless reports whether the kernel's name of a process is that of a file in memory and not a program's.
+func Nameless(comm string) bool { return strings.HasPrefix(comm, memfd) }
+
+// NameOf is what a process is called: the kernel's name, or where that is a file in memory, the name of the program in its first argument.
+// Without arguments it is what the file was called by the process that made it.
+func NameOf(comm, arg0 string) string {
+	if !Nameless(comm) {
+		return comm
+	}
+	if name := path.Base(arg0); arg0 != "" && name != "/" && name != "." {
+		return printable([]byte(name))
+	}
+	return cmp.Or(strings.TrimPrefix(comm, memfd), comm)
 }
 
 // parseComm takes off the one newline that the kernel adds; the name itself may hold more of them.

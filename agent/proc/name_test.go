@@ -29,6 +29,23 @@ func TestParseComm(t *testing.T) {
 	}
 }
 
+// A program that is executed from a file in memory goes by its first argument.
+func TestNameOf(t *testing.T) {
+	for _, tt := range []struct{ comm, arg0, want string }{
+		{"java", "/usr/bin/java", "java"},
+		{"memfd:sealed-91", "tools/backend", "backend"},
+		{"memfd:sealed-91", "back\x1bend", "back?end"},
+		{"memfd:runc", "", "runc"},
+		{"memfd:runc", "/", "runc"},
+		{"memfd:", "", "memfd:"},
+		{"", "", ""},
+	} {
+		if got := NameOf(tt.comm, tt.arg0); got != tt.want {
+			t.Errorf("%q, %q: %q, want %q", tt.comm, tt.arg0, got, tt.want)
+		}
+	}
+}
+
 // The kernel calls a program as its file is called, cut to fit.
 func TestComm(t *testing.T) {
 	want := filepath.Base(os.Args[0])

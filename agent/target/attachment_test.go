@@ -100,7 +100,7 @@ func TestAttachAgain(t *testing.T) {
 func TestLookAgain(t *testing.T) {
 	for _, comm := range []string{"java", "other"} {
 		rs, p, _ := fakeVM(t, nil)
-		p.comm = comm
+		p.task = comm
 		for range 100 {
 			rs.findVM(p)
 		}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,11 +42,14 @@ type Process struct {
 	loads  []vmruntime.CodeLoad
 	jobs   []job
 	// Guarded by mu: what the worker leaves for everybody.
-	comm, runtime, vm string
-	workload          proc.Workload
-	executable        symbolize.Mapping
-	notes             []string
-	missing           missing
+	task        string // what the kernel calls the process
+	arg0        string // what it was started as, if the kernel has no name for it
+	recorded    bool   // task is from a record of the kernel side
+	runtime, vm string
+	workload    proc.Workload
+	executable  symbolize.Mapping
+	notes       []string
+	missing     missing
 
 	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a while: the drainer must not wait for that.
 	naming sync.RWMutex
@@ -131,6 +135,7 @@ func (p *Process) Forget(keep func(RawFrame) bool) bool {
 // A Description says who a process is. What was not found out is empty.
 type Description struct {
 	Comm, Service string
+	Task          string // what the kernel calls the process, from which Comm is made
 	Runtime, VM   string // the runtime's name, and what it says of itself
 	Executable    symbolize.Mapping
 	Notes         []string // for readers of the process's part of profiles
@@ -141,9 +146,23 @@ func (p *Process) Describe() Description {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Description{
-		Comm: p.comm, Service: p.workload.Service, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Comm: p.name(), Service: p.service(), Task: p.task, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
 	}
 }
+
+// name is what the process is called; "" if that is not known. The caller holds mu.
+func (p *Process) name() string { return proc.NameOf(p.task, p.arg0) }
+
+// Called records what a record of the kernel side calls the process: its own name at that time, which /proc no longer shows if the process
+// is gone or runs another program.
+func (p *Process) Called(task []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.task, p.recorded = proc.TaskName(task), true
+}
+
+// service is the service that the process belongs to, or else its name. The caller holds mu.
+func (p *Process) service() string { return cmp.Or(p.workload.Service, p.name()) }
 
 // Runtime is the process's runtime; "" if it is not known.
 func (p *Process) Runtime() string {
@@ -156,14 +175,16 @@ func (p *Process) Runtime() string {
 func (p *Process) Service() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.workload.Service
+	return p.service()
 }
 
 // Workload is what the process is called and where it runs, as far as it is known.
 func (p *Process) Workload() proc.Workload {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.workload
+	w := p.workload
+	w.Service = p.service()
+	return w
 }
 
 // SetRuntime records what a cooperating process calls its runtime, unless the runtime is known.

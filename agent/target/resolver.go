@@ -123,7 +123,7 @@ func (rs *Resolver) findVM(p *Process) {
 	now, look := proc.Monotonic(), &p.work.look
 	switch {
 	case p.Exited.Load() || !look.due(now):
-	case looksLikeJava(p.executable.File, p.comm) && look.failed(now):
+	case p.looksLikeJava() && look.failed(now):
 		p.work.mapsRead = 0
 		rs.queue.submitLater(p, look.pauses.Next-now)
 	default:

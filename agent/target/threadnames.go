@@ -137,7 +137,7 @@ func (rs *Resolver) readThreadNames(p *Process, g *VM) {
 	if before == nil {
 		before = &knownNames{}
 	}
-	known := &knownNames{p.Describe().Comm, make(map[uint32][]string, len(names))}
+	known := &knownNames{p.Describe().Task, make(map[uint32][]string, len(names))}
 	for tid, name := range names {
 		known.of[tid] = withName(before.of[tid], name)
 	}

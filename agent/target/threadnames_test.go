@@ -10,7 +10,7 @@ import (
 
 func TestThreadName(t *testing.T) {
 	p := NewProcess(proc.Identity{PID: 1})
-	p.comm = "java"
+	p.task = "java"
 	if got := p.ThreadName(7, "http-nio-8080-e"); got != "http-nio-8080-e" {
 		t.Errorf("before names were read: %s", got)
 	}

@@ -245,12 +245,23 @@ func (rs *Resolver) identify(p *Process) {
 		launch, err = Call(rs, p, func() (proc.Launch, error) { return root.Launch(pid) })
 		rs.reads.count(err)
 	}
+	arg0 := ""
+	if proc.Nameless(comm) {
+		arguments, err := Call(rs, p, func() ([]string, error) { return root.Arguments(pid) })
+		rs.reads.count(err)
+		if len(arguments) > 0 {
+			arg0 = arguments[0]
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if comm != "" {
-		p.comm = comm
+	if p.arg0 = arg0; comm != "" && !p.recorded {
+		p.task = comm
 	}
-	p.workload = proc.WorkloadOf(cgroup, &launch, p.comm, rs.host)
+	p.workload = proc.WorkloadOf(cgroup, &launch, p.name(), rs.host)
+	if p.workload.Service == p.name() {
+		p.workload.Service = "" // it follows the name
+	}
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
 }
 
@@ -383,6 +394,8 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 }
 
 // looksLikeJava reports whether a process that has no VM yet will probably start one.
-func looksLikeJava(exe, comm string) bool {
-	return proc.IsJava(exe) || comm == "java"
+func (p *Process) looksLikeJava() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return proc.IsJava(p.executable.File) || p.name() == "java"
 }
