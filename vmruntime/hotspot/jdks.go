@@ -3,13 +3,14 @@ package hotspot
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// What each JDK moved, and what in the code handles it. JDK 17 and 25 are tested. The others were read from their sources.
+// What each JDK moved, and what in the code handles it. Those of testedJDKs are tested. The others were read from their sources.
 //
 // The VM's own tables decide wherever they can: a field with several spellings is looked up under all of them, and no
 // code asks for the version. Only what no table has goes by version, in the methods of version at the end of this
@@ -221,8 +222,11 @@ const (
 	maxJDK    = 1000 // what is above is no version
 )
 
+// testedJDKs are the releases that the tables of docs/reference/jdks.md have.
+var testedJDKs = []int{8, 11, 17, 21, 25, 26, 27, 28}
+
 // tested reports whether the tests run on that release.
-func (v version) tested() bool { return v.jdk == 17 || v.jdk == 25 }
+func (v version) tested() bool { return slices.Contains(testedJDKs, v.jdk) }
 
 // String names the VM for people: "OpenJDK 64-Bit Server VM 17.0.15+6".
 func (v version) String() string {
