@@ -77,6 +77,15 @@ var brokenStacks = []struct {
 		s.entry(anchor{sp: s.sp - 4096, pc: s.callStub.begin, fp: 0})
 		s.compiled(s.typical(48), 0x40)
 	}},
+	{"upcall stub whose anchor is below its frame", EndDirection, func(s *fakeStack) {
+		s.upcall(anchor{sp: s.sp - 4096, pc: s.callStub.begin}).compiled(s.typical(48), 0x40)
+		s.frames = s.frames[len(s.frames)-2:]
+		s.unplaced()
+	}},
+	{"upcall stub whose anchor is no Java frame's", EndNoCode, func(s *fakeStack) {
+		s.upcall(anchor{sp: s.sp + 64, pc: libc}).compiled(s.typical(48), 0x40)
+		s.frames = s.frames[len(s.frames)-2:]
+	}},
 	{"virtual thread with callers on the heap", EndHeap, func(s *fakeStack) {
 		s.frames = nil
 		s.pc = s.ReturnBarrier
@@ -105,6 +114,20 @@ func TestKernelBrokenStack(t *testing.T) {
 				s.check(t, w, s.request(), c.end)
 			})
 		}
+	})
+}
+
+// Where the frame of a stub for upcalls keeps the anchor may not be known. What is on the stack above it is no way to Java.
+func TestKernelUpcallUnknown(t *testing.T) {
+	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
+		vm.BlobUpcallData = 0
+		w.update(t, vm)
+		s := vm.newStack(t, 64<<10).entry(anchor{}).compiled(vm.typical(48), 0x40)
+		left := s.here()
+		s.unseen(libc)
+		s.frames = nil
+		s.upcall(left).compiled(vm.typical(64), 0x60)
+		s.check(t, w, s.request(), EndNoAnchor)
 	})
 }
 

@@ -89,6 +89,7 @@ const (
 	HotspotChunks          = uint32(ProfileHotspotFlagsHOTSPOT_CHUNKS)
 	HotspotChunkArgsize    = uint32(ProfileHotspotFlagsHOTSPOT_CHUNK_ARGSIZE)
 	HotspotColoured        = uint32(ProfileHotspotFlagsHOTSPOT_COLOURED)
+	HotspotUpcallBehind    = uint32(ProfileHotspotFlagsHOTSPOT_UPCALL_BEHIND)
 )
 
 // Kinds of operands of a probe.

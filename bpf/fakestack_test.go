@@ -107,6 +107,19 @@ func (s *fakeStack) entry(before anchor) *fakeStack {
 	return s
 }
 
+// upcall is a stub for upcalls: native code calls Java. Its frame remembers the Java frames before, if there are any.
+func (s *fakeStack) upcall(before anchor) *fakeStack {
+	s.cfa = before.sp // native frames are left out
+	s.push(s.pc)
+	s.push(s.bp)
+	s.bp = s.sp
+	s.sp -= 256
+	s.putAnchor(s.mem, s.sp+upcallData+uint64(s.UpcallAnchor), before)
+	s.pc = s.fakeVM.upcall.returnTo(0x80)
+	s.seen(s.stub(s.pc))
+	return s
+}
+
 // compiled calls compiled code, which now stands behind the call at off and has put rbp to its own use.
 func (s *fakeStack) compiled(b *blob, off uint64) *fakeStack {
 	s.cfa = s.sp

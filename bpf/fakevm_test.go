@@ -23,7 +23,8 @@ var builds = []build{
 	{name: "jdk17", blobHeader: 352, setup: jdk17},
 	{name: "jdk25", blobHeader: 224, setup: func(p *HotspotProcess) {
 		jdk17(p)
-		p.Flags |= HotspotCodeOffset | HotspotFrameComplete16 | HotspotDeoptOffset
+		p.Flags ^= HotspotCodeOffset | HotspotFrameComplete16 | HotspotDeoptOffset | HotspotUpcallBehind
+		p.BlobUpcallData, p.UpcallAnchor = 72, 8
 		p.BlockHeader = 8
 		p.BlobName, p.BlobCodeBegin, p.BlobFrameSize, p.BlobFrameComplete = 8, 36, 44, 54
 		p.BlobCompileId, p.BlobDeoptHandler, p.BlobOrigPc = 212, 176, 208
@@ -32,7 +33,8 @@ var builds = []build{
 	}},
 	{name: "jdk28", blobHeader: 224, setup: func(p *HotspotProcess) {
 		jdk17(p)
-		p.Flags |= HotspotCodeOffset | HotspotFrameComplete16 | HotspotDeoptOffset
+		p.Flags ^= HotspotCodeOffset | HotspotFrameComplete16 | HotspotDeoptOffset | HotspotUpcallBehind
+		p.BlobUpcallData, p.UpcallAnchor = 72, 8
 		p.BlockHeader = 8
 		p.BlobName, p.BlobCodeBegin, p.BlobFrameSize, p.BlobFrameComplete = 8, 36, 44, 54
 		p.BlobCompileId, p.BlobDeoptHandler, p.BlobOrigPc = 212, 176, 208
@@ -52,7 +54,9 @@ func jdk17(p *HotspotProcess) {
 	p.ConstMethodConstants, p.ConstPoolSize, p.MethodNameShift = 8, 72, 16
 	p.InterpMethod, p.InterpSenderSp, p.InterpBcp = -24, -8, -64
 	p.NameNmethod, p.NameNative, p.NameInterpreter = 0x7001, 0x7002, 0x7003
-	p.NameVtable, p.NameAdapter, p.NameContinuation = 0x7004, 0x7005, 0x7006
+	p.NameVtable, p.NameAdapter, p.NameContinuation, p.NameUpcall = 0x7004, 0x7005, 0x7006, 0x7008
+	p.Flags |= HotspotUpcallBehind
+	p.BlobUpcallData, p.UpcallAnchor = 160, 0
 }
 
 // nameOther is the name of a blob of any other kind.
@@ -67,7 +71,7 @@ type fakeVM struct {
 	heapTop, metaTop uint64 // where the next block and the next structure go
 	lastID           uint32 // compile id
 
-	interpreter, callStub, vtable, adapter, continuation *blob
+	interpreter, callStub, vtable, adapter, continuation, upcall *blob
 }
 
 const codeHeapSize = 1 << 20
@@ -93,8 +97,27 @@ func newFakeVM(t testing.TB, b build) *fakeVM {
 	vm.vtable = vm.newBlob(vm.NameVtable, make([]byte, 256), 0, 0)
 	vm.adapter = vm.newBlob(vm.NameAdapter, make([]byte, 256), 0, 0)
 	vm.continuation = vm.newBlob(vm.NameContinuation, make([]byte, 256), 0, 0)
+	vm.upcall = vm.newBlob(vm.NameUpcall, make([]byte, 256), 0, 0)
+	vm.putUpcallData(upcallData)
 	vm.ReturnBarrier = vm.callStub.begin + 200
 	return vm
+}
+
+// upcallData is where the frame of the stub for upcalls has what it keeps, from the stack pointer.
+const upcallData = 96
+
+// putUpcallData has the stub for upcalls say where that is: in JDK 8, which has no such stubs, as JDK 21 has it.
+func (vm *fakeVM) putUpcallData(offset uint32) {
+	at := vm.upcall.addr + uint64(vm.BlobUpcallData)
+	if vm.Flags&HotspotUpcallBehind != 0 {
+		if vm.name == "jdk8" {
+			vm.code.put64(at, 400) // where exceptions are handled
+			at += 8
+		}
+		vm.code.put64(at, 0x7f00_0000_4000) // a reference
+		at += 8
+	}
+	vm.code.put32(at, offset)
 }
 
 // pid is the key under which the VM is attached; no process has it.

@@ -7,6 +7,7 @@
  *   interpreted  based on rbp: return address, saved rbp, sender's sp, Method*, bytecode pointer
  *   stub         the first word up the stack that is a return address into the code cache
  *   entry        where native code called Java: the JavaCallWrapper holds the anchor of the Java frames before
+ *   upcall       the same through java.lang.foreign: the stub's frame holds that anchor
  *   barrier      the callers are on the heap (chunk.bpf.h)
  */
 #pragma once
@@ -237,24 +238,31 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 }
 
 /*
- * Native code called Java here. The wrapper it left on its stack holds the anchor of the Java frames before it. Only an
- * anchor that could be read and is empty makes this the first frame.
+ * Native code called Java here, and the anchor of the Java frames before it is kept on its stack. Only an anchor that could be read and
+ * is empty makes this the first frame.
  */
-static __always_inline int step_entry(struct walk *w)
+static __always_inline int go_to_kept_anchor(struct walk *w, __u64 anchor)
 {
 	const struct hotspot_process *vm = w->vm;
-	__u64 anchor = 0, sp = 0, pc;
+	__u64 sp = 0, pc;
 
-	if (bpf_probe_read_user(&anchor, sizeof(anchor), (void *)(w->bp + vm->entry_wrapper_offset)) ||
-	    !on_stack(w->sp, anchor))
-		return end_walk(w, END_NO_ANCHOR);
-	anchor += vm->wrapper_anchor;
 	if (bpf_probe_read_user(&sp, sizeof(sp), (void *)(anchor + vm->anchor_sp)))
 		return end_walk(w, END_NO_ANCHOR);
 	if (!sp)
 		return end_walk(w, END_ROOT);
 	pc = read_word(anchor + vm->anchor_pc);
 	return go_to(w, pc ? pc : read_word(sp - 8), sp, read_word(anchor + vm->anchor_fp));
+}
+
+/* The anchor is in the JavaCallWrapper that the call stub left on its stack. */
+static __always_inline int step_entry(struct walk *w)
+{
+	__u64 wrapper = 0;
+
+	if (bpf_probe_read_user(&wrapper, sizeof(wrapper), (void *)(w->bp + w->vm->entry_wrapper_offset)) ||
+	    !on_stack(w->sp, wrapper))
+		return end_walk(w, END_NO_ANCHOR);
+	return go_to_kept_anchor(w, wrapper + w->vm->wrapper_anchor);
 }
 
 static __always_inline int step_interpreter(struct walk *w)
@@ -348,6 +356,8 @@ static __always_inline int java_step(struct walk *w)
 		w->native = 1; /* a thread of the VM: libjvm called the stub */
 		return 1;
 	}
+	if (g->kind == BLOB_UPCALL)
+		return g->frame ? go_to_kept_anchor(w, w->sp + g->frame) : end_walk(w, END_NO_ANCHOR);
 	err = stub_caller(w->vm, w->sp, w->bp, g->kind == BLOB_STUB ? g->frame : 0);
 	if (err)
 		return end_walk(w, err);

@@ -23,6 +23,7 @@ enum hotspot_flags {
 	HOTSPOT_CHUNKS = 1 << 7,	  /* where virtual threads have their frames on the heap is known */
 	HOTSPOT_CHUNK_ARGSIZE = 1 << 8,	  /* chunk_bottom is a number of words from the chunk's end, not from its begin */
 	HOTSPOT_COLOURED = 1 << 9,	  /* as HEAP_COLOURED */
+	HOTSPOT_UPCALL_BEHIND = 1 << 10,  /* blob_upcall_data is behind a reference, which is at blob_upcall_data itself or 8 bytes on */
 };
 
 /*
@@ -67,9 +68,11 @@ struct hotspot_process {
 	struct code_heap heaps[MAX_CODE_HEAPS]; /* unused ones have low == high == 0 */
 
 	/* CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer */
-	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation;
+	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation, name_upcall;
 	__u32 blob_name, blob_code_begin, blob_frame_size, blob_frame_complete;
 	__u32 blob_compile_id, blob_deopt_handler, blob_deopt_mh_handler, blob_orig_pc;
+	__u32 blob_upcall_data; /* UpcallStub: int, where its frame holds a FrameData, from the stack pointer; 0 if unknown */
+	__u32 upcall_anchor;	/* FrameData: the JavaFrameAnchor of the Java frames before */
 
 	/* The rest is about frames of virtual threads on the heap, with HOTSPOT_CHUNKS. */
 	__u64 heap_low, heap_high; /* no object is outside */

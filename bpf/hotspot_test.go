@@ -133,6 +133,26 @@ var javaStacks = []struct {
 		s.unseen(libjvm)
 		s.entry(left).compiled(c, 0x60)
 	}},
+	{"upcalls", func(s *fakeStack) {
+		c, n := s.typical(48), s.typical(80)
+		s.code.put64(n.addr+uint64(s.BlobName), s.NameNative)
+		s.interpreted(s.newMethod(9), 4).compiled(n, 0x40)
+		for range 2 {
+			left := s.here()
+			s.unseen(libc)
+			s.upcall(left).interpreted(s.newMethod(9), 4).compiled(c, 0x40)
+		}
+	}},
+	{"upcall, sampled in its stub", func(s *fakeStack) {
+		s.compiled(s.typical(80), 0x40)
+		left := s.here()
+		s.unseen(libc)
+		s.upcall(left)
+	}},
+	{"upcall of a thread that native code made", func(s *fakeStack) {
+		s.unseen(libc)
+		s.upcall(anchor{}).compiled(s.typical(48), 0x40)
+	}},
 	{"anchor without pc", func(s *fakeStack) {
 		c := s.typical(48)
 		s.interpreted(s.newMethod(9), 4).compiled(c, 0x40)

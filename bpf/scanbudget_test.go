@@ -91,7 +91,7 @@ func TestKernelUnknownFrames(t *testing.T) {
 		}
 		s.compiled(b, uint64(i%hops)<<vm.SegmentShift+64)
 	}
-	const lookupBudget, blobWords = 8192, 9 // LOOKUP_BUDGET, BLOB_WORDS
+	const lookupBudget, blobWords = 8192, 11 // LOOKUP_BUDGET, BLOB_WORDS
 	walks, got := 0, 0
 	for got < frames {
 		misses, fills := w.counter(t, SegmentMisses), w.counter(t, StackCopies)

@@ -72,6 +72,7 @@ enum blob_kind {
 	BLOB_VTABLE,
 	BLOB_ADAPTER,
 	BLOB_CONTINUATION, /* JDK 21+: stubs that thaw and freeze virtual threads */
+	BLOB_UPCALL, /* JDK 16+: a stub through which native code calls Java (java.lang.foreign); frame is where its anchor is */
 	BLOB_STUB,
 };
 

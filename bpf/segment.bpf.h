@@ -26,6 +26,8 @@ static __always_inline __u32 blob_kind(const struct hotspot_process *vm, __u64 n
 		return BLOB_ADAPTER;
 	if (name == vm->name_continuation)
 		return BLOB_CONTINUATION;
+	if (name == vm->name_upcall)
+		return BLOB_UPCALL;
 	return BLOB_STUB;
 }
 
@@ -65,6 +67,18 @@ static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, stru
 	return handler ? handler - begin : 0;
 }
 
+/* Where the frame of a stub for upcalls has its anchor, from the stack pointer; 0 if unknown. A reference has more than 32 bits, a number of bytes has not. */
+static __always_inline __u32 upcall_anchor(const struct hotspot_process *vm, struct scratch *s, __u64 blob)
+{
+	__u32 at = vm->blob_upcall_data;
+
+	if (!at)
+		return 0;
+	if (vm->flags & HOTSPOT_UPCALL_BEHIND)
+		at += blob_word(s, blob, at) >> 32 ? 8 : 16;
+	return blob_int(s, blob, at) + vm->upcall_anchor;
+}
+
 /* Takes words that are read of what describes code from the sample's budget. */
 static __always_inline void spend_lookup(struct scratch *s, __u32 words)
 {
@@ -95,7 +109,7 @@ static __always_inline __u32 nearest_handler(const struct segment_rest *rest)
 	return a < b ? a : b;
 }
 
-#define BLOB_WORDS 9 /* that segment_find reads of a blob at most */
+#define BLOB_WORDS 11 /* that segment_find reads of a blob at most */
 
 /* Reads the blob around pc into scratch.found. Returns 0 or why that failed (enum walk_end). */
 __noinline int segment_find(const struct hotspot_process *vm, __u64 pc)
@@ -136,6 +150,8 @@ __noinline int segment_find(const struct hotspot_process *vm, __u64 pc)
 	f->complete = complete < 0xffff ? complete : 0xffff; /* -1 for never */
 	f->compile_id = rest->blob = rest->deopt = rest->deopt_mh = rest->orig_pc = 0;
 	f->handlers = ~0u;
+	if (f->kind == BLOB_UPCALL)
+		f->frame = upcall_anchor(vm, s, blob);
 	if (f->kind == BLOB_NMETHOD || f->kind == BLOB_NATIVE) {
 		rest->blob = blob - vm->code_low;
 		f->compile_id = blob_int(s, blob, vm->blob_compile_id);

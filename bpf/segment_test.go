@@ -21,6 +21,7 @@ func TestKernelSegmentFind(t *testing.T) {
 			{"vtable stub", vm.vtable.begin, 0, WalkTestBlobKindBLOB_VTABLE, vm.vtable},
 			{"adapter", vm.adapter.begin, 0, WalkTestBlobKindBLOB_ADAPTER, vm.adapter},
 			{"continuation stub", vm.continuation.begin + 32, 0, WalkTestBlobKindBLOB_CONTINUATION, vm.continuation},
+			{"stub for upcalls", vm.upcall.begin + 32, 0, WalkTestBlobKindBLOB_UPCALL, vm.upcall},
 			{"other stub", vm.CallStubReturn, 0, WalkTestBlobKindBLOB_STUB, vm.callStub},
 			{"nothing there yet", vm.code.end() - 1, EndNoBlob, 0, nil},
 			{"below the code cache", vm.code.base - 1, EndNoCode, 0, nil},

@@ -1,11 +1,13 @@
 package hotspot
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
 	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -27,6 +29,10 @@ type Image struct {
 	symbols map[string]uint64 // addresses of the file, of those that it has
 	tlsSlot uint64            // address of the file of the word with its TLS module id, 0 if unknown
 	probes  []elffile.Probe   // those of the names below
+
+	// upcallName is the address of the file of the name of stubs for upcalls, 0 if unknown. No code of a VM has it before the first one
+	// is made, and by then stacks lead through it.
+	upcallName uint64
 
 	low, high uint64 // bounds of the file's addresses
 }
@@ -66,6 +72,9 @@ func newImage(file *elffile.File) (*Image, error) {
 	if slot, err := file.TLSModuleSlot(); err == nil && !ofMusl(file) {
 		image.tlsSlot = slot
 	}
+	if image.upcallName = findText(file, codecache.UpcallName); image.upcallName == 0 {
+		image.upcallName = findText(file, codecache.OldUpcallName)
+	}
 	probes, _ := file.Probes()
 	for _, p := range probes {
 		switch p.Name {
@@ -76,6 +85,27 @@ func newImage(file *elffile.File) (*Image, error) {
 		}
 	}
 	return image, nil
+}
+
+// maxConstants bounds the constants of a libjvm that are searched: they are 1 MB.
+const maxConstants = 64 << 20
+
+// findText returns the address of the file at which a constant string is; 0 if there is none, or several.
+func findText(file *elffile.File, text string) uint64 {
+	constants, err := file.Section(".rodata")
+	if err != nil || constants.Size > maxConstants {
+		return 0
+	}
+	data := make([]byte, constants.Size)
+	if file.ReadLoaded(data, constants.Address) != nil {
+		return 0
+	}
+	whole := []byte("\x00" + text + "\x00")
+	at := bytes.Index(data, whole)
+	if at < 0 || at != bytes.LastIndex(data, whole) {
+		return 0
+	}
+	return constants.Address + uint64(at) + 1
 }
 
 // ofMusl reports whether the build is for musl, whose threads keep their thread-local storage in another way than glibc's.

@@ -126,7 +126,7 @@ func (p *Process) leadsToJava(to uint64) bool {
 	switch {
 	case err != nil:
 		return false
-	case kind == codecache.KindStub, kind == codecache.KindContinuation:
+	case kind == codecache.KindStub, kind == codecache.KindContinuation, kind == codecache.KindUpcall:
 		return resolves(name)
 	}
 	return true

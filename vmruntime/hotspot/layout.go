@@ -62,7 +62,7 @@ type BlobLayout struct {
 // BlobKinds distinguishes blobs by the pointer at BlobLayout.Name: all blobs of a kind have the same. Other pointers
 // are stubs.
 type BlobKinds struct {
-	NMethod, Native, Interpreter, Vtable, Adapter, Continuation uint64
+	NMethod, Native, Interpreter, Vtable, Adapter, Continuation, Upcall uint64
 }
 
 // ThreadLayout leads from the CPU's thread pointer to a JavaThread and its frames.
@@ -86,6 +86,9 @@ type ThreadLayout struct {
 	CallStubReturn         uint64 // return address of a Java method that native code called
 	CallWrapper            int32  // entry frame: pointer to its JavaCallWrapper, from the frame pointer
 	WrapperAnchor          uint32 // JavaCallWrapper: the JavaFrameAnchor of the Java frames before
+	UpcallData             uint32 // UpcallStub, a CodeBlob: 32 bits, where its frame has a FrameData, from the stack pointer; 0 if unknown
+	UpcallBehind           bool   // that is behind a reference, which is at UpcallData or 8 bytes on
+	UpcallAnchor           uint32 // FrameData: the JavaFrameAnchor of the Java frames before
 }
 
 // InterpreterLayout is a frame of the interpreter: offsets from the frame pointer. The VM does not export all of

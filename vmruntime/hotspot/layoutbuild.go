@@ -201,6 +201,10 @@ func (p *Process) updateKinds() {
 		Vtable:       p.kinds.Pointer(codecache.KindVtable),
 		Adapter:      p.kinds.Pointer(codecache.KindAdapter),
 		Continuation: p.kinds.Pointer(codecache.KindContinuation),
+		Upcall:       p.kinds.Pointer(codecache.KindUpcall),
+	}
+	if l.Kinds.Upcall == 0 && p.image.upcallName != 0 { // code of the other kinds is there early
+		l.Kinds.Upcall = p.bias + p.image.upcallName
 	}
 	l.Pending = nil
 	for _, kind := range []struct {

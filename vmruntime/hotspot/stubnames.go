@@ -40,7 +40,8 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, er
 		return "[interpreter]", nil
 	}
 	if routine, ok := s.find(p, pc, b); ok {
-		return "[stub: " + routine.Name + "]", nil
+		// What a stub for upcalls calls has its name: upcall_stub_load_target. A stack has that of the stub once for each upcall.
+		return "[stub: " + strings.TrimPrefix(routine.Name, codecache.UpcallName+"_") + "]", nil
 	}
 	if p.schema.blob.IsAdapter(p.memory, b.Addr) {
 		return "[i2c/c2i adapter]", nil

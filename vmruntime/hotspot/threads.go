@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,8 @@ type threadSchema struct {
 	lastSP, lastPC, lastFP       vmstructs.Field // of JavaFrameAnchor
 	wrapperAnchor                vmstructs.Field // of JavaCallWrapper
 	wrapperWord                  int64           // word of an entry frame that points to its JavaCallWrapper
+	upcallData, upcallAnchor     vmstructs.Field // of UpcallStub and of its FrameData
+	upcallBehind                 bool            // upcallData is not exported: see ThreadLayout
 	senderSPWord                 int64           // word of an interpreter frame that has the caller's stack pointer
 	contReturn                   uint64          // static: see LoomLayout.EnterReturn
 	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
@@ -52,6 +55,11 @@ func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 		tiThread:      r.Optional("JavaThread._jvmti_vthread"),
 		initState:     r.Optional("InstanceKlass._init_state"),
 		initialized:   r.Constant("InstanceKlass::fully_initialized"),
+		upcallData:    r.Optional("UpcallStub._frame_data_offset"),
+		upcallAnchor:  r.Optional("UpcallStub::FrameData.jfa"),
+	}
+	if !s.upcallData.Known {
+		s.upcallData, s.upcallBehind = firstUpcallField(r), true
 	}
 	if s.inJava == 0 {
 		s.inJava = usualInJava
@@ -76,6 +84,16 @@ const (
 // (src/hotspot/cpu/x86/frame_x86.hpp). JDK 8 does not export it.
 const usualSenderSPWord = -1
 
+// firstUpcallField is where an UpcallStub has its first field, in JDK 20 to 24, which export none (src/hotspot/share/code/codeBlob.hpp). Its
+// last one, behind a reference, says what its frame holds. Earlier JDKs have another kind of stub.
+func firstUpcallField(r *vmstructs.Resolver) vmstructs.Field {
+	size := cmp.Or(r.Sizes["RuntimeBlob"], r.Sizes["CodeBlob"])
+	if size == 0 || size > vmstructs.MaxSize {
+		return vmstructs.Field{}
+	}
+	return vmstructs.Field{Offset: uint32(size+7) &^ 7, Width: 4, Known: true}
+}
+
 func (s *threadSchema) layout() ThreadLayout {
 	return ThreadLayout{
 		Anchor:        s.anchor.Offset,
@@ -89,6 +107,9 @@ func (s *threadSchema) layout() ThreadLayout {
 		OSThread:      s.osThread.Offset,
 		OSThreadID:    s.osThreadID.Offset,
 		CallWrapper:   int32(s.wrapperWord) * vmstructs.WordSize,
+		UpcallData:    s.upcallData.Offset,
+		UpcallAnchor:  s.upcallAnchor.Offset,
+		UpcallBehind:  s.upcallBehind,
 		WrapperAnchor: s.wrapperAnchor.Offset,
 	}
 }

@@ -20,12 +20,13 @@ func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		SegmentShift: uint32(l.Cache.SegmentShift), BlockHeader: l.Cache.BlockHeaderSize,
 
 		NameNmethod: l.Kinds.NMethod, NameNative: l.Kinds.Native, NameInterpreter: l.Kinds.Interpreter,
-		NameVtable: l.Kinds.Vtable, NameAdapter: l.Kinds.Adapter, NameContinuation: l.Kinds.Continuation,
+		NameVtable: l.Kinds.Vtable, NameAdapter: l.Kinds.Adapter, NameContinuation: l.Kinds.Continuation, NameUpcall: l.Kinds.Upcall,
 		CallStubReturn: l.Thread.CallStubReturn, ReturnBarrier: l.Loom.ReturnBarrier,
 
 		BlobName: l.Blob.Name, BlobCodeBegin: l.Blob.CodeBegin, BlobFrameSize: l.Blob.FrameSize,
 		BlobFrameComplete: l.Blob.FrameComplete, BlobCompileId: l.Blob.CompileID,
 		BlobDeoptHandler: l.Blob.DeoptHandler, BlobDeoptMhHandler: l.Blob.DeoptHandlerMH, BlobOrigPc: l.Blob.OrigPC,
+		BlobUpcallData: l.Thread.UpcallData, UpcallAnchor: l.Thread.UpcallAnchor,
 
 		TlsModule: l.Thread.TLSModule, TlsOffset: l.Thread.TLSOffset, JavaThreadVtable: l.Thread.Vtable,
 		ThreadOs: l.Thread.OSThread, OsThreadId: l.Thread.OSThreadID,
@@ -55,6 +56,7 @@ func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		bpf.HotspotDeoptMH:         l.Blob.HasDeoptHandlerMH,
 		bpf.HotspotTLS:             l.Thread.TLSModule != 0 && l.Thread.Vtable != 0,
 		bpf.HotspotThreads:         l.Thread.ByID,
+		bpf.HotspotUpcallBehind:    l.Thread.UpcallBehind,
 	} {
 		if set {
 			h.Flags |= flag

@@ -17,6 +17,13 @@ const (
 	KindVtable
 	KindAdapter
 	KindContinuation // stubs of JDK 21+ that freeze and thaw virtual threads
+	KindUpcall       // stubs of JDK 16+ through which native code calls Java: java.lang.foreign
+)
+
+// The names of stubs for upcalls: since JDK 20, and before, when nothing of their frames was known.
+const (
+	UpcallName    = "upcall_stub"
+	OldUpcallName = "optimized_upcall_stub"
 )
 
 // KindOf classifies a blob by its name. HotSpot creates all blobs of a kind with the same string literal.
@@ -32,6 +39,8 @@ func KindOf(name string) Kind {
 		return KindVtable
 	case "I2C/C2I adapters":
 		return KindAdapter
+	case UpcallName, OldUpcallName:
+		return KindUpcall
 	}
 	// "StubRoutines (continuation stubs)", in JDK 25 without a space; later "continuation_blob (stub gen)".
 	if lower := strings.ToLower(name); strings.Contains(lower, "continuation") && strings.Contains(lower, "stub") {
