@@ -84,8 +84,8 @@ const (
 // (src/hotspot/cpu/x86/frame_x86.hpp). JDK 8 does not export it.
 const usualSenderSPWord = -1
 
-// firstUpcallField is where an UpcallStub has its first field, in JDK 20 to 24, which export none (src/hotspot/share/code/codeBlob.hpp). Its
-// last one, behind a reference, says what its frame holds. Earlier JDKs have another kind of stub.
+// firstUpcallField is where an UpcallStub has its first field, in JDK 16 to 24, which export none (src/hotspot/share/code/codeBlob.hpp; up
+// to JDK 19 the class is OptimizedEntryBlob). Its last one, behind a reference, says where its frame has the anchor.
 func firstUpcallField(r *vmstructs.Resolver) vmstructs.Field {
 	size := cmp.Or(r.Sizes["RuntimeBlob"], r.Sizes["CodeBlob"])
 	if size == 0 || size > vmstructs.MaxSize {

@@ -20,7 +20,7 @@ const (
 	KindUpcall       // stubs of JDK 16+ through which native code calls Java: java.lang.foreign
 )
 
-// The names of stubs for upcalls: since JDK 20, and before, when nothing of their frames was known.
+// The names of stubs for upcalls: since JDK 20, and before.
 const (
 	UpcallName    = "upcall_stub"
 	OldUpcallName = "optimized_upcall_stub"
