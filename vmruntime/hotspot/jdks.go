@@ -97,6 +97,8 @@ import (
 //	     In Process.threadObjects.
 //	16   ObjectMonitor::_object became a WeakHandle (JDK-8247281).
 //	     In version.monitorHandles.
+//	16   Stubs for upcalls came. No table says where their frames keep the anchor up to JDK 24.
+//	     In firstUpcallField, findText.
 //	21   Virtual threads came. JavaThread._cont_entry and ContinuationEntry._return_pc are not exported yet.
 //	     In firstLoom, Process.layoutLoom, newThreadSchema.
 //	>21  StackChunk.argsize became StackChunk.bottom.
