@@ -22,8 +22,8 @@ import (
 type Options struct {
 	// Ages are recorded time: a segment is as old as the windows after it are long. A clock that is wrong ages nothing, nor does time in which
 	// nothing is recorded.
-	Keep    time.Duration // segments that are older are removed; default 24 h
-	MaxSize int64         // bytes of all files together, never exceeded; default 200 MB, at least MinSize
+	Keep    time.Duration // segments that are older are removed; default 48 h
+	MaxSize int64         // bytes of all files together, never exceeded; default 300 MB, at least MinSize
 	Fine    time.Duration // windows are merged to a minute when their segment is older; default 2 h
 	Medium  time.Duration // and to ten minutes; default 8 h
 	Log     *slog.Logger
@@ -33,8 +33,8 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultKeep    = 24 * time.Hour
-	DefaultMaxSize = 200_000_000
+	DefaultKeep    = 48 * time.Hour // any time of today can be compared with the same time yesterday
+	DefaultMaxSize = 300_000_000
 	MinSize        = 1_000_000
 	DefaultFine    = 2 * time.Hour
 	DefaultMedium  = 8 * time.Hour

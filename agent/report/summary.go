@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,18 +30,19 @@ type SummaryOptions struct {
 	Lines int      // at most: 24
 	Color bool     // with escape sequences for a terminal
 	Next  []string // lines at the end: where the recording is, and what to do next
+	// Stopped says that the processes were stopped by a signal or a debugger when the recording ended.
+	Stopped bool
 }
 
 const (
 	summaryRows = 10 // methods in a summary of one file
 	summaryApp  = 3  // methods of the application in it, by their time with callees
+	// leastRows is how many rows each kind has, if there are so many, even if that takes more lines than there are.
+	leastRows = 5
 )
 
-// spacious is how many lines the part of a file must have for empty ones among them.
-const spacious = 8
-
 // Summary writes the end of a recording: what was recorded, the hottest methods, one line that says how good the recording is, and what to
-// do next. It has at most SummaryOptions.Lines lines, which the files of a recording share.
+// do next. It has at most SummaryOptions.Lines lines, which the files of a recording share, unless five rows of each need more.
 func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	var o SummaryOptions
 	if opts != nil {
@@ -68,7 +70,7 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 		if len(files) > 1 && i > 0 {
 			out.WriteByte('\n')
 		}
-		if err := o.views(out, p, room); err != nil {
+		if err := o.views(out, p, room, shown > 1); err != nil {
 			return err
 		}
 		if len(files) == 1 {
@@ -111,8 +113,8 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	return "\n" + b.String() + "\n", nil
 }
 
-// views writes the views of a file in at most so many lines.
-func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
+// views writes the views of a file in at most so many lines, or more if there are several kinds.
+func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int, several bool) error {
 	if stacks.HasTime(p) && !stacks.HasCalls(p) {
 		return o.time(w, p, lines)
 	}
@@ -130,8 +132,9 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int) error {
 			return err
 		}
 		lines -= half
+		several = true
 	}
-	return o.fit(w, view, p, lines)
+	return o.fit(w, view, p, lines, several)
 }
 
 // noEvents is the sentence of a profile without events: there were none, or it is not known, or nothing of them was observed.
@@ -153,11 +156,15 @@ func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
 // fit writes a view with as many rows as fit into so many lines. Where that would leave few rows, they have no parts: the largest
 // rows say more than the parts of fewer ones.
-func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int) error {
+func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int, several bool) error {
 	opts := DefaultViewOptions()
 	opts.Width = o.Width
 	var all []string
-	for _, shape := range summaryShapes() {
+	least := 1
+	if several {
+		least = leastRows
+	}
+	for _, shape := range summaryShapes(least) {
 		opts.N, opts.parts = shape.rows, shape.parts
 		var text bytes.Buffer
 		if err := view(&text, p, opts); err != nil {
@@ -167,7 +174,7 @@ func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *
 			break
 		}
 	}
-	for _, line := range wholeTables(all, lines) {
+	for _, line := range wholeTables(all, max(lines, firstRows(all, least))) {
 		if _, err := io.WriteString(w, line); err != nil {
 			return fmt.Errorf("write summary: %w", err)
 		}
@@ -178,18 +185,33 @@ func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *
 // A summaryShape is how many rows tables have, and how many parts these have, as in ViewOptions.
 type summaryShape struct{ rows, parts int }
 
-// summaryShapes are those to try, the best first.
-func summaryShapes() (shapes []summaryShape) {
-	const few = 5
-	for rows := summaryRows; rows >= few; rows-- {
+// summaryShapes are those to try, the best first. All have at least so many rows.
+func summaryShapes(least int) (shapes []summaryShape) {
+	for rows := summaryRows; rows >= leastRows; rows-- {
 		for _, parts := range []int{maxParts, 2, 1} {
 			shapes = append(shapes, summaryShape{rows, parts})
 		}
 	}
-	for rows := summaryRows; rows >= 1; rows-- {
+	for rows := summaryRows; rows >= least; rows-- {
 		shapes = append(shapes, summaryShape{rows, -1})
 	}
 	return shapes
+}
+
+// tableRow begins a row of a table: with a share.
+var tableRow = regexp.MustCompile(`^ *[0-9.]+% `)
+
+// firstRows is how many lines there are up to the n-th row of a table, or to the last one.
+func firstRows(lines []string, n int) (upTo int) {
+	for i, line := range lines {
+		if tableRow.MatchString(line) {
+			if upTo = i + 1; n == 1 {
+				break
+			}
+			n--
+		}
+	}
+	return upTo
 }
 
 // wholeTables cuts lines, but leaves no heading of a table without a row.
@@ -229,21 +251,23 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	if err != nil {
 		return err
 	}
+	const least = leastRows + 1                                                              // one is of the other methods
 	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
-	if v.tree.Total() == 0 || rows < 1 {
+	if v.tree.Total() == 0 {
 		return layout.Flush(out, "summary")
 	}
-	if rows >= spacious/2 {
+	if rows > least {
 		out.WriteByte('\n')
 		rows--
 	}
+	rows = max(rows, least)
 	all := cct.Hot(&v.tree, func(name string) string { return name })
 	cct.SortEntries(all, strings.Compare)
 	entries := slices.DeleteFunc(slices.Clone(all), func(e cct.Entry[string]) bool { return e.Self == 0 })
 	shown, rest := layout.First(summaryLines(rows, len(entries)), entries)
 	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
 	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
-	if !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
+	if rows-len(app)-1 < min(least, len(entries)) || !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
 		app = nil
 	} else {
 		rows -= len(app) + 1
@@ -292,6 +316,9 @@ func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
 	length := ""
 	if wall > 0 {
 		length = " for " + threeDigits(wall)
+	}
+	if cpu == 0 && o.Stopped {
+		return fmt.Sprintf("%s are stopped%s", who, strings.Replace(length, " for ", "; the recording took ", 1))
 	}
 	if cpu == 0 {
 		return fmt.Sprintf("%s used no CPU time%s", who, strings.Replace(length, " for ", " in ", 1))

@@ -51,8 +51,8 @@ func TestSummaryWithCallees(t *testing.T) {
 	}
 }
 
-// Of many classes and methods the largest are shown, and no parts of less than 0.05 % in their place.
-func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
+// manyAllocations has twelve methods that allocate objects of twelve classes, each mostly of one of its own.
+func manyAllocations(t *testing.T) *pprof.Profile {
 	p := sinktest.MustPprof(t, sinktest.Only(profile.Allocations))
 	model := p.Sample[0]
 	p.Comments, p.Sample = nil, nil
@@ -72,7 +72,12 @@ func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
 			p.Sample = append(p.Sample, s)
 		}
 	}
-	text := summaryOf(t, nil, p)
+	return p
+}
+
+// Of many classes and methods the largest are shown, and no parts of less than 0.05 % in their place.
+func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
+	text := summaryOf(t, nil, manyAllocations(t))
 	for _, want := range []string{" C0\n", " C4\n", " com.shop.M0.run\n", " com.shop.M4.run\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -83,7 +88,28 @@ func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
 	}
 }
 
-// A summary fits on a terminal, however many files there are; the marks of colors take no room.
+// Of several kinds at once, each has five rows of its own, however few lines there are.
+func TestSummaryOfSeveralKinds(t *testing.T) {
+	var paths []sinktest.Path
+	for i := range 12 {
+		paths = append(paths, sinktest.Path{Methods: "main com.shop.Leaf" + strconv.Itoa(i) + ".run", Times: 1, Weight: uint64(100 - i)})
+	}
+	cpu, alloc := sinktest.MustPprof(t, sinktest.OfPaths(paths...)), manyAllocations(t)
+	for _, lines := range []int{1, 10, 24, 30} {
+		text := summaryOf(t, &report.SummaryOptions{Lines: lines}, cpu, alloc, alloc, alloc)
+		parts := strings.Split(text, "status: ")
+		if len(parts) != 5 {
+			t.Fatalf("%d statuses in\n%s", len(parts)-1, text)
+		}
+		for i, row := range []string{` com\.shop\.Leaf[0-9]+\.run\n`, ` C[0-9]+\n`, ` C[0-9]+\n`, ` C[0-9]+\n`} {
+			if n := len(regexp.MustCompile(row).FindAllString(parts[i], -1)); n < 5 {
+				t.Errorf("%d lines: kind %d has %d rows in\n%s", lines, i, n, text)
+			}
+		}
+	}
+}
+
+// The summary of a kind fits on a terminal, and that of several in as many lines as five rows of each need; the marks of colors take no room.
 func TestSummaryFits(t *testing.T) {
 	escape := regexp.MustCompile("\x1b\\[[0-9]+m")
 	shop := sinktest.MustPprof(t, sinktest.Shop())
@@ -98,7 +124,7 @@ func TestSummaryFits(t *testing.T) {
 				t.Errorf("no colors in\n%s", text)
 			}
 			text = escape.ReplaceAllString(text, "")
-			if lines := strings.Count(text, "\n"); lines > 24 {
+			if lines := strings.Count(text, "\n"); lines > 24 && (n == 0 || lines > 15*(n+1)) {
 				t.Errorf("%d files: %d lines:\n%s", n+1, lines, text)
 			}
 			for line := range strings.Lines(text) {
@@ -133,7 +159,11 @@ func TestSummaryStatus(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if got := summaryOf(t, nil, sinktest.MustPprof(t, &profile.Profile{Event: "cpu-clock", Period: 1})); !strings.Contains(got, "used no CPU time") {
+	none := sinktest.MustPprof(t, &profile.Profile{Event: "cpu-clock", Period: 1})
+	if got := summaryOf(t, nil, none); !strings.Contains(got, "used no CPU time") {
+		t.Error(got)
+	}
+	if got := summaryOf(t, &report.SummaryOptions{Stopped: true}, none); !strings.Contains(got, "are stopped") || strings.Contains(got, "used no CPU time") {
 		t.Error(got)
 	}
 }

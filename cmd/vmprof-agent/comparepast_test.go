@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,6 +110,37 @@ func TestComparePastErrors(t *testing.T) {
 		var stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code == 0 || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: %d, %q, want %q", args, code, &stderr, want)
+		}
+	}
+}
+
+// What serve keeps by default, and as a unit, contains the same time yesterday of any time today.
+func TestHistoryKeepsYesterday(t *testing.T) {
+	ago, err := time.ParseDuration(defaultAgainst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := []string{"serve --history-dir=x"}
+	for _, unit := range []string{"vmprof-agent.service", "window-exec.conf"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "contrib", "systemd", unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, command, found := strings.Cut(string(text), "vmprof-agent serve ")
+		if !found {
+			t.Fatalf("%s has no serve", unit)
+		}
+		command, _, _ = strings.Cut(command, "\n")
+		command, _, _ = strings.Cut(command, " --window-exec") // which need not be installed
+		commands = append(commands, "serve "+command)
+	}
+	for _, command := range commands {
+		o, err := parseServe(strings.Fields(command)[1:], io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := ago + 24*time.Hour; o.history.keep < want {
+			t.Errorf("%s keeps %v, want %v", command, o.history.keep, want)
 		}
 	}
 }

@@ -23,8 +23,27 @@ func usedBy(pids []int) map[int]time.Duration {
 	return used
 }
 
+// stoppedBy is what keeps a process from running, and how to end that; "" for nothing.
+func stoppedBy(pid int) string {
+	st, err := proc.DefaultRoot.Stat(pid)
+	switch {
+	case err != nil:
+		return ""
+	case st.State == 'T':
+		return fmt.Sprintf("by a signal: `kill -CONT %d` continues it", pid)
+	case st.State == 't':
+		return "by a debugger"
+	}
+	return ""
+}
+
 // idleNotes name the processes that have used no CPU time since then, or less than one sample stands for, of which a profile shows nothing.
-func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []string) {
+// Stopped says that all of them are stopped, and that there are any.
+func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []string, stopped bool) {
+	stopped = len(since) > 0
+	for pid := range since {
+		stopped = stopped && stoppedBy(pid) != ""
+	}
 	const most = 10
 	for _, pid := range slices.Sorted(maps.Keys(since)) {
 		now, ok := proc.CPUTime(pid)
@@ -33,12 +52,14 @@ func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []strin
 		case !ok || used < 0 || used >= sample: // it has ended, or there may be samples
 			continue
 		case len(notes) == most:
-			return append(notes, "and so did others")
+			return append(notes, "and so did others"), stopped
+		case used == 0 && stoppedBy(pid) != "":
+			notes = append(notes, fmt.Sprintf("process %d is stopped %s", pid, stoppedBy(pid)))
 		case used == 0:
 			notes = append(notes, fmt.Sprintf("process %d used no CPU time", pid))
 		default:
 			notes = append(notes, fmt.Sprintf("process %d used %v of CPU time; a sample stands for %v", pid, used.Round(10*time.Microsecond), sample.Round(10*time.Microsecond)))
 		}
 	}
-	return notes
+	return notes, stopped
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,10 +30,26 @@ func TestIdleNotes(t *testing.T) {
 	for now := began; now-began < 50*time.Millisecond; {
 		now, _ = proc.CPUTime(os.Getpid())
 	}
-	if got, want := strings.Join(idleNotes(used, 10*time.Millisecond), "\n"), "process "+strconv.Itoa(pid)+" used no CPU time"; got != want {
+	text := func(sample time.Duration) string {
+		notes, stopped := idleNotes(used, sample)
+		if stopped {
+			t.Error("the test itself is stopped")
+		}
+		return strings.Join(notes, "\n")
+	}
+	if got, want := text(10*time.Millisecond), "process "+strconv.Itoa(pid)+" used no CPU time"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := strings.Join(idleNotes(used, time.Hour), "\n"); !strings.Contains(got, "process "+strconv.Itoa(os.Getpid())+" used ") || !strings.Contains(got, " of CPU time; a sample stands for 1h0m0s") {
+	if got := text(time.Hour); !strings.Contains(got, "process "+strconv.Itoa(os.Getpid())+" used ") || !strings.Contains(got, " of CPU time; a sample stands for 1h0m0s") {
 		t.Errorf("%q", got)
+	}
+	if err := guest.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && stoppedBy(pid) == ""; time.Sleep(10 * time.Millisecond) {
+	}
+	notes, stopped := idleNotes(usedBy([]int{pid}), 10*time.Millisecond)
+	if want := fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d` continues it", pid, pid); !stopped || strings.Join(notes, "\n") != want {
+		t.Errorf("stopped is %v: %q", stopped, notes)
 	}
 }

@@ -58,7 +58,7 @@ func TestSummaryWithoutFiles(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := o.summarize(&out, outputs, together); err != nil {
+	if err := o.summarize(&out, outputs, together, false); err != nil {
 		t.Fatal(err)
 	}
 	if text := out.String(); !strings.Contains(text, "com.acme.Main.hot") || !strings.Contains(text, "written to "+kept) || strings.Contains(text, gone) {

@@ -152,7 +152,7 @@ func TestSize(t *testing.T) {
 		}
 	}
 	def := size(history.DefaultMaxSize)
-	if got := def.String(); got != "200MB" {
+	if got := def.String(); got != "300MB" {
 		t.Errorf("the default is %s", got)
 	}
 }

@@ -251,7 +251,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	childErr := o.wait(ctx, a, child, &chosen, ended, bar)
 	lasted := time.Since(began)
-	idle := idleNotes(used, time.Second/time.Duration(o.frequency))
+	idle, stopped := idleNotes(used, time.Second/time.Duration(o.frequency))
 	w, windowErr := windows.stop(w)
 	counts, countErr := o.count.finish()
 	countErr = errors.Join(countErr, o.slow.err(a))
@@ -297,7 +297,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if slices.Contains(o.output, sink.Stdout) || child != nil { // stdout is COMMAND's
 		summary = stderr
 	}
-	if err := o.summarize(summary, outputs, together); err != nil || failed != nil {
+	if err := o.summarize(summary, outputs, together, stopped); err != nil || failed != nil {
 		return errors.Join(failed, err)
 	}
 	for _, note := range idle {
@@ -367,9 +367,10 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 	}
 }
 
-// summarize ends a recording: what was recorded, where it is, and what to do next.
-func (o *recordOptions) summarize(w io.Writer, outputs []output, together []string) error {
-	opts := report.SummaryOptions{CPUs: runtime.NumCPU()}
+// summarize ends a recording: what was recorded, where it is, and what to do next. Stopped says that the processes did not run because something
+// stopped them.
+func (o *recordOptions) summarize(w io.Writer, outputs []output, together []string, stopped bool) error {
+	opts := report.SummaryOptions{CPUs: runtime.NumCPU(), Stopped: stopped}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			opts.Width = max(width, leastWidth)
