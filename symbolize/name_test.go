@@ -19,6 +19,10 @@ func TestCleanName(t *testing.T) {
 		{"\u0085\u2028right\u202eleft\U000e0001", `\u0085\u2028right\u202eleft\U000e0001`},
 		{"a\u00a0b\u200bc\ue000", `a\u00a0b\u200bc\ue000`},
 		{"\ufffd", "\ufffd"},
+		{"🔥hot", "🔥hot"},
+		{"\xed\xa0\xbd\xed\xb4\xa5hot", "🔥hot"},                  // as HotSpot gives it to the kernel
+		{"\xed\xb4\xa5\xed\xa0\xbd", `\xed\xb4\xa5\xed\xa0\xbd`}, // halves in the wrong order
+		{"\xed\xae\x80\xed\xb0\x80", `\xed\xae\x80\xed\xb0\x80`}, // a pair that is not printable
 		{long, long},
 		{long + "a", long[:MaxName-3] + "…"},
 		{long[:MaxName-4] + "ééé", long[:MaxName-4] + "…"},
@@ -26,6 +30,23 @@ func TestCleanName(t *testing.T) {
 	} {
 		if got := CleanName(test.name); got != test.want {
 			t.Errorf("CleanName(%q) = %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestCommName(t *testing.T) {
+	for _, test := range []struct{ comm, want string }{
+		{"worker\x00xxx", "worker"},
+		{"0123456789abcde\x00", "0123456789abcde"},
+		{"日本語スレ\x00", "日本語スレ"},
+		{"a日本語スレ"[:15] + "\x00", "a日本語ス"},                       // a character was cut
+		{"long-name-\xed\xa0\xbd\xed\xb4\x00", "long-name-"},    // and half of a pair
+		{"long-name\xed\xa0\xbd\xed\xb4\xa5\x00", "long-name🔥"}, // a whole one
+		{"long-name-123\xed\xa0\x00", "long-name-123"},          // and of a half
+		{"bad\xff\x00", `bad\xff`},                              // not the kernel's fault
+	} {
+		if got := CommName([]byte(test.comm)); got != test.want {
+			t.Errorf("CommName(%q) = %q, want %q", test.comm, got, test.want)
 		}
 	}
 }

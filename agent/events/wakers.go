@@ -129,7 +129,7 @@ func (e *Source) handleWaker(s *fold.State, o *bpf.Observation) (ok bool) {
 		w.pending.add(tid, since, fold.Waker{Kernel: kernel})
 		return true
 	}
-	by := fold.Waker{PID: o.Pid, TID: o.Tid, Epoch: o.ClassEpoch, Comm: commOf(o.Text), Thread: commOf(o.Comm)}
+	by := fold.Waker{PID: o.Pid, TID: o.Tid, Epoch: o.ClassEpoch, Comm: symbolize.CommName(o.Text), Thread: symbolize.CommName(o.Comm)}
 	attachment := uint32(0)
 	if seen.Flags&bpf.WakerChosen != 0 {
 		p := s.Process(o.Header)
@@ -143,12 +143,4 @@ func (e *Source) handleWaker(s *fold.State, o *bpf.Observation) (ok bool) {
 	by.Stack = e.stack[inner:]
 	w.pending.add(tid, since, by)
 	return true
-}
-
-// commOf returns the kernel's name of a task, up to its zero byte.
-func commOf(b []byte) string {
-	if i := slices.Index(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return symbolize.CleanName(string(b))
 }

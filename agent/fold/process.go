@@ -219,5 +219,5 @@ func tally(t *cct.Tree[target.RawFrame], names target.Names, c *profile.Counts) 
 
 // NameOf returns the name of a thread as profiles show it. comm, the kernel's name, ends with a zero byte.
 func (p *Process) NameOf(tid uint32, comm []byte) string {
-	return p.ThreadName(int(tid), target.Comm(comm))
+	return p.ThreadName(int(tid), symbolize.CommName(comm))
 }

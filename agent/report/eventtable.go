@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
@@ -105,8 +104,8 @@ type partLayout struct{ what, place int }
 func newPartLayout(groups []*eventGroup[string]) (l partLayout) {
 	for _, group := range groups {
 		for _, p := range group.parts.list {
-			l.what = max(l.what, min(utf8.RuneCountInString(p.key.what), maxPartCell))
-			l.place = max(l.place, min(utf8.RuneCountInString(p.key.place), maxPartCell))
+			l.what = max(l.what, min(layout.Columns(p.key.what), maxPartCell))
+			l.place = max(l.place, min(layout.Columns(p.key.place), maxPartCell))
 		}
 	}
 	return l
@@ -127,7 +126,7 @@ func (l partLayout) name(p eventPart, width int) string {
 		if text == "" {
 			text = "-"
 		}
-		head.WriteString(text + strings.Repeat(" ", cell.width-min(utf8.RuneCountInString(text), cell.width)) + indent)
+		head.WriteString(text + strings.Repeat(" ", cell.width-min(layout.Columns(text), cell.width)) + indent)
 	}
 	class := p.class
 	if class == "" {
@@ -140,7 +139,7 @@ func (l partLayout) name(p eventPart, width int) string {
 		class += fmt.Sprintf(" +%d", p.offset)
 	}
 	if width > 0 {
-		width = max(width-len(indent)-utf8.RuneCountInString(head.String()), minPartName)
+		width = max(width-len(indent)-layout.Columns(head.String()), minPartName)
 	}
 	return indent + head.String() + layout.KeepEnd(class, width)
 }

@@ -21,7 +21,6 @@ const (
 	threadNamesAge = time.Minute                // after which names are read again, if the process is sampled
 	maxThreadNames = vmruntime.MaxListedThreads // of a process that are kept, and that may be missing
 	maxNamesOfOne  = 16                         // of a thread that are kept: the last ones
-	commBytes      = 15                         // of a thread's name that the kernel keeps
 )
 
 // threadNames are what a VM calls its threads.
@@ -58,7 +57,7 @@ func (p *Process) MissesThreadName(tid uint32, comm []byte, now time.Duration) b
 		t.missing = make(map[uint32]string)
 	}
 	if len(t.missing) < maxThreadNames {
-		t.missing[tid] = Comm(comm)
+		t.missing[tid] = symbolize.CommName(comm)
 	}
 	t.mu.Unlock()
 	return !t.wanted.Swap(true)
@@ -74,20 +73,12 @@ func (k *knownNames) explains(tid uint32, comm []byte) bool {
 		return true
 	}
 	for _, name := range k.of[tid] {
-		if name == "" || string(comm) == name || len(comm) == commBytes && strings.HasPrefix(name, string(comm)) {
+		if name == "" || string(comm) == name || len(comm) == symbolize.CommBytes && strings.HasPrefix(name, string(comm)) {
 			return true
 		}
 	}
-	text := symbolize.CleanName(string(comm))
+	text := symbolize.CommName(comm)
 	return slices.ContainsFunc(k.of[tid], func(name string) bool { return shortens(text, name) })
-}
-
-// Comm returns the kernel's name of a thread, which ends with a zero byte.
-func Comm(b []byte) string {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return symbolize.CleanName(string(b))
 }
 
 // ThreadName is the name of a thread while the kernel called it comm: the VM's, or else the kernel's. An id may have become that of another
@@ -112,10 +103,21 @@ func (p *Process) ThreadName(tid int, comm string) string {
 // shortens reports whether the kernel may have comm as the name of a thread. HotSpot cuts names from JDK 23 on in the middle.
 func shortens(comm, name string) bool {
 	if strings.HasPrefix(name, comm) {
-		return len(comm) >= min(commBytes-3, len(name)) // a character may have been cut
+		return comm == name || kernelBytes(comm) >= symbolize.CommBytes-5 // a character of up to six bytes may have been cut
 	}
 	begin, end, ok := strings.Cut(comm, "..")
 	return ok && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end)
+}
+
+// kernelBytes is how long a name is as HotSpot gives it to the kernel: characters that UTF-8 has in four bytes take six.
+func kernelBytes(name string) int {
+	n := len(name)
+	for _, r := range name {
+		if r > 0xffff {
+			n += 2
+		}
+	}
+	return n
 }
 
 // readThreadNames reads what the VM calls its threads, if that is wanted. The worker that has p calls it.

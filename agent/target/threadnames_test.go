@@ -15,7 +15,7 @@ func TestThreadName(t *testing.T) {
 		t.Errorf("before names were read: %s", got)
 	}
 	p.threadNames.known.Store(&knownNames{"java", map[uint32][]string{
-		7: {"http-nio-8080-exec-1"}, 8: {"C2 CompilerThread0"}, 9: {""}, 11: {"blue-task-of-the-pool", "red-task"},
+		7: {"http-nio-8080-exec-1"}, 8: {"C2 CompilerThread0"}, 9: {""}, 11: {"blue-task-of-the-pool", "red-task"}, 12: {"long-name-🔥🔥🔥-end"}, 13: {"🔥🔥 many"},
 	}})
 	for _, test := range []struct {
 		tid        int
@@ -33,6 +33,8 @@ func TestThreadName(t *testing.T) {
 		{11, "blue-task-of-th", "blue-task-of-the-pool"},
 		{11, "java", "blue-task-of-the-pool"},
 		{11, "other-task", "other-task"},
+		{12, "long-name-", "long-name-🔥🔥🔥-end"}, // the kernel has half of a character more
+		{13, "🔥🔥", "🔥🔥 many"},                   // and here a blank and two letters
 	} {
 		if got := p.ThreadName(test.tid, test.comm); got != test.want {
 			t.Errorf("%d, %s: %s, want %s", test.tid, test.comm, got, test.want)

@@ -93,7 +93,7 @@ func (o *recordOptions) checkOutputs(outputs []output, together []string) error 
 }
 
 // writeTogether writes the files that have all parts. It returns those that it wrote, also with an error.
-func writeTogether(stdout io.Writer, outputs []output, together []string) (written []string, err error) {
+func (o *recordOptions) writeTogether(stdout io.Writer, outputs []output, together []string) (written []string, err error) {
 	var profiles []*pprof.Profile
 	for _, out := range outputs {
 		if !out.again {
@@ -102,10 +102,10 @@ func writeTogether(stdout io.Writer, outputs []output, together []string) (writt
 	}
 	var errs []error
 	for _, path := range together {
-		if err := writeAll(path, stdout, outputs, profiles); err != nil {
-			errs = append(errs, err)
-		} else {
-			written = append(written, path)
+		where, err := o.rescue.write(path, func(path string) error { return writeAll(path, stdout, outputs, profiles) })
+		errs = append(errs, err)
+		if where != "" {
+			written = append(written, where)
 		}
 	}
 	return written, errors.Join(errs...)
@@ -175,16 +175,21 @@ func collapsed(path string) bool {
 	return err == nil && format == sink.FormatCollapsed
 }
 
-// writeOne writes one file of a part.
-func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *output) (err error) {
+// writeOne writes one file of a part, or notes where it is instead.
+func (o *recordOptions) writeOne(stdout io.Writer, p *profile.Profile, out *output) error {
 	if out.path == "" {
 		return nil
 	}
-	defer func() { out.failed = err != nil }()
-	if collapsed(out.path) {
-		return sink.Write(out.path, stdout, p, out.content)
+	where, err := o.rescue.write(out.path, func(path string) error {
+		if collapsed(path) {
+			return sink.Write(path, stdout, p, out.content)
+		}
+		return sink.WriteStored(path, stdout, out.stored)
+	})
+	if out.failed = where == ""; !out.failed {
+		out.path = where
 	}
-	return sink.WriteStored(out.path, stdout, out.stored)
+	return err
 }
 
 // recordStats is what --stats writes: counters of one recording, for benchmarks and tests.

@@ -50,7 +50,7 @@ func TestSummaryWithoutFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	together, err = writeTogether(io.Discard, outputs, together)
+	together, err = o.writeTogether(io.Discard, outputs, together)
 	if failed = errors.Join(failed, err); !errors.Is(failed, fs.ErrNotExist) || len(together) != 0 {
 		t.Errorf("%v, and written are %v", failed, together)
 	}

@@ -78,6 +78,7 @@ type recordOptions struct {
 	against   againstFlags
 	count     countFlags
 	slow      slowFlags
+	rescue    *rescuer // of files that cannot be written; nil for none
 	eventFlags
 }
 
@@ -279,11 +280,12 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	a.Close()
 	a = nil
 	runtime.GC()
+	o.rescue = newRescuer(ctx, stderr)
 	accounts, failed, err := o.store(stdout, p, windows, outputs)
 	if err != nil {
 		return err
 	}
-	together, err = writeTogether(stdout, outputs, together)
+	together, err = o.writeTogether(stdout, outputs, together)
 	failed = errors.Join(failed, err) // a full disk takes files, but not the summary
 	if child != nil && ctx.Err() == nil && child.running() {
 		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())

@@ -3,7 +3,6 @@ package layout
 import (
 	"bufio"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Grid is a table of right-aligned columns, with something of any length at the end of each row.
@@ -29,7 +28,7 @@ func (g *Grid) Write(out *bufio.Writer, width int) {
 		for _, r := range rows {
 			widths = append(widths, make([]int, max(len(r.Cells)-len(widths), 0))...)
 			for i, cell := range r.Cells {
-				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+				widths[i] = max(widths[i], Columns(cell))
 			}
 		}
 	}
@@ -45,7 +44,7 @@ func (g *Grid) Write(out *bufio.Writer, width int) {
 				if i < len(r.Cells) {
 					cell = r.Cells[i]
 				}
-				line.WriteString(strings.Repeat(" ", w-utf8.RuneCountInString(cell)) + cell)
+				line.WriteString(strings.Repeat(" ", w-Columns(cell)) + cell)
 				line.WriteString(strings.Repeat(" ", gap))
 			}
 			if r.Name != nil {

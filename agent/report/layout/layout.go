@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 )
 
 // Fold writes text in lines of at most width columns, broken at spaces and indented from the second on.
@@ -13,7 +12,7 @@ func Fold(out *bufio.Writer, text string, width int) {
 	const indent = "  "
 	column := 0
 	for i, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
+		length := Columns(word)
 		switch {
 		case i == 0:
 		case width > 0 && column+1+length > width:

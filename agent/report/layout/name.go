@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -30,7 +31,7 @@ func Shorten(name string, width int) string {
 		runes = []rune(name[:open] + "(…)")
 	}
 	full := string(runes)
-	if short := stored.Abbreviate(full, len(runes)-width, 2); utf8.RuneCountInString(short) <= width {
+	if short := stored.Abbreviate(full, len(runes)-width, 2); Columns(short) <= width {
 		return short
 	}
 	before, method, after := stored.SplitInlined(full)
@@ -43,25 +44,40 @@ func Shorten(name string, width int) string {
 // leastInlined is how many columns of M in [inlined in M] are shown at least, with the bracket.
 const leastInlined = 8
 
-// KeepEnd makes text at most width runes long, 0 for any length, by cutting its beginning.
+// KeepEnd makes text at most width columns wide, 0 for any width, by cutting its beginning.
 func KeepEnd(text string, width int) string {
-	if width <= 0 || len(text) <= width {
+	if width <= 0 || Columns(text) <= width {
 		return text
 	}
 	runes := []rune(text)
-	if len(runes) > width {
-		runes = append([]rune{'…'}, runes[len(runes)-width+1:]...)
+	runes = runes[max(len(runes)-width, 0):] // each has a column or more, but for marks on another
+	for len(runes) > 0 && Columns(string(runes)) >= width {
+		runes = runes[1:]
 	}
-	return string(runes)
+	return "…" + string(runes)
 }
 
-// KeepStart makes a text at most width runes long, 0 for any length, by cutting its end.
+// Columns is how many columns of a terminal a text takes: emoji and letters of East Asia have two.
+func Columns(text string) int {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return uniseg.StringWidth(text)
+		}
+	}
+	return len(text)
+}
+
+// KeepStart makes a text at most width columns wide, 0 for any width, by cutting its end.
 func KeepStart(text string, width int) string {
-	runes := []rune(text)
-	if width <= 0 || len(runes) <= width {
+	if width <= 0 || Columns(text) <= width {
 		return text
 	}
-	return string(runes[:width-1]) + "…"
+	runes := []rune(text)
+	runes = runes[:min(len(runes), width)]
+	for len(runes) > 0 && Columns(string(runes)) >= width {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
 }
 
 // arguments returns where the arguments at the end of a C++ name begin, or -1. Other parentheses are part of the
@@ -96,7 +112,7 @@ func Arrowed(caller, callee string, width int) string {
 
 // shortenBoth makes two names fit into width columns together. The shorter one leaves what it does not need.
 func shortenBoth(a, b string, width int) (string, string) {
-	lenA, lenB := utf8.RuneCountInString(a), utf8.RuneCountInString(b)
+	lenA, lenB := Columns(a), Columns(b)
 	forA := min(max(width/2, width-lenB), lenA)
 	return Shorten(a, forA), Shorten(b, width-forA)
 }

@@ -59,3 +59,21 @@ func TestShorten(t *testing.T) {
 		}
 	}
 }
+
+// Emoji and letters of East Asia take two columns.
+func TestWideNames(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{KeepEnd("worker-🔥🔥🔥", 5), "…🔥🔥"},
+		{KeepEnd("worker-🔥🔥🔥", 4), "…🔥"},
+		{KeepEnd("漢字", 4), "漢字"},
+		{KeepStart("漢字漢字", 6), "漢字…"},
+		{KeepStart("漢字漢字", 1), "…"},
+	} {
+		if test.got != test.want {
+			t.Errorf("%q, want %q", test.got, test.want)
+		}
+	}
+	if n := Columns("a🔥漢"); n != 5 {
+		t.Errorf("%d columns", n)
+	}
+}

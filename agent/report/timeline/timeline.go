@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	pprof "github.com/google/pprof/profile"
 
@@ -100,7 +99,7 @@ func (t *timeline) lay() {
 	longest := len("thread")
 	for i := range t.list {
 		for j := range t.list[i].Threads {
-			longest = max(longest, utf8.RuneCountInString(t.list[i].Threads[j].Thread))
+			longest = max(longest, layout.Columns(t.list[i].Threads[j].Thread))
 		}
 	}
 	t.name, t.columns = min(longest, maxLaneName), wideColumns
@@ -206,7 +205,7 @@ func (t *timeline) lane(row *laneRow) {
 	if row.all > 0 {
 		share = fmt.Sprintf("%.0f%%", 100*row.running/row.all)
 	}
-	fmt.Fprintf(t.out, "%s%s %4s %s\n", name, strings.Repeat(" ", max(t.name-utf8.RuneCountInString(name), 0)), share, strings.TrimRight(string(line), " "))
+	fmt.Fprintf(t.out, "%s%s %4s %s\n", name, strings.Repeat(" ", max(t.name-layout.Columns(name), 0)), share, strings.TrimRight(string(line), " "))
 }
 
 // axis are times since the beginning, above the columns where they are.
