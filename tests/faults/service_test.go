@@ -34,6 +34,10 @@ var serviceRows = []Row{
 	{Fault: "a PID namespace that is not the host's", Test: testPIDNamespace,
 		Holds:     "`doctor` reports that recording does not work there, and the remedy. `record` warns, and its profile contains the reason why names are missing.",
 		Elsewhere: []string{"agent/doctor.TestChecks"}},
+	{Fault: "the disk of `-o` is full when the recording is written",
+		Holds: "The recording is in the next place that has room (`$TMPDIR`, `/var/tmp`, the home directory, `/dev/shm`), in a directory of its own. What is " +
+			"printed names it, and the exit code is 1. If no place has room, the recording stays in memory until one has.",
+		Elsewhere: []string{"cmd/vmprof-agent.TestRecordingOnFullDisk", "cmd/vmprof-agent.TestRecordingInMemory"}},
 	{Fault: "an image without /tmp", Test: testWithoutTmp,
 		Holds: "`doctor` tries the call engines nevertheless, like `record`."},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
