@@ -78,7 +78,7 @@ func (r *rig) content(t *testing.T, name string) string {
 
 // A clock that is wrong for a while, when the history is opened or later, removes nothing and merges nothing.
 func TestClockAhead(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newRig(t, Options{Keep: 24 * time.Hour})
 	for range 3 {
 		r.addLong(t, sinktest.Shop(), 50*time.Minute)
 		if err := r.finish(); err != nil {
@@ -90,7 +90,7 @@ func TestClockAhead(t *testing.T) {
 	r.add(t, sinktest.Shop())
 	r.Close()
 	r.now = r.now.AddDate(3, 0, 0)
-	r.reopen(t, Options{})
+	r.reopen(t, Options{Keep: 24 * time.Hour})
 	r.add(t, sinktest.Shop())
 	r.add(t, sinktest.Shop())
 	if n := r.Stats(); n.Removed[RemovedAge] != 0 || n.Merges != 0 {
