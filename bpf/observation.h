@@ -7,8 +7,8 @@
 /* What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form, unless said otherwise. */
 enum observed {
 	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of all objects that it stands for */
-	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter */
-	OBSERVED_PARK,		 /* ns in Unsafe.park */
+	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter; the lock (struct lock_wait), 0 if unknown */
+	OBSERVED_PARK,		 /* ns in Unsafe.park; the lock */
 	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
 	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
@@ -18,6 +18,7 @@ enum observed {
 	OBSERVED_CARD,		 /* address of a card in G1's table; 1 if the thread had no queue; text is struct registers, and words of the stack */
 	OBSERVED_FREEZE,	 /* a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for a monitor, else parked */
 	OBSERVED_THAW,		 /* it goes on: its number; when the wait began, ns; for how long it waited, ns. There is no stack */
+	OBSERVED_RELEASE,	 /* the lock, which this thread has left and for which another one waits */
 };
 
 enum seen_flags {

@@ -34,6 +34,7 @@ struct probe_count {
 	__u64 told; /* hits that were drawn for a record */
 	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same, or of
 		     * virtual threads that wait for no object */
+	__u64 releases; /* of locks, which are records on top of those drawn */
 };
 
 /* key: attach cookie */

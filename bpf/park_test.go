@@ -16,6 +16,7 @@ type fakeParker struct {
 	*fakeVM
 	thread     *fakeThread
 	begin, end *probe
+	parked     func() // is called while the thread is parked, if it is not nil
 }
 
 func newFakeParker(t *testing.T) *fakeParker {
@@ -46,9 +47,48 @@ func (p *fakeParker) park(t *testing.T) observed {
 	before := *dtv
 	*dtv = p.meta.word(p.thread.fsbase + 8)
 	p.begin.hit(arguments{})
+	if p.parked != nil {
+		p.parked()
+	}
 	p.end.hit(arguments{})
 	*dtv = before
 	return p.one(t)
+}
+
+// A thread that unparks one which waits for a lock is recorded, as long as that waits.
+func TestKernelUnpark(t *testing.T) {
+	const threadObject, blocker = 700, 24
+	p := newFakeParker(t)
+	unpark := p.attach(t, p.p.Unparks, 1)
+	for class, want := range map[string]bool{
+		"java/util/concurrent/locks/ReentrantLock$NonfairSync": true, "java/util/concurrent/locks/StampedLock": true,
+		"java/util/concurrent/FutureTask": false, "java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject": false,
+	} {
+		p.meta.put64(p.thread.slot, p.thread.javaThread)
+		h := newFakeHeap(t)
+		h.Flags, h.ThreadObject, h.ParkBlocker = HeapParkBlocker, threadObject, blocker
+		p.layout(t, h.HotspotHeap)
+		thread, lock := h.object(h.klass("java/lang/Thread", 0), 0), h.object(h.klass(class, 0), 0)
+		h.reference(thread+blocker, lock)
+		p.meta.put64(p.thread.javaThread+threadObject, thread)
+		handle := h.allocate(8)
+		h.mem.put64(handle, thread)
+		unpark.hit(arguments{0, 0, handle})
+		p.none(t, class+": nobody waits")
+		p.parked = func() {
+			unpark.hit(arguments{0, 0, handle})
+			if !want {
+				p.none(t, class)
+			} else if got := p.one(t); got.seen.What != ObservedRelease || got.seen.Values[0] != lock {
+				t.Errorf("%s: released %+v", class, got.seen)
+			}
+		}
+		if got := p.park(t); got.text != class || got.seen.Values[1] != map[bool]uint64{true: lock}[want] {
+			t.Errorf("parked for %s: %q, %+v", class, got.text, got.seen)
+		}
+		unpark.hit(arguments{0, 0, handle})
+		p.none(t, class+": nobody waits any more")
+	}
 }
 
 func TestKernelPark(t *testing.T) {
@@ -84,7 +124,7 @@ func TestKernelPark(t *testing.T) {
 			}
 			p.meta.put64(p.thread.javaThread+threadObject, to)
 			got := p.park(t)
-			if got.seen.What != ObservedPark || got.seen.Count != 1 || got.seen.Values[0] == 0 || got.text != test.want {
+			if got.seen.What != ObservedPark || got.seen.Count != 2 || got.seen.Values[0] == 0 || got.text != test.want {
 				t.Errorf("%+v for a %q, want a %q", got.seen, got.text, test.want)
 			}
 			if want := map[bool]uint64{true: sync}[test.want != ""]; got.seen.Object != want {

@@ -22,6 +22,9 @@ struct probe_count *export_probe_count __attribute__((unused));
 struct hotspot_heap *export_hotspot_heap __attribute__((unused));
 struct counted_class *export_counted_class __attribute__((unused));
 struct class_count *export_class_count __attribute__((unused));
+struct lock_key *export_lock_key __attribute__((unused));
+struct lock_wait *export_lock_wait __attribute__((unused));
+enum wait_begin *export_wait_begin __attribute__((unused));
 struct name_site *export_name_site __attribute__((unused));
 struct pause_cause *export_pause_cause __attribute__((unused));
 struct value_operand *export_value_operand __attribute__((unused));
@@ -108,7 +111,7 @@ int object_allocated_by(struct registers *ctx)
 SEC("uprobe")
 int monitor_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), 0, return_address(ctx));
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), 0, return_address(ctx), 0);
 	return go_on(ctx, false);
 }
 
@@ -116,7 +119,7 @@ int monitor_enter(struct registers *ctx)
 SEC("uprobe")
 int lightweight_enter(struct registers *ctx)
 {
-	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), BEGUN_HANDLE, return_address(ctx));
+	begin_wait(&entering, bpf_get_attach_cookie(ctx), parameter(ctx, 0), BEGUN_HANDLE, return_address(ctx), 0);
 	return go_on(ctx, false);
 }
 
@@ -124,22 +127,39 @@ int lightweight_enter(struct registers *ctx)
 SEC("uprobe")
 int monitor_spun(struct registers *ctx)
 {
-	struct wait *w = this_wait(&entering);
+	struct lock_wait *w = this_wait(&entering);
 
 	if (w)
 		w->flags |= (signed char)result(ctx) > 0 ? SEEN_CONTENDED | SEEN_SPUN : SEEN_CONTENDED;
 	return go_on(ctx, false);
 }
 
-/* At the entry of functions that block. */
+/* At the entry of functions of an ObjectMonitor that block. */
 SEC("uprobe")
 int monitor_blocks(struct registers *ctx)
 {
-	struct wait *w = this_wait(&entering);
+	struct lock_wait *w = this_wait(&entering);
 
-	if (w)
+	if (w) {
 		w->flags |= SEEN_CONTENDED;
+		if (!w->lock)
+			want_lock(w, parameter(ctx, 0));
+	}
 	return go_on(ctx, false);
+}
+
+/* At the entry of ObjectMonitor::exit_epilog, before JDK 24 ExitEpilog. */
+SEC("uprobe")
+int monitor_released(struct registers *ctx)
+{
+	return go_on(ctx, see_monitor_released(ctx, bpf_get_attach_cookie(ctx)));
+}
+
+/* At the entry of the native method Unsafe.unpark. */
+SEC("uprobe")
+int unparks(struct registers *ctx)
+{
+	return go_on(ctx, see_unpark(ctx, bpf_get_attach_cookie(ctx)));
 }
 
 /* Behind calls of the functions that monitor_enter and lightweight_enter are at. */
@@ -162,7 +182,7 @@ int monitor_slept(struct registers *ctx)
 SEC("uprobe")
 int park_begin(struct registers *ctx)
 {
-	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, 0, 0);
+	begin_wait(&parked, bpf_get_attach_cookie(ctx), 0, 0, 0, ctx);
 	return go_on(ctx, false);
 }
 

@@ -19,6 +19,8 @@ type (
 	CountedClass = ProbeCountedClass
 	ClassCount   = ProbeClassCount
 	NameSite     = ProbeNameSite
+	LockWait     = ProbeLockWait
+	LockKey      = ProbeLockKey
 	PauseCause   = ProbePauseCause
 
 	VirtualThread = ProbeVirtualThread
@@ -29,8 +31,9 @@ type (
 // What a probe saw.
 const (
 	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, of all objects that it stands for
-	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns
-	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns
+	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns, the lock
+	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns, the lock
+	ObservedRelease    = uint8(ProbeObservedOBSERVED_RELEASE)    // values: the lock
 	ObservedValues     = uint8(ProbeObservedOBSERVED_VALUES)
 	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc

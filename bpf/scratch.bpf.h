@@ -181,7 +181,7 @@ struct scratch {
 		__u64 klass;	/* whose name becomes the text, 0 for none */
 		__u32 claimed;	/* 1 while a program uses this memory that can be preempted */
 		__u32 bare;	/* no context is wanted */
-		__u32 handle;	/* as struct wait */
+		__u32 handle;	/* as struct lock_wait */
 		__u32 pad;
 	} watch; /* of one observation */
 	struct {

@@ -167,7 +167,7 @@ static __always_inline bool see_preemption(__u32 probe, __u64 thread)
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
 	struct scratch *s;
-	struct wait *w = this_wait(&entering);
+	struct lock_wait *w = this_wait(&entering);
 
 	if (!w)
 		return false;
@@ -194,7 +194,7 @@ static __always_inline void note_preempted(__u32 probe, __u64 thread)
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
 	struct frozen f = {.kind = FROZEN_MONITOR, .probe = probe};
-	struct wait *w = this_wait(&entering);
+	struct lock_wait *w = this_wait(&entering);
 	struct virtual_count *c;
 
 	if (!w)
@@ -210,7 +210,7 @@ static __always_inline void note_preempted(__u32 probe, __u64 thread)
 			__sync_fetch_and_add(&c->waits, w->every);
 		note_frozen(&key, &f);
 	}
-	bpf_map_delete_elem(&entering, &tid); /* the carrier goes on with others */
+	forget_wait(&entering, tid); /* the carrier goes on with others */
 }
 
 /* A virtual thread goes on; thread is the JavaThread that is its carrier now. */

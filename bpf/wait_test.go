@@ -3,7 +3,6 @@
 package bpf
 
 import (
-	"encoding/binary"
 	"os"
 	"runtime"
 	"testing"
@@ -81,7 +80,7 @@ func TestKernelMonitor(t *testing.T) {
 				ended := time.Now()
 				m.entered.hit(arguments{})
 				got := m.one(t)
-				if got.seen.What != ObservedMonitor || got.seen.Count != 1 || got.seen.Probe != m.entered.cookie || got.seen.Every != 1 {
+				if got.seen.What != ObservedMonitor || got.seen.Count != 2 || got.seen.Probe != m.entered.cookie || got.seen.Every != 1 {
 					t.Errorf("%s: %+v", name, got.seen)
 				}
 				if got.seen.Flags != test.want || got.text != "Lock" || got.seen.Object != m.object {
@@ -100,13 +99,12 @@ func TestKernelMonitor(t *testing.T) {
 // there.
 func TestKernelMonitorOfAnotherCall(t *testing.T) {
 	m := newFakeMonitor(t)
-	const behind = 32 // offset in struct wait
-	var wait [48]byte
+	var wait LockWait
 	m.enter.hit(arguments{m.monitor})
-	if err := m.p.Entering.Lookup(uint32(unix.Gettid()), wait[:]); err != nil {
+	if err := m.p.Entering.Lookup(uint32(unix.Gettid()), &wait); err != nil {
 		t.Fatal(err)
 	}
-	returns := binary.LittleEndian.Uint64(wait[behind:])
+	returns := wait.Behind
 	m.entered.hit(arguments{})
 	m.one(t)
 	for _, program := range []*probe{m.entered, m.slept} {
@@ -260,7 +258,7 @@ func TestProbeMonitorUnbegun(t *testing.T) {
 // waits is how many threads' waits are timed.
 func (m *fakeMonitor) waits() (n uint64) {
 	var tid uint32
-	for all := m.p.Entering.Iterate(); all.Next(&tid, new([48]byte)); {
+	for all := m.p.Entering.Iterate(); all.Next(&tid, new(LockWait)); {
 		n++
 	}
 	return n
@@ -371,13 +369,12 @@ func TestProbeMonitorOfOtherThread(t *testing.T) {
 	m := newFakeMonitor(t)
 	m.enter.hit(arguments{m.monitor})
 	tid := uint32(unix.Gettid())
-	var w [48]byte
+	var w LockWait
 	if err := m.p.Entering.Lookup(tid, &w); err != nil {
 		t.Fatal(err)
 	}
-	const born = 16 // offset in struct wait
-	binary.NativeEndian.PutUint64(w[born:], binary.NativeEndian.Uint64(w[born:])+1)
-	if err := m.p.Entering.Put(tid, w); err != nil {
+	w.Born++
+	if err := m.p.Entering.Put(tid, &w); err != nil {
 		t.Fatal(err)
 	}
 	m.spun.hit(returned(1))
@@ -397,7 +394,7 @@ func TestProbeMonitorTableFull(t *testing.T) {
 	for i := range tids {
 		tids[i] = 1<<30 + uint32(i) // no thread has it
 	}
-	if _, err := m.p.Entering.BatchUpdate(tids, make([][48]byte, n), nil); err != nil {
+	if _, err := m.p.Entering.BatchUpdate(tids, make([]LockWait, n), nil); err != nil {
 		t.Fatal(err)
 	}
 	m.enter.hit(arguments{m.monitor})
@@ -426,4 +423,49 @@ func TestProbeMonitorUnknown(t *testing.T) {
 	if got := m.one(t); got.seen.Object != 0 || got.text != "" {
 		t.Errorf("a %q at %#x", got.text, got.seen.Object)
 	}
+}
+
+// Who releases a monitor is recorded while a thread waits for it whose wait is recorded.
+func TestKernelMonitorReleased(t *testing.T) {
+	m := newFakeMonitor(t)
+	released := m.attach(t, m.p.MonitorReleased, 1)
+	other := m.heap.allocate(32)
+	for name, begin := range map[string]func(){
+		"monitor": func() { m.enter.hit(arguments{m.monitor}) },
+		"handle":  func() { m.light.hit(arguments{m.handle}); m.blocks.hit(arguments{m.monitor}) },
+		"found waiting": func() {
+			w := LockWait{Begin: 1, Monitor: m.monitor, Lock: m.monitor, Every: 1, Flags: SeenContended}
+			if err := m.p.Entering.Put(uint32(unix.Gettid()), &w); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.p.WantedLocks.Put(&LockKey{Lock: m.monitor, Pid: uint32(os.Getpid())}, uint64(1)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		released.hit(arguments{m.monitor})
+		m.none(t, name+": nobody waits")
+		begin()
+		released.hit(arguments{other})
+		m.none(t, name+": another monitor")
+		done := make(chan struct{})
+		go func() {
+			released.hit(arguments{m.monitor})
+			close(done)
+		}()
+		<-done
+		if got := m.one(t); got.seen.What != ObservedRelease || got.seen.Count != 1 || got.seen.Values[0] != m.monitor {
+			t.Errorf("%s: released: %+v", name, got.seen)
+		}
+		m.entered.hit(arguments{})
+		if got := m.one(t); got.seen.What != ObservedMonitor || got.seen.Values[1] != m.monitor {
+			t.Errorf("%s: waited: %+v", name, got.seen)
+		}
+		released.hit(arguments{m.monitor})
+		m.none(t, name+": nobody waits any more")
+	}
+	m.rate(t, m.enter, 0) // nothing is recorded
+	m.enter.hit(arguments{m.monitor})
+	released.hit(arguments{m.monitor})
+	m.none(t, "a wait that is not recorded")
 }

@@ -34,6 +34,21 @@ type ThreadLister interface {
 	Threads() ([]Thread, error)
 }
 
+// A LockLister lists which threads wait for locks.
+type LockLister interface {
+	// LockWaits lists those that wait now, of up to MaxListedThreads threads.
+	LockWaits() ([]LockWait, error)
+}
+
+// A LockWait is a thread that waits to enter a monitor, or that parks for an object, which may be a lock.
+type LockWait struct {
+	Thread  uint32 // its id, as in Thread
+	Monitor uint64 // address of the VM's structure for the monitor; 0 if the thread parks
+	Object  uint64 // address of the object
+	Class   string // of it; "" if unknown
+	Owner   uint32 // id of the thread that has the lock; 0 if unknown
+}
+
 // A ThreadNamer knows how the guest calls its threads.
 type ThreadNamer interface {
 	// ThreadNames are the names of threads by id, as in Thread. They are the guest's words. Some may be missing.

@@ -63,6 +63,9 @@ func (e *Probes) govern(ctx context.Context) {
 			checked = now
 		}
 		e.turn(proc.Monotonic())
+		if e.tick != nil {
+			e.tick(ctx)
+		}
 	}
 }
 
@@ -276,34 +279,37 @@ func (e *Probes) kinds() int {
 // hitsOf returns how often the events of a plan began, or happened, since its probes were first attached; mu is held.
 func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
-	var told, freed uint64
+	var told, freed, releases uint64
 	for _, cookie := range p.cookies {
 		if err := e.Programs.ProbeCounts.Lookup(cookie, &perCPU); err != nil {
 			return 0, fmt.Errorf("read hits of a probe: %w", err)
 		}
 		for _, n := range perCPU {
-			sum, told, freed = sum+n.Hits, told+n.Told, freed+n.Free
+			sum, told, freed, releases = sum+n.Hits, told+n.Told, freed+n.Free, releases+n.Releases
 		}
 	}
-	p.noteFree(told, freed)
+	p.noteRecords(told, freed, releases)
 	return sum, nil
 }
 
-// fairlyMany is the number of hits from which the share of free monitors is computed.
+// fairlyMany is the number of hits from which the number of their records is computed.
 const fairlyMany = 64
 
-// noteFree computes the share of hits that found a free monitor. Both counts start when the probes are first attached.
-func (p *attachedPlan) noteFree(told, freed uint64) {
+// noteRecords computes how many records a hit has: none if it found a free monitor, and one more for each release of the lock while the
+// thread waits. The counts start when the probes are first attached.
+func (p *attachedPlan) noteRecords(told, freed, releases uint64) {
 	if told < p.told+fairlyMany {
 		return
 	}
-	p.free = min(float64(freed-p.freed)/float64(told-p.told), 1) // the counts of a hit are not read together
-	p.told, p.freed = told, freed
+	n := float64(told - p.told)
+	free := min(float64(freed-p.freed)/n, 1) // the counts of a hit are not read together
+	p.extra = float64(releases-p.releases)/n - free
+	p.told, p.freed, p.releases = told, freed, releases
 }
 
-// recordTime returns the average time for the record of a hit that may have one; not all of them do. mu is held.
+// recordTime returns the average time for the records of a hit that may have one; not all of them do. mu is held.
 func (e *Probes) recordTime(p *attachedPlan) time.Duration {
-	return time.Duration(float64(e.record) * (1 - p.free))
+	return time.Duration(float64(e.record) * (1 + p.extra))
 }
 
 // name returns the name of the probe at which events begin.

@@ -21,6 +21,7 @@ type eventPlan struct {
 	of     string // what they report, for people
 	exact  bool   // they count every event, and are attached only if exact counts are asked for
 	probes []plannedProbe
+	waits  *ebpf.Map // of waits for locks: those that have begun and not ended, by thread
 }
 
 // A plannedProbe is a program and the place for it.
@@ -30,6 +31,7 @@ type plannedProbe struct {
 	find      findSites
 	configure configureSite // or nil
 	rare      bool          // few events pass it
+	optional  string        // what is not recorded where there is no place for it; "": the plan is then not attached at all
 }
 
 // A configureSite finds the location of the value that a site reports.
@@ -49,7 +51,9 @@ const (
 	functionTrySpin     = "ObjectMonitor::TrySpin"
 	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and 25; the next later
 	functionSynchronize = "ObjectSynchronizer::enter"
-	functionBlock       = "ObjectMonitor::enter_with_contention_mark"       // JDK 24 and later
+	functionBlock       = "ObjectMonitor::enter_with_contention_mark" // JDK 24 and later
+	functionRelease     = "ObjectMonitor::exit_epilog"                // JDK 24 and later; the next before
+	functionEpilog      = "ObjectMonitor::ExitEpilog"
 	functionBarrier     = "G1BarrierSetRuntime::write_ref_field_post_entry" // up to JDK 25
 	functionEnqueue     = "G1DirtyCardQueueSet::enqueue"
 )
@@ -98,7 +102,7 @@ func LockProbes(file *elffile.File, bytes io.ReaderAt) (monitors, parks error) {
 
 // monitorPlan observes the function that acquires monitors which compiled code and the interpreter could not acquire themselves.
 func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
-	p := eventPlan{kind: profile.Locks, of: "waits for monitors"}
+	p := eventPlan{kind: profile.Locks, of: "waits for monitors", waits: o.Entering}
 	switch {
 	case f.Has(functionLightweight):
 		p.probes = withVirtual(o, f, lightweightProbes(o, functionLightweight))
@@ -115,6 +119,9 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	default:
 		p.probes = unnamedMonitorProbes(o, f)
 	}
+	p.probes = append([]plannedProbe{{
+		name: functionRelease, program: o.MonitorReleased, find: firstEntryWith(1, functionRelease, functionEpilog), optional: "who has monitors for which threads wait",
+	}}, p.probes...)
 	return p
 }
 
@@ -127,7 +134,7 @@ func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
 			probesite.Calls{Callee: "ObjectMonitor::spin_enter", Conditional: true, Stores: true},
 			probesite.Calls{Callee: "LightweightSynchronizer::fast_lock_spin_enter", Conditional: true, Stores: true},
 		)},
-		{name: functionBlock, program: o.MonitorBlocks, find: entries(functionBlock)},
+		{name: functionBlock, program: o.MonitorBlocks, find: entriesWith(functionBlock, 1)},
 		{name: function, program: o.LightweightEnter, find: entriesWith(function, 1)},
 	}
 }
@@ -155,7 +162,8 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 // parkPlan uses the VM's probes around Parker::park, or that function itself if the VM was built without them.
 func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	const end, begin = "thread__park__end", "thread__park__begin"
-	p := eventPlan{kind: profile.Locks, of: "waits of java.util.concurrent", probes: []plannedProbe{
+	p := eventPlan{kind: profile.Locks, of: "waits of java.util.concurrent", waits: o.Parked, probes: []plannedProbe{
+		unparkProbe(o),
 		{name: "hotspot:" + end, program: o.ParkEnd, find: notes("hotspot", end)},
 		{name: "hotspot:" + begin, program: o.ParkBegin, find: notes("hotspot", begin)},
 	}}
@@ -171,10 +179,23 @@ func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 		return p
 	}
 	p.probes = []plannedProbe{
+		unparkProbe(o),
 		{name: function + ", end", program: o.ParkEnd, find: returns(probesite.Calls{Callee: function, Stores: true})},
 		{name: function, program: o.ParkBegin, find: entriesWith(function, 0)},
 	}
 	return p
+}
+
+// unparkProbe is at the native method by which a thread that leaves a lock wakes one that waits for it.
+func unparkProbe(o *bpf.ProbeObjects) plannedProbe {
+	find := func(f *probesite.Finder) ([]probesite.Site, error) {
+		name, err := f.UnparkEntry()
+		if err != nil {
+			return nil, err
+		}
+		return f.EntriesWith(name, 3)
+	}
+	return plannedProbe{name: "Unsafe.unpark", program: o.Unparks, find: find, optional: "who has locks of java.util.concurrent for which threads wait"}
 }
 
 // barriers finds where a thread whose queue of dirty cards is full is about to get another one.
@@ -192,6 +213,18 @@ func entries(function string) findSites {
 
 func entriesWith(function string, arguments int) findSites {
 	return func(f *probesite.Finder) ([]probesite.Site, error) { return f.EntriesWith(function, arguments) }
+}
+
+// firstEntryWith is entriesWith for the first of these functions that exists.
+func firstEntryWith(arguments int, functions ...string) findSites {
+	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
+		for _, function := range functions {
+			if sites, err = f.EntriesWith(function, arguments); !errors.Is(err, probesite.ErrNotFound) {
+				break
+			}
+		}
+		return sites, err
+	}
 }
 
 func notes(provider, name string) findSites {

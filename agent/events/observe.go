@@ -48,6 +48,14 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		c.folded++
 		return
 	}
+	if o.Seen.What == bpf.ObservedRelease {
+		if !e.handleRelease(s, o) {
+			c.discarded[profile.Malformed]++
+			return
+		}
+		c.folded++
+		return
+	}
 	p := e.meet(s, o)
 	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
 	part, ok := e.Covers.Part(o)
@@ -99,6 +107,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		}
 		folded = wanted
 	case describe(o, &event, e.services.Resolver.ClassName):
+		e.describeLock(p, o, &event)
 		add(&event)
 	default:
 		c.discarded[profile.Malformed]++

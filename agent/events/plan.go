@@ -22,22 +22,24 @@ type attachedPlan struct {
 	sites   [][]attach.Site // by probe, with their cookies
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
+	lacks   []string    // what optional probes would have recorded that have no place, a sentence each
 
 	library string            // its path in a process that uses it; "" for perf events
 	users   []*target.Process // that use the library and are there
 
-	idle  bool          // no process that is known maps the library: hits are of others, which have their own probes
-	every uint32        // hits of which one is recorded
-	fixed bool          // so many are wanted, whatever it costs
-	perf  bool          // of perf events: nothing is attached to the library, and it is observed all the time
-	hits  uint64        // when they were last read
-	told  uint64        // hits that were to be recorded, when free was last computed
-	freed uint64        // those among them that found a free monitor
-	free  float64       // the recent share of hits without a record because the monitor was free
-	rate  float64       // hits a second, in the last slice, if the plan is not observed all the time
-	duty  budget.Duty   // when the plan is observed
-	cover fold.Coverage // when it was observed
-	turn  uint32        // how many times its probes were attached
+	idle     bool          // no process that is known maps the library: hits are of others, which have their own probes
+	every    uint32        // hits of which one is recorded
+	fixed    bool          // so many are wanted, whatever it costs
+	perf     bool          // of perf events: nothing is attached to the library, and it is observed all the time
+	hits     uint64        // when they were last read
+	told     uint64        // hits that were to be recorded, when extra was last computed
+	freed    uint64        // those among them that found a free monitor
+	releases uint64        // records of releases of locks then
+	extra    float64       // how many more records a hit had recently than the one that it may have
+	rate     float64       // hits a second, in the last slice, if the plan is not observed all the time
+	duty     budget.Duty   // when the plan is observed
+	cover    fold.Coverage // when it was observed
+	turn     uint32        // how many times its probes were attached
 }
 
 // A foundSite is the place of a probe, and what the kernel side must know there.
@@ -50,6 +52,10 @@ type foundSite struct {
 func (p *attachedPlan) find(finder *probesite.Finder) error {
 	for _, probe := range p.probes {
 		sites, err := probe.find(finder)
+		if err != nil && probe.optional != "" {
+			p.lacks = append(p.lacks, fmt.Sprintf("%s is not recorded: %v", probe.optional, err))
+			sites, err = nil, nil
+		}
 		if err != nil {
 			return err
 		}
@@ -94,6 +100,9 @@ func (p *attachedPlan) register(next func() (uint32, error)) error {
 // attach attaches all probes, or none.
 func (p *attachedPlan) attach(u attach.Uprobes) error {
 	for i, probe := range p.probes {
+		if len(p.sites[i]) == 0 {
+			continue
+		}
 		links, err := u.Attach(p.file, 0, attach.Uprobe{Multi: probe.program, Single: probe.program}, p.sites[i])
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", probe.name, err), p.detach())

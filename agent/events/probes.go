@@ -56,6 +56,8 @@ type Probes struct {
 	Covers    Coverages                        // when plans were observed
 	draw      func(n int) int                  // a random number from 0 to n-1
 
+	tick func(context.Context) // what the governor calls in each round; nil for nothing
+
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if they did not start
 
@@ -237,6 +239,7 @@ func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lac
 			lacks = append(lacks, lack(&plan, err)) // logged by the caller, if it still exists
 			continue
 		}
+		lacks = append(lacks, p.lacks...)
 		plans = append(plans, p)
 	}
 	return plans, lacks

@@ -21,13 +21,15 @@ type Source struct {
 	*Probes
 	services *source.Services
 	faults   faultQueue
-	waits    *waits // nil if off-CPU time is not recorded
+	waits    *waits     // nil if off-CPU time is not recorded
+	locks    *lockWaits // nil if waits for locks are not recorded
 	complete []Complete
 
 	// Only functions that have the State use these.
 	received    received
-	shownCost   time.Duration // the highest in Stats
+	holders     lockHolders
 	virtuals    virtuals
+	shownCost   time.Duration     // the highest in Stats
 	observation bpf.Observation   // scratch
 	stack       []target.RawFrame // scratch
 }
@@ -51,6 +53,12 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	}
 	if e.waits, err = newWaits(services, &opt); err != nil {
 		return nil, errors.Join(err, e.Probes.Close())
+	}
+	if e.locks, err = newLockWaits(services, &opt, e.waits); err != nil {
+		return nil, errors.Join(err, e.waits.close(), e.Probes.Close())
+	}
+	if e.locks != nil {
+		e.Probes.tick = e.seed
 	}
 	return e, nil
 }
@@ -95,6 +103,12 @@ func (e *Source) Start(ctx context.Context) error {
 }
 
 func (e *Source) Stop() error {
+	if e.locks != nil {
+		rest := e.lookAtLocks(context.Background())
+		e.locks.mu.Lock()
+		e.locks.rest = rest
+		e.locks.mu.Unlock()
+	}
 	e.Probes.Stop()
 	return e.waits.stop()
 }
@@ -110,23 +124,36 @@ func (e *Source) OffCPU() *bpf.OffCPU {
 	return e.waits.kernel
 }
 
-func (e *Source) Close() error { return errors.Join(e.waits.close(), e.Probes.Close()) }
+func (e *Source) Close() error {
+	return errors.Join(e.locks.close(e.waits), e.waits.close(), e.Probes.Close())
+}
+
+// Leave records that p has ended.
+func (e *Source) Leave(p *target.Process) {
+	e.Probes.Leave(p)
+	e.locks.leave(p)
+}
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.
 func (e *Source) Expect(length time.Duration) { e.Probes.Expect(proc.Monotonic(), length) }
 
 // KernelMaps implements source.Mapper.
 func (e *Source) KernelMaps() []any {
-	if e.waits == nil {
-		return e.Maps()
+	all := e.Maps()
+	if e.waits != nil {
+		all = append(all, e.waits.kernel.Maps(), e.waits.stacks.kernel.Maps())
+	} else if e.locks != nil {
+		all = append(all, e.locks.stacks.kernel.Maps())
 	}
-	return append(e.Maps(), e.waits.kernel.Maps(), e.waits.stacks.kernel.Maps())
+	return all
 }
 
-// NeedNames implements source.Namer: the stack of a thread's last wait, or of one that has begun, may be added to a window that ends.
+// NeedNames implements source.Namer: the stack of a thread's last wait, of one that has begun, or of who had a lock meanwhile, may be added to
+// a window that ends.
 func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 	e.waits.needNames(of.Process, of.Need)
 	e.virtuals.needNames(of.Process, of.Need)
+	e.holders.needNames(of.Process, of.Need)
 }
 
 // BeforeNames looks up the objects of page faults. It comes before the names, as objects move.

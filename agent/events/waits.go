@@ -203,6 +203,15 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 
 // Finishing implements source.Finisher: threads that wait when a window ends count up to its end.
 func (e *Source) Finishing() func(*fold.State, *fold.Window) {
+	locks, waits := e.finishLocks(), e.finishWaits()
+	return func(s *fold.State, window *fold.Window) {
+		locks(s, window)
+		waits(s, window)
+	}
+}
+
+// finishWaits does so for off-CPU time.
+func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	w := e.waits
 	var frozen map[bpf.VirtualThread]bpf.Frozen
 	if e.Options.Kinds[profile.Locks] {

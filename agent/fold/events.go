@@ -44,7 +44,7 @@ type Events struct {
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
-	wakers   wakers
+	wakers   wakers                // OffCPU: who ended waits; Locks: who had the lock meanwhile
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -82,6 +82,7 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
+	Lock   *LockWait     // more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
 	waker  wakerID
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
@@ -223,7 +224,10 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		stack := waiting.symbols
 		named := key
 		named.cover = nil
-		if kind == profile.OffCPU {
+		switch kind {
+		case profile.Locks:
+			r.wakers.nameHolder(&named)
+		case profile.OffCPU:
 			stack = nameWait(&named, r.threads[key.namedThread], stack, waiting.enters)
 			r.causes[r.Rows[key]] = named.What
 			stack = r.wakers.name(&named, stack)

@@ -296,11 +296,20 @@ func (s *State) AddEvent(p *Process, pid, epoch uint32, e *Event) (wanted bool) 
 			continue
 		}
 		wanted = true
-		if w.EventSet(p).Add(e) {
-			s.Want(p, e.Stack, epoch)
-		}
+		w.addEvent(s, p, epoch, e)
 	}
 	return wanted
+}
+
+// addEvent adds an event to a window that wants its process.
+func (w *Window) addEvent(s *State, p *Process, epoch uint32, e *Event) {
+	set := w.EventSet(p)
+	if e.Lock != nil {
+		e = w.lockEvent(s, p, set, e)
+	}
+	if set.Add(e) {
+		s.Want(p, e.Stack, epoch)
+	}
 }
 
 // AddCall adds a call to every window that wants its process. It returns whether there is one, and whether one had no room.

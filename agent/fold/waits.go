@@ -73,7 +73,7 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		set := w.EventSet(p)
 		e.waker = 0
 		if part.ended {
-			e.waker = w.addWaker(s, p, wait.Waker, set.Of(e.Kind), &e.Sums)
+			e.waker = w.addWaker(s, p, e.Kind, wait.Waker, &e.Sums)
 		}
 		row, fresh := set.add(e)
 		if fresh {

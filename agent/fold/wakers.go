@@ -58,9 +58,9 @@ type namedWaker struct {
 	stack []symbolize.Symbol
 }
 
-// addWaker returns the number of the waker of a wait of p in its events, with these sums.
-func (w *Window) addWaker(s *State, p *Process, by *Waker, of *Events, sums *EventSums) wakerID {
-	r := &of.wakers
+// addWaker returns the number of the waker of a wait of p in its events of a kind, with these sums.
+func (w *Window) addWaker(s *State, p *Process, kind profile.EventKind, by *Waker, sums *EventSums) wakerID {
+	r := &w.EventSet(p).Of(kind).wakers
 	if by == nil {
 		r.unknown.Add(sums)
 		return 0
@@ -78,7 +78,7 @@ func (w *Window) addWaker(s *State, p *Process, by *Waker, of *Events, sums *Eve
 	} else {
 		stack = stack[:kernelFrames(stack)]
 	}
-	key.tree = &w.EventSet(key.process).Of(profile.OffCPU).wakers.tree
+	key.tree = &w.EventSet(key.process).Of(kind).wakers.tree
 	if key.tree.Limit == 0 {
 		key.tree.Limit = maxEventContexts
 	}
@@ -129,11 +129,16 @@ func (r *wakers) frames(f func(target.RawFrame)) {
 // NameWakers names those who ended waits, which may be of other processes. It comes before Profile, and without names of any process being
 // held.
 func (s *EventSet) NameWakers() {
-	r := s[profile.OffCPU]
-	if r == nil {
-		return
+	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Locks} {
+		if r := s[kind]; r != nil {
+			r.wakers.nameAll()
+		}
 	}
-	list := r.wakers.list
+}
+
+// nameAll names all of them, those of one process after the other.
+func (r *wakers) nameAll() {
+	list := r.list
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i

@@ -42,6 +42,20 @@ func (f *Finder) ParkEntry() (name string, err error) {
 	return park, f.mark(park, callee)
 }
 
+// UnparkEntry returns the name by which Finder knows the native method Unsafe.unpark, which gets the thread to wake as its third argument:
+// its symbol; without one, it is in the table in which Unsafe.park is.
+func (f *Finder) UnparkEntry() (name string, err error) {
+	const unpark = "Unsafe_Unpark"
+	if _, err := f.named(unpark); err == nil || !errors.Is(err, ErrNotFound) {
+		return unpark, err
+	}
+	native, err := f.nativeMethod("unpark", "(Ljava/lang/Object;)V")
+	if err != nil {
+		return "", fmt.Errorf("the VM's native method Unsafe.unpark: %w", err)
+	}
+	return unpark, f.mark(unpark, native)
+}
+
 // A MonitorEntry is the function that threads call for a monitor that they cannot acquire by themselves.
 type MonitorEntry struct {
 	Function string // the name by which Finder knows it

@@ -114,10 +114,10 @@ type EventLabels struct {
 	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU, Wall: state of the thread
 	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU, Wall: cause
 	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
-	Field     string // Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process of Class, "" if it is the same one
+	Field     string // Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process of Class, "" if it is the same one. Locks: the method that had the lock meanwhile, "" if that was not seen
 	Offset    int32  // Faults: offset of the address in the object, bytes. OffCPU, Wall: with Field, the pid
 	Probe     string // Values: the probe's name
-	Value     string // Values: a bucket, such as 16-31, or a text
+	Value     string // Values: a bucket, such as 16-31, or a text. Locks: the thread, or the group of threads, of Field
 }
 
 // Values of EventLabels.What whose rows are not part of the kind's sum.

@@ -197,8 +197,9 @@ const (
 
 // Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
 // contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
-// Inoue and Nakatani (OOPSLA 2009). Waits for work, which are no contention, follow in a table of their own. The method
-// is the application's innermost. Nil options are DefaultViewOptions. It fails if the profile has no locks.
+// Inoue and Nakatani (OOPSLA 2009). Who was seen to have the locks meanwhile follows. Waits for work, which are no
+// contention, follow in a table of their own. The method is the application's innermost. Nil options are
+// DefaultViewOptions. It fails if the profile has no locks.
 func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -207,9 +208,12 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
-	var locks, waits eventGroups[string]
+	var locks, waits, holders eventGroups[string]
 	for sample, t := range e.all() {
 		groups := &locks
+		if who := holderOf(sample); who != "" {
+			holders.of(who).add(t)
+		}
 		if !stacks.Contended(sample) {
 			groups = &waits
 		}
@@ -230,6 +234,13 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	out.WriteByte('\n')
 	writeEvents(&table, "method / kind, place, class", &locks)
+	if len(holders.list) > 0 {
+		fmt.Fprintf(out, "\nWho had the locks meanwhile, as seen for %s of the delay:\n",
+			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
+		held := table
+		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of), eventsColumn}
+		writeEvents(&held, "method, thread", &holders)
+	}
 	if len(waits.list) > 0 {
 		all := waits.total()
 		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Of(all.values[lockDelay]))

@@ -14,55 +14,52 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// contention is a profile of CPU time by method, and one of waits for a lock by method, in nanoseconds.
-func contention(t *testing.T, cpu map[string]uint64, waits map[string]float64, events uint64) (files []*pprof.Profile) {
+// A heldWait is the delay of 25 waits for a lock, and who was seen to have it.
+type heldWait struct {
+	class, site, method, thread string
+	delay                       float64
+}
+
+// contention is a profile of waits for locks.
+func contention(t *testing.T, waits []heldWait) *pprof.Profile {
 	t.Helper()
 	frame := func(name string) symbolize.Symbol {
 		return symbolize.Intern(symbolize.Frame{Function: name, Mapping: sinktest.Jit})
 	}
-	run, e := frame("Shop.run"), &profile.Events{Kind: profile.Locks, Tree: new(cct.Tree[symbolize.Symbol]), Basis: []string{"exact"}}
-	tree := new(cct.Tree[symbolize.Symbol])
-	for name, samples := range cpu {
-		tree.Add([]symbolize.Symbol{frame("Shop.mix"), frame(name), run}, samples)
-	}
-	for name, delay := range waits {
-		e.Rows = append(e.Rows, profile.EventRow{Context: e.Tree.Add([]symbolize.Symbol{frame(name), run}, 1), TID: 1, Events: events,
-			EventLabels: profile.EventLabels{Class: "Ledger", What: "block"}, Values: [profile.MaxEventValues]float64{float64(events), float64(events), delay}})
+	e := &profile.Events{Kind: profile.Locks, Tree: new(cct.Tree[symbolize.Symbol]), Basis: []string{"exact"}}
+	for _, w := range waits {
+		e.Rows = append(e.Rows, profile.EventRow{Context: e.Tree.Add([]symbolize.Symbol{frame(w.site), frame("Shop.run")}, 1), TID: 1, Events: 25,
+			EventLabels: profile.EventLabels{Class: w.class, What: "block", Field: w.method, Value: w.thread}, Values: [profile.MaxEventValues]float64{25, 25, w.delay}})
 	}
 	p := &profile.Profile{Period: 1e7, Duration: 1e10, Event: "cpu-clock", Processes: []*profile.Process{{PID: 1, Comm: "java", Runtime: "hotspot",
-		Threads: []*profile.Thread{{TID: 1, Tree: tree}}, Events: []*profile.Events{e}}}}
-	for _, content := range []sink.Content{sink.Time, sink.OfEvents(profile.Locks)} {
-		stored, err := sink.Pprof(p, content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, stored)
+		Events: []*profile.Events{e}}}}
+	stored, err := sink.Pprof(p, sink.OfEvents(profile.Locks))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return files
+	return stored
 }
 
-// The method that acquires a lock, waits little for it and computes most holds it.
+// The sentence names who was seen to have the lock, and nobody without that.
 func TestHolder(t *testing.T) {
-	waits := map[string]float64{"Ledger.add": 95e6, "Ledger.close": 5e6}
-	const waiting = "Ledger: waited for in Ledger.add (95.0% of its delay)"
-	for _, tt := range []struct {
-		cpu    map[string]uint64
-		waits  map[string]float64
-		events uint64
-		want   string // "" for no sentence
+	const waited = "Ledger: waited for in Ledger.add (95.0% of its delay), held meanwhile by "
+	seldom := heldWait{"Ledger", "Ledger.close", "Ledger.add", "clerk", 5e6}
+	for name, tt := range map[string]struct {
+		waits []heldWait
+		want  string // "" for no sentence
 	}{
-		{map[string]uint64{"Ledger.close": 30, "Ledger.add": 5, "Shop.price": 65}, waits, 50, waiting + ", probably held by Ledger.close (30.0% of the CPU time)"},
-		{map[string]uint64{"Ledger.close": 5, "Ledger.add": 30, "Shop.price": 65}, waits, 50, waiting + ", probably held there as well (30.0% of the CPU time)"},
-		{map[string]uint64{"Ledger.close": 1, "Shop.price": 99}, waits, 50, waiting + "; the other methods seen to acquire it use no CPU time: the holder waits for something else, or never for this lock"},
-		{map[string]uint64{"Ledger.close": 60, "Shop.price": 40}, map[string]float64{"Ledger.add": 95e6}, 50,
-			"Ledger: waited for in Ledger.add (100.0% of its delay); no other method was seen to acquire it, so the holder is not known"},
-		{map[string]uint64{"Ledger.close": 3, "Shop.price": 7}, waits, 50, ""},  // too few samples
-		{map[string]uint64{"Ledger.close": 30, "Shop.price": 65}, waits, 2, ""}, // too few waits
-		{map[string]uint64{"Ledger.close": 30}, nil, 0, ""},
+		"one":          {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 95e6}, seldom}, waited + "Ledger.close, boss, as seen for 100.0% of that"},
+		"of some time": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 38e6}, {"Ledger", "Ledger.add", "", "", 57e6}, seldom}, waited + "Ledger.close, boss, as seen for 40.0% of that"},
+		"two": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 57e6}, {"Ledger", "Ledger.add", "Ledger.add", "clerk-*", 38e6}, seldom},
+			waited + "Ledger.close, boss, as seen for 60.0% of that, and by Ledger.add, clerk-* for 40.0%"},
+		"another lock of the class": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}, {"Ledger", "Ledger.close", "Ledger.sum", "boss", 5e6}}, ""},
+		"nobody":                    {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}}, ""},
+		"hardly ever":               {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}, {"Ledger", "Ledger.add", "Ledger.close", "boss", 5e6}}, ""},
+		"no waits":                  {nil, ""},
 	} {
-		got := summaryOf(t, &report.SummaryOptions{Width: 500, Next: []string{"next"}}, contention(t, tt.cpu, tt.waits, tt.events)...)
+		got := summaryOf(t, &report.SummaryOptions{Width: 500, Next: []string{"next"}}, contention(t, tt.waits))
 		if tt.want != "" && !strings.Contains(got, "\n\n"+tt.want+"\n\nnext\n") || tt.want == "" && strings.Contains(got, "waited for") {
-			t.Errorf("%v: no %q in\n%s", tt.cpu, tt.want, got)
+			t.Errorf("%s: no %q in\n%s", name, tt.want, got)
 		}
 	}
 }

@@ -85,22 +85,16 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	return layout.Flush(out, "summary")
 }
 
-// holder is a paragraph on who holds the lock that threads wait for most, if there are files of CPU time and of locks; "" if nothing can be said.
+// holder is a paragraph on who was seen to have the lock that threads waited for most; "" if nobody was.
 func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
-	var cpu, locks *pprof.Profile
-	for _, p := range files {
+	at := slices.IndexFunc(files, func(p *pprof.Profile) bool {
 		kind, ofEvents := stacks.EventKindOf(p)
-		switch {
-		case ofEvents && kind == profile.Locks:
-			locks = p
-		case !ofEvents && stacks.HasTime(p):
-			cpu = p
-		}
-	}
-	if cpu == nil || locks == nil || empty(locks) {
+		return ofEvents && kind == profile.Locks && !empty(p)
+	})
+	if at < 0 {
 		return "", nil
 	}
-	text, err := holder(cpu, locks)
+	text, err := holder(files[at])
 	if err != nil || text == "" {
 		return "", err
 	}

@@ -45,10 +45,12 @@ func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 // of makes the labels of a row.
 func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
-	place, what, class, field := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField
+	place, what, class, field, value := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField, stored.LabelValue
 	switch l.kind {
 	case profile.Allocations:
 		place = stored.LabelGeneration
+	case profile.Locks:
+		field, value = stored.LabelHolder, stored.LabelHolderThread
 	case profile.OffCPU, profile.Wall:
 		place, what, class, field = stored.LabelState, stored.LabelCause, stored.LabelWaker, stored.LabelWakerComm
 		if row.Field != "" {
@@ -62,7 +64,7 @@ func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	setLabel(labels, stored.LabelCollector, row.Collector)
 	setLabel(labels, field, row.Field)
 	setLabel(labels, stored.LabelProbe, row.Probe)
-	setLabel(labels, stored.LabelValue, row.Value)
+	setLabel(labels, value, row.Value)
 	numbers[stored.LabelTID] = []int64{int64(row.TID)}
 	of := &pprof.Sample{Label: labels, NumLabel: numbers}
 	if l.kind == profile.Faults && row.Class != "" { // without an object there is nothing that it is the offset in

@@ -106,20 +106,22 @@ const (
 	// ExactEngine is the engine of whole contexts of which every call was counted.
 	ExactEngine = "exact"
 	// Of events: see profile.EventLabels.
-	LabelClass      = "class"
-	LabelGeneration = "generation" // the place of an allocated object
-	LabelPlace      = "place"      // of any other object or address
-	LabelKind       = "kind"
-	LabelCollector  = "collector" // of garbage, during a pause
-	LabelField      = "field"
-	LabelOffset     = "offset" // numeric, in bytes
-	LabelProbe      = "probe"
-	LabelValue      = "value"
-	LabelCause      = "cause"      // OffCPU, Wall: what a thread waited for, or running
-	LabelState      = "state"      // OffCPU, Wall: running, blocked, runnable, …
-	LabelWaker      = "waker"      // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
-	LabelWakerComm  = "waker_comm" // of another process
-	LabelWakerPID   = "waker_pid"  // numeric
+	LabelClass        = "class"
+	LabelGeneration   = "generation" // the place of an allocated object
+	LabelPlace        = "place"      // of any other object or address
+	LabelKind         = "kind"
+	LabelCollector    = "collector" // of garbage, during a pause
+	LabelField        = "field"
+	LabelOffset       = "offset" // numeric, in bytes
+	LabelProbe        = "probe"
+	LabelValue        = "value"
+	LabelHolder       = "holder"        // Locks: the method in which a thread was seen to have the lock during the wait
+	LabelHolderThread = "holder_thread" // that thread, or its group
+	LabelCause        = "cause"         // OffCPU, Wall: what a thread waited for, or running
+	LabelState        = "state"         // OffCPU, Wall: running, blocked, runnable, …
+	LabelWaker        = "waker"         // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
+	LabelWakerComm    = "waker_comm"    // of another process
+	LabelWakerPID     = "waker_pid"     // numeric
 	// Of TypeSlow, together with thread, tid, cause and state.
 	LabelCall  = "call"  // numeric, from 1, which is the slowest
 	LabelStart = "start" // when it began: RFC 3339, UTC
@@ -130,7 +132,7 @@ const (
 var labels = []string{
 	LabelThread, LabelThreadGroup, LabelComm, LabelRuntime, LabelService, LabelPID, LabelTID, LabelAttribution, LabelContext, LabelStopped,
 	LabelWindow, LabelEngine, LabelBasis, LabelFactor, LabelStride, LabelSamples, LabelClass, LabelGeneration, LabelPlace, LabelKind,
-	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID,
+	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelHolder, LabelHolderThread, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID,
 	LabelCall, LabelStart, LabelEnd,
 }
 

@@ -14,6 +14,7 @@ var (
 	_ vmruntime.Continuer     = (*Process)(nil)
 	_ vmruntime.CallCounter   = (*Process)(nil)
 	_ vmruntime.ThreadLister  = (*Process)(nil)
+	_ vmruntime.LockLister    = (*Process)(nil)
 	_ vmruntime.ThreadNamer   = (*Process)(nil)
 	_ vmruntime.ClassReader   = (*Process)(nil)
 	_ vmruntime.HeapReader    = (*Process)(nil)

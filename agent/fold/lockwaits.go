@@ -1,0 +1,81 @@
+package fold
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/symbolize"
+)
+
+// A LockWait is what more is known of a wait for a lock than how long it was.
+type LockWait struct {
+	Since, Until time.Duration // CLOCK_MONOTONIC
+	// Counted says that windows that have ended have the part of the wait before their end. Otherwise a window has all of it in which it ends.
+	Counted bool
+	Waiting bool   // the thread still waits: it has not acquired the lock
+	Holder  *Waker // who was seen to have the lock meanwhile; nil if nobody was
+}
+
+// AddLockWait adds the part of a wait for a lock that is in the window. It returns false if the window does not want the process.
+func (w *Window) AddLockWait(s *State, p *Process, pid, epoch uint32, e *Event) (wanted bool) {
+	if !w.Wants(int(pid)) || e.Lock.Until <= w.Began {
+		return false
+	}
+	e.Part.Apply(e)
+	w.addEvent(s, p, epoch, e)
+	return true
+}
+
+// lockEvent returns the event as it is in the window.
+func (w *Window) lockEvent(s *State, p *Process, set *EventSet, e *Event) *Event {
+	const acquisitions, contentions, delay = 0, 1, 2 // profile.Locks.Values
+	own, wait := *e, e.Lock
+	if length := wait.Until - wait.Since; wait.Counted && length > 0 && wait.Since < w.Began {
+		own.Sums.Values[contentions] = 0 // an earlier window has it
+		own.Sums.Values[delay] *= float64(max(wait.Until-w.Began, 0)) / float64(length)
+	}
+	if wait.Waiting {
+		own.Sums.Values[acquisitions] = 0
+	}
+	if wait.Holder != nil {
+		own.waker = w.addWaker(s, p, e.Kind, wait.Holder, &own.Sums)
+	}
+	return &own
+}
+
+// nameHolder gives a wait for a lock the labels of who had it: the application's innermost method in the holder's stack, and the thread.
+func (r *wakers) nameHolder(key *EventKey) {
+	id := key.waker
+	key.waker = 0
+	if id == 0 {
+		return
+	}
+	by := &r.list[id-1]
+	key.Field, key.Value = holderMethod(by.stack), threadGroup(by.thread)
+	if key.Field == "" {
+		key.Value = ""
+	}
+}
+
+// holderMethod returns the application's innermost method of a stack whose outermost frame comes first, or else the class library's that does
+// not only say how threads wait; "" if the stack has no method of the VM's.
+func holderMethod(stack []symbolize.Symbol) string {
+	library, any := "", ""
+	for i := len(stack) - 1; i >= 0; i-- {
+		v := stack[i].Value()
+		if v.Kind != symbolize.KindJIT && v.Kind != symbolize.KindInterpreted || strings.HasPrefix(v.Function, "[") {
+			continue
+		}
+		if !profile.InClassLibrary(v.Function) {
+			return v.Function
+		}
+		if library == "" && !cause.Waits(v.Function) {
+			library = v.Function
+		}
+		any = cmp.Or(any, v.Function)
+	}
+	return cmp.Or(library, any)
+}
