@@ -237,7 +237,10 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if len(holders.list) > 0 {
 		fmt.Fprintf(out, "\nWho had the locks meanwhile, as seen for %s of the delay:\n",
 			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
-		held := table
+		held, few := table, *opts
+		if held.opts = &few; opts.N > 0 {
+			few.N = min(opts.N, maxParts)
+		}
 		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of), eventsColumn}
 		writeEvents(&held, "method, thread", &holders)
 	}
