@@ -48,7 +48,8 @@ func loadMaps(opts Options) (*Objects, error) {
 	o := &Objects{opts: Options{FilterByPID: true}}
 	for name, to := range map[string]**ebpf.Map{
 		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts,
-		"processes": &o.Processes, "epochs": &o.Epochs, "pids": &o.Pids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
+		"processes": &o.Processes, "epochs": &o.Epochs, "pids": &o.Pids, "ended_pids": &o.EndedPids,
+		"seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
 	} {
 		if *to, err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			return nil, errors.Join(err, o.Close())
