@@ -79,6 +79,24 @@ type InlineNode struct {
 	Calls []int
 }
 
+// Vanished are the methods that node n was seen to call, by its method's profile, although the code neither calls nor contains them: they were
+// inlined without a trace. In any order; a method may be there twice.
+func (t *InlineTree) Vanished(n int, p *MethodProfile) (targets []uint64) {
+	node := &t.Nodes[n]
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Count == 0 || slices.Contains(node.Calls, c.BCI) {
+			continue
+		}
+		for _, m := range c.targets() {
+			if !slices.ContainsFunc(t.Nodes, func(in InlineNode) bool { return in.Parent == n && in.BCI == c.BCI && in.Method == m }) {
+				targets = append(targets, m)
+			}
+		}
+	}
+	return targets
+}
+
 // A MethodProfile is what a VM counted in one method. Everything in it was counted from the same moment on, and stops
 // when code without counters takes over, so that ratios are good for longer than numbers.
 type MethodProfile struct {
@@ -138,6 +156,19 @@ type CallCount struct {
 	// Function and Signature are what the call's class file says, in the form of Frame: the class is the one that was
 	// declared there, not that of Target. Empty for most dynamic calls.
 	Function, Signature string
+}
+
+// targets are the methods that the call leads to, as far as that is known.
+func (c *CallCount) targets() (list []uint64) {
+	if c.Target != 0 {
+		return []uint64{c.Target}
+	}
+	for _, r := range c.Receivers {
+		if r.Target != 0 {
+			list = append(list, r.Target)
+		}
+	}
+	return list
 }
 
 // A Receiver is a class of which receivers were seen at a call.

@@ -31,7 +31,8 @@ name under which a VM registered it.
 
 A process is a JVM, whose versions are compilations of the method, timed by
 hardware breakpoints; or a VM that includes vmprof.h and times versions itself
-(docs/guests.md). The versions are of one process, or of two.
+(docs/guests.md). The versions are of one process, or of two. A method that the
+JVM inlines everywhere has no entry: audit the caller that the error names.
 
   vmprof-agent audit -p 4711 --method com.acme.Search.find
   vmprof-agent audit -p 4711 -p 4712 --method com.acme.Search.find  # a canary

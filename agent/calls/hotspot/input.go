@@ -378,8 +378,7 @@ func (in *input) markElsewhere() error {
 
 // markVanished marks methods that were inlined into a copy without a trace: the copy neither calls nor contains them.
 func (in *input) markVanished(tree *vmruntime.InlineTree, n int, elsewhere map[uint64]bool) {
-	node := &tree.Nodes[n]
-	p := in.profiles[node.Method]
+	p := in.profiles[tree.Nodes[n].Method]
 	if p == nil {
 		return
 	}
@@ -397,16 +396,8 @@ func (in *input) markVanished(tree *vmruntime.InlineTree, n int, elsewhere map[u
 			}
 		}
 	}
-	for i := range p.Calls {
-		bci := p.Calls[i].BCI
-		if slices.Contains(node.Calls, bci) {
-			continue
-		}
-		for t := range callTargets(&p.Calls[i]) {
-			if !slices.ContainsFunc(tree.Nodes, func(c vmruntime.InlineNode) bool { return c.Parent == n && c.BCI == bci && c.Method == t }) {
-				mark(t)
-			}
-		}
+	for _, m := range tree.Vanished(n, p) {
+		mark(m)
 	}
 }
 

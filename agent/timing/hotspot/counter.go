@@ -83,6 +83,7 @@ type counted struct {
 	begun   time.Duration // CLOCK_MONOTONIC: of the last slice
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
 	threads threadList
+	found   bool // code of the method was found
 
 	// By ending.mu.
 	tally     tally
@@ -90,6 +91,8 @@ type counted struct {
 	slicing   context.CancelFunc // ends the open slice
 	ran       time.Duration      // CPU time of threads with breakpoints while these stood
 	elsewhere time.Duration      // CPU time of the other threads in the same time
+	hits      float64
+	instead   error // what to count instead if nothing was: an InlinedError, or nil
 	notes     []string
 }
 
@@ -131,7 +134,7 @@ func (c *Counter) Close() error {
 func (c *Counter) Take() map[int]Count { return c.take(false) }
 
 // Finish is the last Take: calls of a time in which nobody looked are estimated from the last slice. It fails for processes that
-// were never looked at, and for those of which Err is not nil.
+// were never looked at, for those whose calls entered only code of other methods, and for those of which Err is not nil.
 func (c *Counter) Finish() (map[int]Count, error) {
 	counts := c.take(true)
 	if err := c.Err(); err != nil {
@@ -139,8 +142,11 @@ func (c *Counter) Finish() (map[int]Count, error) {
 	}
 	for _, g := range c.jvms.list {
 		g.mu.Lock()
-		looks, notes := g.tally.looks, g.notes
+		looks, notes, hits, instead := g.tally.looks, g.notes, g.hits, g.instead
 		g.mu.Unlock()
+		if hits == 0 && instead != nil {
+			return counts, fmt.Errorf("count calls in process %d: %w", g.process.PID, instead)
+		}
 		if looks == 0 && len(notes) == 0 {
 			return counts, fmt.Errorf("count calls in process %d: breakpoints were never set; record for longer, or raise --budget", g.process.PID)
 		}
@@ -249,6 +255,11 @@ func (g *counted) slice(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if g.found = g.found || len(list) > 0; !g.found {
+		if err := g.process.everywhere(); err != nil {
+			return err
+		}
+	}
 	if len(list) == 0 {
 		g.mu.Lock()
 		g.tally.look(0, proc.Monotonic(), 0, 0) // without code there are no entries, but the time passes
@@ -304,6 +315,7 @@ func (g *counted) slice(ctx context.Context) error {
 		return err
 	}
 	hits := float64(kernel.Head().Runs)
+	g.hits += hits
 	if rate, slowed := g.pace.add(hits, max(seen.Ran, seen.Length), hit); slowed || hits >= mostHits {
 		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would slow it down; give the number of units with --per=N",
 			g.process.method, rate)
@@ -354,8 +366,9 @@ func (g *counted) search() error {
 	for i := range notes {
 		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not counted")
 	}
+	instead := g.process.everywhere()
 	g.mu.Lock()
-	g.notes = notes
+	g.notes, g.instead = notes, instead
 	g.mu.Unlock()
 	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
 		return err

@@ -37,6 +37,7 @@ type Follower struct {
 	opt    Options
 	kernel *bpf.Invocations
 	trap   time.Duration // of a hit, without the program
+	opened time.Duration // CLOCK_MONOTONIC
 	jvms   members[*followed]
 }
 
@@ -59,9 +60,10 @@ type followed struct {
 	known atomic.Pointer[FollowedCode]
 
 	// By ending.mu.
-	sums  bpf.InvocationCounts
-	notes []string
-	left  string // sentence on threads that are left out
+	sums    bpf.InvocationCounts
+	notes   []string
+	instead error  // what to follow instead if no call is seen: an InlinedError, or nil
+	left    string // sentence on threads that are left out
 }
 
 // FollowedCode is what of a process is the method. It does not change.
@@ -103,7 +105,7 @@ func OpenFollower(ctx context.Context, opt Options, kernel *bpf.Invocations) (*F
 	if err != nil {
 		return nil, err
 	}
-	f := &Follower{opt: opt, kernel: kernel}
+	f := &Follower{opt: opt, kernel: kernel, opened: proc.Monotonic()}
 	err = f.jvms.attach(ctx, &opt, func(p *process) *followed {
 		return &followed{process: p, follower: f, begun: proc.Monotonic(), credit: followCredit}
 	})
@@ -133,8 +135,26 @@ func trapTime(w *watch.Watcher) (time.Duration, error) {
 // Close removes the breakpoints.
 func (f *Follower) Close() error { return f.jvms.close() }
 
-// Err is why invocations in a process are not followed any more; nil if all are, or it has ended.
-func (f *Follower) Err() error { return f.jvms.err("follow calls") }
+// silence is after how long without a call a method that is inlined counts as inlined everywhere.
+const silence = 3 * time.Second
+
+// Err is why invocations in a process are not followed any more, or are not seen because they enter only code of other methods; nil if all are
+// followed, or it has ended.
+func (f *Follower) Err() error {
+	if err := f.jvms.err("follow calls"); err != nil {
+		return err
+	}
+	for _, g := range f.jvms.list {
+		g.read()
+		g.mu.Lock()
+		sums, instead := g.sums, g.instead
+		g.mu.Unlock()
+		if sums.Entered+sums.Nested == 0 && instead != nil && proc.Monotonic()-f.opened > silence {
+			return fmt.Errorf("follow calls in process %d: %w", g.process.PID, instead)
+		}
+	}
+	return nil
+}
 
 // Counts is what was seen so far, by pid.
 func (f *Follower) Counts() map[int]bpf.InvocationCounts {
@@ -261,8 +281,9 @@ func (g *followed) search() error {
 		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; only calls of the one that was compiled last are followed",
 			g.process.PID, len(list), g.process.method))
 	}
+	instead := g.process.everywhere()
 	g.mu.Lock()
-	g.notes = notes
+	g.notes, g.instead = notes, instead
 	g.mu.Unlock()
 	if g.now != nil {
 		g.learn() // of versions that are entered in loops
@@ -276,6 +297,9 @@ func (g *followed) search() error {
 // stand has the breakpoints on the code that calls enter now, and on what is left of the one before.
 func (g *followed) stand() error {
 	list, err := g.process.current()
+	if err == nil && len(list) == 0 && g.now == nil {
+		return g.process.everywhere()
+	}
 	if err != nil || len(list) == 0 {
 		return nil // between two versions of the code, or while the VM moves it
 	}

@@ -111,6 +111,9 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 		list = append(list, g.loopsOnly()...)
 	}
 	if len(list) == 0 {
+		if len(g.versions) == 0 {
+			return time.After(idlePause), g.process.everywhere()
+		}
 		return time.After(idlePause), nil
 	}
 	most := g.windowCost
