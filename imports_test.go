@@ -102,7 +102,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/events", "agent/attach agent/budget agent/cause agent/fold agent/library agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/retry " +
 		"agent/source agent/target agent/valueprobe bpf cct elffile symbolize vmruntime"},
 
-	{"agent/cputime", "agent/fold agent/proc agent/profile agent/source bpf cct symbolize"},
+	{"agent/cputime", "agent/attach agent/fold agent/proc agent/profile agent/source bpf cct symbolize"},
 	{"agent/slow", "agent/fold agent/proc agent/profile agent/source agent/timing/hotspot bpf"},
 
 	{"agent", "agent/attach agent/slow agent/calls/counters agent/calls/exact agent/cputime agent/engines agent/events agent/fold agent/intern agent/library agent/monitors agent/proc agent/profile agent/ring " +

@@ -131,6 +131,9 @@ var virtualDR6 = sync.OnceValue(func() bool {
 	return err != nil || hypervisorFlag.Match(info)
 })
 
+// Virtual reports whether this is known to be a virtual machine. It is not known on arm64.
+func Virtual() bool { return virtualDR6() }
+
 // MarshalText implements encoding.TextMarshaler.
 func (p BreakpointPolicy) MarshalText() ([]byte, error) { return []byte(p), nil }
 

@@ -57,7 +57,7 @@ func TestTotals(t *testing.T) {
 		thread{tid: 3, samples: 2, ran: 100 * time.Microsecond}, thread{tid: 4, ran: 3 * time.Millisecond}, thread{tid: 5, ran: 12 * time.Millisecond})
 	small, smallTimes := process(2, thread{tid: 21, samples: 3, ran: 5 * time.Millisecond})
 	idle, idleTimes := process(3, thread{tid: 31, ran: 4 * time.Millisecond})
-	d := &division{period: period}
+	d := &division{period: period, usual: usualLatency(true)}
 	for _, p := range []struct {
 		*profile.Process
 		*fold.LifeTime
@@ -90,7 +90,7 @@ func TestTotals(t *testing.T) {
 	}
 
 	// Where nothing was sampled, that is a row. A process whose run time is not known is as it was.
-	d = &division{period: period}
+	d = &division{period: period, usual: usualLatency(true)}
 	idle, idleTimes = process(3, thread{tid: 31, ran: 100 * time.Millisecond, switches: 2000})
 	d.add([]*profile.Process{idle}, idleTimes)
 	d.finish()
@@ -100,7 +100,7 @@ func TestTotals(t *testing.T) {
 	if e := idle.Extents[0]; e.Observed != 0 || e.There != 1e8 {
 		t.Errorf("%+v", e)
 	}
-	d = &division{period: period}
+	d = &division{period: period, usual: usualLatency(true)}
 	unknown, _ := process(4, thread{tid: 41, samples: 50})
 	d.add([]*profile.Process{unknown}, nil)
 	d.finish()
@@ -109,7 +109,7 @@ func TestTotals(t *testing.T) {
 	}
 
 	// A process that executed two programs has one run time, which the samples of both divide.
-	d = &division{period: period}
+	d = &division{period: period, usual: usualLatency(true)}
 	shell, times := process(5, thread{tid: 5, samples: 20, ran: 220 * time.Millisecond})
 	program, _ := process(5, thread{tid: 5, samples: 180})
 	d.add([]*profile.Process{shell, program}, times)
@@ -135,7 +135,7 @@ func TestWaking(t *testing.T) {
 		}
 		ran := units*(length+hole) + time.Duration(samples)*tick
 		paced, times := process(1, thread{tid: 1, samples: samples, ran: ran, switches: units})
-		d := &division{period: period, tick: tick}
+		d := &division{period: period, usual: usualLatency(true), tick: tick}
 		d.add([]*profile.Process{paced}, times)
 		d.finish()
 		got, seen := total(paced)
@@ -149,7 +149,7 @@ func TestWaking(t *testing.T) {
 	}
 	for _, samples := range []uint64{900, 1000, 1100} {
 		bound, times := process(1, thread{tid: 1, samples: samples, ran: time.Second, switches: 20})
-		d := &division{period: period, tick: tick}
+		d := &division{period: period, usual: usualLatency(true), tick: tick}
 		d.add([]*profile.Process{bound}, times)
 		d.finish()
 		if got, seen := total(bound); !near(got, time.Second) || got-seen > 20*maxWaking {
@@ -161,7 +161,7 @@ func TestWaking(t *testing.T) {
 // A profile whose samples stand for less than the scheduler counted says how much, and why.
 func TestAccount(t *testing.T) {
 	p, times := process(1, thread{tid: 1, samples: 10000, ran: 12 * time.Second, switches: 100000})
-	d := &division{period: period, tick: 2 * time.Microsecond}
+	d := &division{period: period, usual: usualLatency(true), tick: 2 * time.Microsecond}
 	d.add([]*profile.Process{p}, times)
 	d.finish()
 	e := p.Extents[0]

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -149,7 +150,7 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 
 // divide divides the run times of processes among their samples.
 func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process, times map[fold.Life]*fold.LifeTime) {
-	d := &division{period: period, tick: s.TickTime()}
+	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(attach.Virtual())}
 	for _, life := range lives {
 		d.add(programs[life], times[life])
 	}
