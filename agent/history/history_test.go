@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -79,6 +80,7 @@ func (r *rig) all(t *testing.T, content sink.Content) *profile.Profile {
 // totals are what merging must keep.
 type totals struct {
 	samples, folded uint64
+	cpu, unseen     uint64 // ns
 	events          uint64
 	values          [profile.EventKinds][profile.MaxEventValues]float64
 	calls           float64
@@ -93,6 +95,8 @@ func (n *totals) add(p *profile.Profile) {
 			if th.Tree != nil {
 				n.samples += th.Tree.Total()
 			}
+			n.cpu += uint64(math.Round(th.CPUTime(p.Period)))
+			n.unseen += uint64(th.Unseen)
 		}
 		for _, e := range proc.Events {
 			for _, row := range e.Rows {
@@ -133,7 +137,15 @@ func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 				}
 				tree.AddNew(stack, rng.IntN(3), 1+rng.Uint64N(5))
 			}
-			proc.Threads = append(proc.Threads, &profile.Thread{TID: tid, Name: fmt.Sprintf("worker-%d", tid), Tree: tree})
+			th := &profile.Thread{TID: tid, Name: fmt.Sprintf("worker-%d", tid), Tree: tree}
+			if i%3 > 0 { // whole numbers of ns, so that sums are exact
+				th.SampleTime, th.Unseen, th.UnseenIn = float64(1e6+i), time.Duration(10*i+tid), profile.Waking
+			}
+			proc.Threads = append(proc.Threads, th)
+			if i%3 == 2 {
+				idle := &profile.Thread{TID: 9, Name: "idle", Tree: new(cct.Tree[symbolize.Symbol]), Unseen: 77, UnseenIn: profile.NotSampled}
+				proc.Threads = append(proc.Threads, idle)
+			}
 			p.Counts.Folded += tree.Total()
 		}
 		for _, kind := range []profile.EventKind{profile.Allocations, profile.Locks} {

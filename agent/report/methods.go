@@ -67,8 +67,9 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	}
 }
 
-// Methods writes the hot methods of a profile as a table, the most self time first: the samples in which a method
-// was innermost, and those in which it was anywhere on the stack, recursion counted once. If the profile has nothing
+// Methods writes the hot methods of a profile as a table, the most self time first: that in which a method
+// was innermost, and that in which it was anywhere on the stack, recursion counted once; with the
+// numbers of samples. If the profile has nothing
 // but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
 func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
@@ -81,13 +82,22 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		return layout.Flush(out, "methods")
 	}
-	v, err := newView(p, opts.form())
+	v, err := newView(p, opts.form()|byTime)
 	if err != nil {
 		return err
 	}
-	entries := cct.Hot(&v.tree, func(name string) string { return name })
+	n, err := newView(p, opts.form()) // the numbers of samples
+	if err != nil {
+		return err
+	}
+	own := func(name string) string { return name }
+	entries := cct.Hot(&v.tree, own)
 	cct.SortEntries(entries, strings.Compare)
 	entries, rest := layout.First(opts.N, entries)
+	numbers := make(map[string]cct.Entry[string])
+	for _, e := range cct.Hot(&n.tree, own) {
+		numbers[e.Key] = e
+	}
 
 	hows := make(map[string]stacks.Flags)
 	for id, n := range v.tree.Nodes() {
@@ -99,26 +109,29 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		used |= hows[e.Key]
 		mark = max(mark, len(hows[e.Key].String()))
 	}
-	count := max(len(v.amount(v.tree.Total())), len(v.unit)) // columns
+	count := max(len(n.amount(n.tree.Total())), len(n.unit)) // columns
 	for _, e := range entries {
-		count = max(count, len(v.amount(e.Self)), len(v.amount(e.Total))) // 1000KB is longer than 1MB
+		of := numbers[e.Key]
+		count = max(count, len(n.amount(of.Self)), len(n.amount(of.Total))) // 1000KB is longer than 1MB
 	}
 
 	fmt.Fprintf(out, "Hot methods%s\n", stacks.Elapsed(p))
-	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, v.unit, "total", count, v.unit)
+	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, n.unit, "total", count, n.unit)
 	for _, e := range entries {
-		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, v.amount(e.Self), v.share(e.Total), count, v.amount(e.Total))
+		of := numbers[e.Key]
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, n.amount(of.Self), v.share(e.Total), count, n.amount(of.Total))
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
 		}
 		fmt.Fprintf(out, "%s%s\n", line, layout.Shorten(e.Key, layout.Room(opts.Width, len(line))))
 	}
 	if len(rest) > 0 {
-		var self uint64
+		var self, number uint64
 		for _, e := range rest {
 			self += e.Self
+			number += numbers[e.Key].Self
 		}
-		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, v.amount(self), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, n.amount(number), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
 	}
 	if v.tree.Total() == 0 && stacks.HasTime(p) {
 		why := "what was recorded used no CPU time, or less than a sample stands for"

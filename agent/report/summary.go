@@ -241,7 +241,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 		return err
 	}
 	out.WriteString(strings.Replace(head.String(), who, o.paint(bold, who), 1)) // escape sequences take no columns
-	v, err := newView(p, summed)
+	v, err := newView(p, summed|byTime)
 	if err != nil {
 		return err
 	}

@@ -192,7 +192,7 @@ func TestThreads(t *testing.T) {
 		stored.Sample[i].NumLabel = map[string][]int64{"tid": {int64(i + 1)}}
 	}
 	got := sinktest.Show(t, report.Threads, stored, nil)
-	for _, want := range []string{"60.0%       60  main (tid 3)\n", "40.0%       40  http-nio-8080-exec-*  2 threads\n", "30.0%       30    http-nio-8080-exec-2 (tid 2)\n"} {
+	for _, want := range []string{"60.0%  60.00ms  main (tid 3)\n", "40.0%  40.00ms  http-nio-8080-exec-*  2 threads\n", "30.0%  30.00ms    http-nio-8080-exec-2 (tid 2)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

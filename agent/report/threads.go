@@ -27,7 +27,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
-	sampleType, err := stacks.MainType(p)
+	sampleType, err := stacks.TimeType(p)
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,17 @@ const (
 	byProcess  viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
 	summed                          // samples of the VM's own work are one frame for each kind of it
 	withIdle                        // threads that have nothing to do are shown
+	byTime                          // samples have their CPU time
 	withWakers                      // stacks of waits end with those of who ended them
 )
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
 func newView(p *pprof.Profile, form viewForm) (*view, error) {
-	sampleType, err := stacks.MainType(p)
+	typeOf := stacks.MainType
+	if form&byTime != 0 {
+		typeOf = stacks.TimeType
+	}
+	sampleType, err := typeOf(p)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
@@ -52,5 +53,31 @@ func TestPprofEntries(t *testing.T) {
 	}
 	if got := sink.ContentOf(sinktest.ShopPartial()); got != sink.Time|sink.Entries {
 		t.Errorf("content of a partial walk: %b", got)
+	}
+}
+
+// The CPU time of a file is that of its threads, though a sample of one stands for more than one of another, and some time has no sample.
+func TestCPUTime(t *testing.T) {
+	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Comm: "java", Threads: []*profile.Thread{
+		{TID: 1, SampleTime: 12.4, Unseen: 7, UnseenIn: profile.Waking, Tree: sinktest.Entered(
+			sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get}}, sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.Get}},
+			sinktest.Sampled{Weight: 3, Frames: sinktest.Stack{sinktest.Total}},
+		)},
+		{TID: 2, Unseen: 30, UnseenIn: profile.NotSampled},
+		{TID: 3, Tree: sinktest.Entered(sinktest.Sampled{Weight: 2, Frames: sinktest.Stack{sinktest.Total}})},
+	}}}}
+	stored := sinktest.MustPprof(t, p)
+	sums := make(map[string][2]int64)
+	var samples, cpu int64
+	for _, s := range stored.Sample {
+		key := fmt.Sprint(s.NumLabel["tid"][0], s.Location[0].Line[0].Function.Name)
+		sums[key] = [2]int64{sums[key][0] + s.Value[0], sums[key][1] + s.Value[1]}
+		samples, cpu = samples+s.Value[0], cpu+s.Value[1]
+	}
+	if sums["1[waking]"] != [2]int64{0, 7} || sums["2[not sampled]"] != [2]int64{0, 30} || samples != 7 || cpu != 62+7+30+20 {
+		t.Errorf("%d samples, %d ns: %v", samples, cpu, sums)
+	}
+	if got := sinktest.Show(t, report.Methods, stored, nil); !strings.Contains(got, "25.2%       0   25.2%       0      [not sampled]\n") {
+		t.Errorf("the report lacks what was not sampled:\n%s", got)
 	}
 }

@@ -57,6 +57,16 @@ func MainType(p *pprof.Profile) (string, error) {
 	return p.SampleType[index].Type, nil
 }
 
+// TimeType returns the sample type for sums of methods and threads: as MainType, but CPU time instead of samples. Not all samples stand for the same
+// time, and some time has no sample.
+func TimeType(p *pprof.Profile) (string, error) {
+	main, err := MainType(p)
+	if main == stored.TypeSamples && TypeIndex(p, stored.TypeCPU) >= 0 {
+		main = stored.TypeCPU
+	}
+	return main, err
+}
+
 func isCalls(t *pprof.ValueType) bool {
 	return t.Type == stored.TypeCalls && t.Unit == stored.UnitCount
 }
