@@ -61,7 +61,7 @@ func MainType(p *pprof.Profile) (string, error) {
 // time, and some time has no sample.
 func TimeType(p *pprof.Profile) (string, error) {
 	main, err := MainType(p)
-	if main == stored.TypeSamples && TypeIndex(p, stored.TypeCPU) >= 0 {
+	if main == stored.TypeSamples && Sum(p, stored.TypeCPU, nil) > 0 {
 		main = stored.TypeCPU
 	}
 	return main, err
