@@ -18,6 +18,28 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct thread_run *export_thread_run __attribute__((unused));
 struct thread_end *export_thread_end __attribute__((unused));
 
+#define MAX_ENDING 65536
+
+/* key: thread of a chosen process that has ended and was not freed yet */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_ENDING);
+	__type(key, __u32);
+	__type(value, __u8);
+} ending SEC(".maps");
+
+/* Threads that were in that map, and those that are no longer. */
+__u64 threads_ended = 0, threads_freed = 0;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___ending {
+	int exit_state;
+};
+
+#pragma clang attribute pop
+
 SEC("iter/task")
 int each_run_time(struct bpf_iter__task *ctx)
 {
@@ -33,6 +55,7 @@ int each_run_time(struct bpf_iter__task *ctx)
 	r.switches = switches_of(task);
 	r.pid = task->tgid;
 	r.tid = task->pid;
+	r.ended = ((struct task_struct___ending *)task)->exit_state != 0;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }
@@ -46,6 +69,17 @@ static __always_inline bool was_chosen(__u32 pid, __u64 start)
 		return true;
 	ended = bpf_map_lookup_elem(&ended_pids, &pid);
 	return ended && *ended == start;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(thread_ends, struct task_struct *task)
+{
+	__u32 tid = task->pid;
+	__u8 one = 1;
+
+	if (was_chosen(task->tgid, task->group_leader->start_boottime) && !bpf_map_update_elem(&ending, &tid, &one, BPF_NOEXIST))
+		__sync_fetch_and_add(&threads_ended, 1);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_free")
@@ -64,5 +98,7 @@ int BPF_PROG(thread_freed, struct task_struct *task)
 		count(EVENTS_DROPPED_RING_FULL, 1);
 	else
 		count(EVENTS_DELIVERED, 1);
+	if (!bpf_map_delete_elem(&ending, &e.header.tid))
+		__sync_fetch_and_add(&threads_freed, 1);
 	return 0;
 }

@@ -21,10 +21,13 @@ type ThreadEnd = RunTimeThreadEnd
 type RunTimes struct {
 	objects struct {
 		RunTimeMaps
-		Each  *ebpf.Program `ebpf:"each_run_time"`
-		Freed *ebpf.Program `ebpf:"thread_freed"`
+		Each         *ebpf.Program  `ebpf:"each_run_time"`
+		Ends         *ebpf.Program  `ebpf:"thread_ends"`
+		Freed        *ebpf.Program  `ebpf:"thread_freed"`
+		ThreadsEnded *ebpf.Variable `ebpf:"threads_ended"`
+		ThreadsFreed *ebpf.Variable `ebpf:"threads_freed"`
 	}
-	ends  link.Link
+	ends  []link.Link
 	tasks *link.Iter
 }
 
@@ -39,8 +42,12 @@ func (o *Objects) LoadRunTimes() (*RunTimes, error) {
 	if err := o.LoadBeside(spec, &r.objects); err != nil {
 		return nil, fmt.Errorf("load programs of run times: %w", err)
 	}
-	if r.ends, err = link.AttachTracing(link.TracingOptions{Program: r.objects.Freed}); err != nil {
-		return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
+	for _, p := range []*ebpf.Program{r.objects.Freed, r.objects.Ends} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
+		}
+		r.ends = append(r.ends, l)
 	}
 	if r.tasks, err = link.AttachIter(link.IterOptions{Program: r.objects.Each}); err != nil {
 		return nil, errors.Join(fmt.Errorf("read run times: %w", err), r.Close())
@@ -68,17 +75,26 @@ func (r *RunTimes) All() (threads []ThreadRun, err error) {
 	}
 }
 
+// Ended is how many threads of chosen processes have ended, and how many of these have a record. The kernel frees threads some time after they
+// ended, and leaders of processes only once the process that started theirs has asked for their status.
+func (r *RunTimes) Ended() (ended, recorded uint64, err error) {
+	if err := errors.Join(r.objects.ThreadsFreed.Get(&recorded), r.objects.ThreadsEnded.Get(&ended)); err != nil {
+		return 0, 0, fmt.Errorf("read how many threads have ended: %w", err)
+	}
+	return ended, recorded, nil
+}
+
 // Maps returns the generated struct of the maps.
 func (r *RunTimes) Maps() any { return r.objects.RunTimeMaps }
 
 // Close detaches and frees the programs.
 func (r *RunTimes) Close() error {
 	var errs []error
-	if r.ends != nil {
-		errs = append(errs, r.ends.Close())
+	for _, l := range r.ends {
+		errs = append(errs, l.Close())
 	}
 	if r.tasks != nil {
 		errs = append(errs, r.tasks.Close())
 	}
-	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Freed.Close(), r.objects.RunTimeMaps.Close())...)
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Freed.Close(), r.objects.RunTimeMaps.Close())...)
 }

@@ -11,6 +11,8 @@ struct thread_run {
 	__u64 ran;   /* ns on a CPU in its life; while it is on one, until the last tick */
 	__u64 switches; /* times that it has left a CPU */
 	__u32 pid, tid;
+	__u8 ended; /* 1 if it only waits to be freed */
+	__u8 pad[7];
 };
 
 /* A thread has ended, and will not run again: the thread of the header. */

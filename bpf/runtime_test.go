@@ -15,7 +15,7 @@ func TestKernelRunTimes(t *testing.T) {
 	r, err := o.LoadRunTimes()
 	needKernel(t, err)
 	defer r.Close()
-	checkVerified(t, r.objects.Each, r.objects.Freed)
+	checkVerified(t, r.objects.Each, r.objects.Ends, r.objects.Freed)
 	const work = 20 * time.Millisecond
 	used, read := make(chan time.Duration), make(chan struct{})
 	tid, ended := onThread(t, func() {
@@ -63,5 +63,8 @@ func TestKernelRunTimes(t *testing.T) {
 	})
 	if end.Born != asleep.Born || end.Header.Start != asleep.Start || end.Header.Pid != asleep.Pid || end.Ran < uint64(later) || end.Switches <= asleep.Switches {
 		t.Errorf("the end is %+v after %+v, want the same thread, and at least %v", end, asleep, later)
+	}
+	if ended, recorded, err := r.Ended(); err != nil || ended == 0 || recorded == 0 {
+		t.Errorf("%d threads have ended, %d of them recorded: %v", ended, recorded, err)
 	}
 }

@@ -19,8 +19,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-
-	"golang.org/x/sys/unix"
 )
 
 // A Source reads the run times of threads at the ends of windows.
@@ -58,12 +56,37 @@ func (s *Source) Stop() error {
 	if s.kernel == nil {
 		return nil
 	}
-	// The kernel frees threads that have ended after a grace period of RCU. Then they have records, which are read before the windows close.
-	const membarrierGlobal = 1
-	unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0) // with nohz_full CPUs it does nothing
+	s.awaitEnds()
 	err := s.Follow()
 	s.stopped.Store(true)
 	return err
+}
+
+// endsWait bounds how long Stop waits for the records of threads that have ended: the kernel writes them after a grace period of RCU, mostly in some
+// dozens of milliseconds.
+const endsWait = time.Second
+
+// awaitEnds waits until the threads that have ended have records, which are read before the windows close.
+func (s *Source) awaitEnds() {
+	ended, _, err := s.kernel.Ended()
+	for begin := time.Now(); err == nil && time.Since(begin) < endsWait; time.Sleep(endsWait / 200) {
+		var threads []bpf.ThreadRun
+		var recorded uint64
+		if threads, err = s.kernel.All(); err != nil {
+			break
+		}
+		// Those that nobody has asked for are read like all others.
+		for i := range threads {
+			recorded += uint64(threads[i].Ended)
+		}
+		var freed uint64
+		if _, freed, err = s.kernel.Ended(); recorded+freed >= ended {
+			break
+		}
+	}
+	if err != nil {
+		s.Log.Warn("cannot wait for the run times of threads that have ended", "err", err)
+	}
 }
 
 // Close implements source.Source.

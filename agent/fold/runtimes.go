@@ -65,7 +65,8 @@ type runTimes struct {
 	threads  map[uint32]*seenThread
 	readings int           // under way
 	applied  uint64        // readings
-	complete time.Duration // CLOCK_BOOTTIME: threads that existed then have been seen; 0 for none
+	first    time.Duration // CLOCK_BOOTTIME: threads of chosen processes that existed then, and later, have been seen; 0 for none
+	complete time.Duration // the same, of the last reading
 	ended    []uint32      // threads that are kept until no reading is under way: it may have seen them
 }
 
@@ -77,14 +78,13 @@ type seenThread struct {
 }
 
 // vanished is after how many readings a thread is forgotten that they did not see, and whose end was not recorded.
-const vanished = 4
+const vanished = 100
 
 // BeginReading must be called before threads are read that ReadRunTimes gets.
 func (s *State) BeginReading() { s.runs.readings++ }
 
 // ReadRunTimes takes the run times of all threads of the chosen processes, as a reading found them that began at that time (CLOCK_BOOTTIME).
-// What they ran before they were first seen counts only if they are younger than the last reading: otherwise nothing shows in which
-// window that was. A failed reading is passed as nil.
+// What they ran before they were first seen counts only if they are younger than the last reading: the processes of others were not chosen then. A failed reading is passed as nil.
 func (s *State) ReadRunTimes(began time.Duration, threads []bpf.ThreadRun) {
 	a := &s.runs
 	a.readings--
@@ -94,6 +94,9 @@ func (s *State) ReadRunTimes(began time.Duration, threads []bpf.ThreadRun) {
 		s.ran(Life{int(t.Pid), t.Start}, t.Tid, t.Born, RunTime{time.Duration(t.Ran), t.Switches}, false)
 	}
 	if threads != nil {
+		if a.first == 0 {
+			a.first = began
+		}
 		a.complete = max(a.complete, began)
 		for tid, t := range a.threads {
 			if !t.ended && t.reading+vanished < a.applied {
@@ -133,7 +136,9 @@ func (s *State) ran(of Life, tid uint32, born uint64, total RunTime, ended bool)
 	switch {
 	case t != nil:
 		since = RunTime{max(total.Ran-t.Ran, 0), total.Switches - min(total.Switches, t.Switches)}
-	case a.complete != 0 && time.Duration(born) >= a.complete:
+	case ended && a.first != 0 && time.Duration(born) >= a.first:
+		since = total // no reading came in its life, though its record may come after one
+	case !ended && a.complete != 0 && time.Duration(born) >= a.complete:
 		since = total
 	}
 	if since.Ran > 0 {

@@ -74,6 +74,10 @@ func TestRunTimes(t *testing.T) {
 	read(500, run(1, 420, 10))
 	check("second window", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10})
 
+	// The record of a thread may be read after a reading that began after its end.
+	end(7, 430, 70)
+	check("second window, a late record", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10, 7: 70})
+
 	// A reading that failed changes nothing. Threads whose end was not seen are forgotten in the end.
 	s.BeginReading()
 	s.ReadRunTimes(600, nil)
@@ -83,7 +87,7 @@ func TestRunTimes(t *testing.T) {
 	if len(s.runs.threads) != 0 {
 		t.Errorf("%d threads are known, and none exists", len(s.runs.threads))
 	}
-	check("second window, later", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10})
+	check("second window, later", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10, 7: 70})
 }
 
 // The threads of a window are bounded. The run times of further ones are kept together.
