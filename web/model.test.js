@@ -117,6 +117,15 @@ test("intervals", () => {
 	assert.ok(Math.abs(of(60, 40).delta - 0.2) < 1e-9);
 });
 
+test("verdicts of a comparison decide what is sure", () => {
+	const root = {value: 1000, n: 100, base: 2000, baseCount: 100};
+	const doc = {verdicts: {total: {slow: "more", other: "same"}, own: {slow: "undecided"}}};
+	const of = (name, kind) => change({name, value: 600, n: 60, base: 800, baseCount: 40}, root, doc, kind);
+	assert.deepEqual([of("slow").verdict, of("slow").sure, of("slow").more], ["more", true, true]);
+	assert.deepEqual([of("slow", "own").verdict, of("slow", "own").sure], ["undecided", false]);
+	assert.deepEqual([of("other").verdict, of("unknown").verdict, of("unknown").sure], ["same", "undecided", false]);
+});
+
 test("amounts", () => {
 	for (const [value, unit, want] of [[1.5e9, "nanoseconds", "1.5 s"], [2e6, "nanoseconds", "2 ms"], [999, "count", "999"], [12345, "count", "12.3k"], [1.5e6, "bytes", "1.5 MB"], [0, "bytes", "0 B"]]) {
 		assert.equal(amount(value, unit), want);

@@ -199,6 +199,24 @@ type kindJSON struct {
 	Title string `json:"title"`
 }
 
+// kindList are the kinds that the page can show.
+func (a *api) kindList() (list []kindJSON) {
+	for _, k := range a.kinds() {
+		list = append(list, kindJSON{k.Name, k.Title})
+	}
+	return list
+}
+
+type kindsJSON struct {
+	Format int        `json:"format"`
+	Kinds  []kindJSON `json:"kinds"`
+}
+
+// kindNames is the answer of /api/v1/kinds.
+func (a *api) kindNames(*http.Request, selection) (any, error) {
+	return kindsJSON{apiFormat, a.kindList()}, nil
+}
+
 type servicesJSON struct {
 	Format   int           `json:"format"`
 	Kinds    []kindJSON    `json:"kinds"`
@@ -222,14 +240,14 @@ type serviceJSON struct {
 
 // services is the answer of /api/v1/services.
 func (a *api) services(r *http.Request, s selection) (any, error) {
-	f, err := a.find(r, s, "", s.from, s.to)
+	f, err := a.recordings.Outline(r.Context(), s.kind.Name, s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
-	out := servicesJSON{Format: apiFormat, Kind: s.kind.Name, Unit: f.Unit, Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
-	for _, k := range a.kinds() {
-		out.Kinds = append(out.Kinds, kindJSON{k.Name, k.Title})
+	if f == nil {
+		f = flame.Empty(s.kind.Name, s.kind.Title, time.Time{}, 0)
 	}
+	out := servicesJSON{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit, Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
 	if !f.Start.IsZero() {
 		ms := f.Start.UnixMilli()
 		out.Start = &ms
@@ -249,7 +267,7 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 	}
 	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
 	out.Services = out.Services[:min(len(out.Services), maxServices)]
-	if err := a.addStates(r, s, f, &out); err != nil {
+	if err := a.addStates(r, s, &out); err != nil {
 		return nil, err
 	}
 	return out, a.rate(r, s, &out)

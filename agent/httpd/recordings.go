@@ -20,6 +20,8 @@ type Recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
 	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error)
+	// Outline is the Outline of Flame, of all services.
+	Outline(ctx context.Context, kind string, from, to time.Time) (*flame.Graph, error)
 	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
 	// than the named one. Nobody may change what yield gets.
 	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error
@@ -154,6 +156,20 @@ func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Ti
 	return sum, nil
 }
 
+// Outline implements Recordings. It merges no contexts.
+func (k *kept) Outline(_ context.Context, kind string, from, to time.Time) (sum *flame.Graph, _ error) {
+	for _, w := range k.look(kind) {
+		switch {
+		case !(TimeRange{from, to}).has(w.Start):
+		case sum == nil:
+			sum = w.Outline()
+		default:
+			sum.Merge(w.Outline())
+		}
+	}
+	return sum, nil
+}
+
 // look returns the windows of a kind, for somebody who looks.
 func (k *kept) look(kind string) []*flame.Graph {
 	k.mu.Lock()
@@ -194,10 +210,27 @@ type withHistory struct {
 	history History
 }
 
+// Outline implements Recordings.
+func (w *withHistory) Outline(ctx context.Context, name string, from, to time.Time) (*flame.Graph, error) {
+	if w.keeps(name, from) {
+		return w.kept.Outline(ctx, name, from, to)
+	}
+	f, err := w.Flame(ctx, name, "", from, to)
+	if f != nil {
+		f = f.Outline()
+	}
+	return f, err
+}
+
+// keeps reports whether what was recorded from a time on is kept.
+func (w *withHistory) keeps(name string, from time.Time) bool {
+	oldest := w.oldest(name)
+	return from.IsZero() || !oldest.IsZero() && !from.Before(oldest)
+}
+
 // Flame implements Recordings.
 func (w *withHistory) Flame(ctx context.Context, name, service string, from, to time.Time) (*flame.Graph, error) {
-	oldest := w.oldest(name)
-	if from.IsZero() || !oldest.IsZero() && !from.Before(oldest) {
+	if w.keeps(name, from) {
 		return w.kept.Flame(ctx, name, service, from, to)
 	}
 	recorded := w.recorded()

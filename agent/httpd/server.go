@@ -81,6 +81,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	sender := newSender()
 	s.kept = newKept(s.pages.kinds, logger)
 	s.data = newAPI(s.kept, s.pages.kinds, sender)
+	mux.HandleFunc("GET /api/v1/kinds", s.data.answer(s.data.kindNames))
 	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
 	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
 	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))

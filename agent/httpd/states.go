@@ -7,7 +7,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -34,9 +33,8 @@ func stateOf(of string) string {
 	return waiting
 }
 
-// addStates adds what threads did to the services of an answer, from wall time if that is recorded, or else off-CPU time. f is the flame graph of
-// the selected kind.
-func (a *api) addStates(r *http.Request, s selection, f *flame.Graph, out *servicesJSON) error {
+// addStates adds what threads did to the services of an answer, from wall time if that is recorded, or else off-CPU time.
+func (a *api) addStates(r *http.Request, s selection, out *servicesJSON) error {
 	recorded := a.kinds()
 	at := slices.IndexFunc(recorded, func(k *kind) bool { return k.content == sink.OfEvents(profile.Wall) })
 	if at < 0 {
@@ -45,12 +43,10 @@ func (a *api) addStates(r *http.Request, s selection, f *flame.Graph, out *servi
 	if at < 0 {
 		return nil
 	}
-	if s.kind != recorded[at] {
-		var err error
-		s.kind = recorded[at]
-		if f, err = a.find(r, s, "", s.from, s.to); err != nil {
-			return err
-		}
+	s.kind = recorded[at]
+	f, err := a.find(r, s, "", s.from, s.to)
+	if err != nil {
+		return err
 	}
 	if f.Duration <= 0 {
 		return nil

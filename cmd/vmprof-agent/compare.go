@@ -18,6 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 )
 
 const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
@@ -271,7 +272,9 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
 	for _, f := range after {
 		if i := slices.IndexFunc(before, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
-			page.Flames = append(page.Flames, f.Against(before[i]))
+			both := f.Against(before[i])
+			both.Verdicts = o.verdicts(f.Kind, a, b)
+			page.Flames = append(page.Flames, both)
 		}
 	}
 	if len(page.Flames) == 0 {
@@ -291,6 +294,24 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	}
 	_, err = fmt.Fprintf(stdout, "\nwritten to %s\n", o.output)
 	return err
+}
+
+// verdicts are those of one kind, by the statistics of the text; nil if that compares shares only, without verdicts. Where there are none, all
+// methods are undecided.
+func (o *compareOptions) verdicts(kind string, a, b []compare.Named) *flame.Verdicts {
+	if !o.verdict && len(a) == 1 && len(b) == 1 && !(compare.HasEnoughWindows(a[0].Profile) && compare.HasEnoughWindows(b[0].Profile)) {
+		return nil
+	}
+	opts := o.opts
+	if opts.SampleType == "" && kind == flame.KindCPU {
+		opts.SampleType = stored.TypeCPU
+	}
+	total, err := compare.MethodVerdicts(a, b, opts, compare.ByTotal)
+	own, ownErr := compare.MethodVerdicts(a, b, opts, compare.ByMethod)
+	if err != nil || ownErr != nil {
+		return &flame.Verdicts{Total: map[string]string{}, Own: map[string]string{}}
+	}
+	return &flame.Verdicts{Total: total, Own: own}
 }
 
 // flamesOf adds up the recordings of a side.

@@ -82,7 +82,7 @@ class AgentSource {
 	}
 
 	async kinds() {
-		return (await this.#get("services", {})).kinds;
+		return (await this.#get("kinds", {})).kinds;
 	}
 
 	load(state) {
@@ -154,7 +154,8 @@ class Page {
 		this.upward = el("input", {type: "checkbox", id: "upward"});
 		this.resetButton = el("button", {onclick: () => this.flame.reset()}, "Reset zoom");
 		this.downloads = el("span", {class: "downloads"});
-		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: true});
+		// Its place is taken from the beginning, so that nothing moves when the services are there.
+		this.services = el("nav", {class: "services", "aria-label": "Services", hidden: !this.source.live}, el("h2", {}, "Services"), el("p", {class: "dim"}, "Loading\u2026"));
 		this.timelineBox = el("section", {class: "timeline", "aria-label": "Timeline", hidden: true});
 		this.range = el("p", {class: "range", hidden: true});
 		this.heat = el("section", {class: "heat", "aria-label": "Samples by 20 ms", hidden: true});
@@ -217,7 +218,7 @@ class Page {
 
 	// tick loads the last windows, unless somebody reads.
 	tick() {
-		if (document.hidden || this.state.get("from") || [this.graph, this.laneBox, this.slowBox].some((e) => e.matches(":hover") || e.contains(document.activeElement))) return;
+		if (!this.servicesNow || document.hidden || this.state.get("from") || [this.graph, this.laneBox, this.slowBox].some((e) => e.matches(":hover") || e.contains(document.activeElement))) return;
 		this.loaded = "";
 		this.refresh();
 	}
@@ -226,28 +227,42 @@ class Page {
 		const state = this.state;
 		const key = ["kind", "service", "pid", "from", "to", "basefrom", "baseto", "span"].map((k) => state.get(k)).join("\n");
 		try {
-			if (!this.kinds) this.kinds = await this.source.kinds();
 			if (key !== this.loaded) {
+				if (this.loaded !== "") this.say("Loading\u2026"); // tick loads the same again
 				this.loaded = key;
-				const [doc, services, past] = await Promise.all([this.source.load(state), this.source.services(state), this.source.timeline(state)]);
+				const [kinds, doc] = await Promise.all([this.kinds ?? this.source.kinds(), this.source.load(state)]);
 				if (key !== this.loaded) return; // another choice since
+				this.kinds = kinds;
 				this.doc = doc;
-				this.servicesNow = services;
-				this.past = past;
 				this.root = decode(doc);
 				this.rates = callRates(doc);
 				this.views = new Map();
 				this.events = new Map();
 				this.all = false;
+				if (this.source.live) { // the flame graph comes first, and what is around it when it is there
+					this.message.hidden = true;
+					this.show();
+					document.body.dataset.drawn ??= String(Math.round(performance.now())); // for tests
+				}
+				const [services, past] = await Promise.all([this.source.services(state), this.source.timeline(state)]);
+				if (key !== this.loaded) return;
+				this.servicesNow = services;
+				this.past = past;
 			}
 			this.message.hidden = true;
 		} catch (error) {
 			this.loaded = null;
-			this.message.hidden = false;
-			fill(this.message, `This cannot be shown: ${error.message}`);
+			this.say(`This cannot be shown: ${error.message}`);
 			if (!this.doc) return;
 		}
 		this.show();
+		document.body.dataset.ready = "yes"; // for tests
+	}
+
+	// say shows a message in place of the flame graph, or above an older one.
+	say(text) {
+		this.message.hidden = false;
+		fill(this.message, text);
 	}
 
 	show() {
@@ -319,7 +334,6 @@ class Page {
 			fill(this.verdict, el("summary", {}, "Comparison"), el("pre", {tabindex: "0"}, text));
 		}
 		this.showLegend(drawn);
-		document.body.dataset.ready = "yes"; // for tests
 	}
 
 	// eventsOf returns the allocations and waits of what is shown, as far as they are loaded. Others are loaded and shown later.
@@ -445,7 +459,6 @@ class Page {
 	}
 
 	showServices() {
-		this.services.hidden = !this.servicesNow;
 		if (this.servicesNow) serviceCards(this.services, this.servicesNow, {service: this.state.get("service"), pid: this.state.get("pid"),
 			onSelect: (changes) => this.state.set({sel: "", thread: "", ...changes}, true)});
 	}

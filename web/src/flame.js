@@ -14,8 +14,8 @@ const found = "#ff8ad8";
 
 // What the legend shows: of a profile, and of a comparison.
 export const differences = [
-	["more", "more than before", deltaColour({sure: true, delta: 0.1})], ["less", "less than before", deltaColour({sure: true, delta: -0.1})],
-	["same", "within chance", deltaColour({sure: false})],
+	["more", "more than before", deltaColour({sure: true, more: true, delta: 0.1})], ["less", "less than before", deltaColour({sure: true, delta: -0.1})],
+	["same", "undecided, or within chance", deltaColour({sure: false})],
 ];
 export const legend = [
 	["managed", "compiled (C2, other)", tierColours[2]], ["c1", "compiled (C1)", tierColours[1]], ["interpreted", "interpreted", tierColours[0]],
@@ -32,12 +32,12 @@ export function colourOf(node) {
 	return colours[node.kind] ?? colours.marker;
 }
 
-// deltaColour is red for more than before and blue for less, grey within chance.
+// deltaColour is red for more than before and blue for less, grey undecided or within chance.
 export function deltaColour(c) {
 	if (!c.sure) return "#dadada";
 	const strength = Math.min(1, Math.sqrt(Math.abs(c.delta) / 0.25));
 	const mix = (from, to) => Math.round(from + (to - from) * (0.25 + 0.75 * strength));
-	return c.delta > 0 ? `rgb(${mix(245, 244)},${mix(225, 120)},${mix(220, 105)})` : `rgb(${mix(220, 110)},${mix(230, 165)},${mix(245, 240)})`;
+	return c.more ? `rgb(${mix(245, 244)},${mix(225, 120)},${mix(220, 105)})` : `rgb(${mix(220, 110)},${mix(230, 165)},${mix(245, 240)})`;
 }
 
 // shortName is what fits into so many pixels: without the package of a class if need be.
@@ -193,7 +193,7 @@ export class Flame {
 	}
 
 	#changeOf(node) {
-		return change(node, this.#root, this.#doc.effect);
+		return change(node, this.#root, this.#doc);
 	}
 
 	// search highlights frames, and returns the share of what they and all below them have.
@@ -307,7 +307,7 @@ export class Flame {
 		if (doc.base) {
 			const c = this.#changeOf(node);
 			row("share", `${percent(c.before)} \u2192 ${percent(c.now)}`);
-			row("change", `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)} points${c.sure ? "" : ", within chance"}`);
+			row("change", `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)} points${c.sure ? "" : `, ${c.verdict}`}`);
 			row("value", `${amount(node.base, doc.unit)} \u2192 ${amount(node.value, doc.unit)}`);
 		} else {
 			row("share", percent(share) + (half === null ? "" : ` \u00b1 ${(100 * half).toFixed(half >= 0.1 ? 0 : 2)}`) + (node.value > 0 && isCode(node) ? `, itself ${percent(total > 0 ? node.self / total : 0)}` : ""));

@@ -27,7 +27,7 @@ export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect,
 	if (test) rows = rows.filter((m) => test(m.name));
 	const total = Math.max(root.value, 1e-9), baseTotal = Math.max(root.base, 1e-9);
 	if (doc.base) {
-		for (const m of rows) m.change = change({value: m.self, n: m.selfN, base: m.baseSelf, baseCount: m.baseSelfN}, root, doc.effect);
+		for (const m of rows) m.change = change({name: m.name, value: m.self, n: m.selfN, base: m.baseSelf, baseCount: m.baseSelfN}, root, doc, "own");
 		rows = rows.filter((m) => m.self > 0 || m.baseSelf > 0);
 		rows.sort((a, b) => b.change.sure - a.change.sure || Math.abs(b.change.delta) - Math.abs(a.change.delta));
 	}
@@ -63,10 +63,10 @@ function listOf(title, items, {total, baseTotal, onSelect, empty}) {
 }
 
 // shares is what a method has before and now, and whether the difference may be chance.
-function shares(title, node, root, doc) {
-	const c = change(node, root, doc.effect);
+function shares(title, node, root, doc, of) {
+	const c = change(node, root, doc, of);
 	return el("tr", {}, el("th", {scope: "row"}, title), el("td", {class: "n"}, percent(c.before)), el("td", {class: "n"}, percent(c.now)),
-		el("td", {class: "n"}, `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)}`, el("br"), el("span", {class: "dim"}, c.sure ? (c.delta > 0 ? "more" : "less") : "within chance")));
+		el("td", {class: "n"}, `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)}`, el("br"), el("span", {class: "dim"}, c.verdict)));
 }
 
 const leafTitles = {alloc: "Allocated classes, with callees", lock: "Awaited locks, with callees"};
@@ -103,7 +103,7 @@ export function sidePanel(host, doc, root, rates, {selected, thread, onSelect, o
 		parts.push(el("h2", {}, selected));
 		if (doc.base) {
 			parts.push(el("table", {class: "shares"}, el("thead", {}, el("tr", {}, el("td", {}), ...["before", "now", "points"].map((h) => el("th", {class: "n", scope: "col"}, h)))),
-				el("tbody", {}, shares("with callees", a.all, root, doc), shares("itself", a.own, root, doc))),
+				el("tbody", {}, shares("with callees", {...a.all, name: selected}, root, doc, "total"), shares("itself", {...a.own, name: selected}, root, doc, "own"))),
 			el("p", {}, `With callees ${perSecond(a.all.base, {...doc, seconds: doc.base.seconds}) || amount(a.all.base, doc.unit)} before, ${perSecond(a.all.value, doc)} now.`));
 		} else {
 			parts.push(el("p", {}, `${percent(a.all.value / total)} with callees, ${percent(a.own.value / total)} itself: ${amount(a.all.value, doc.unit)}, ${perSecond(a.all.value, doc)}`));

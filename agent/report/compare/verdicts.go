@@ -43,6 +43,27 @@ func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error)
 	return v.result.Whole.Verdict, layout.Flush(v.out, "comparison")
 }
 
+// MethodVerdicts returns the verdicts that Audit gives by method, or with By = ByTotal by method with callees: more, less, same or undecided. All other
+// methods are undecided.
+func MethodVerdicts(a, b []Named, opts AuditOptions, by By) (map[string]string, error) {
+	opts.By = by
+	v, err := newVerdicts(a, b, &opts)
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[stacks.Method]string, v.ofBy)
+	for i, k := range v.keys[:v.ofBy] {
+		of[k.callee] = v.result.Keys[i].Verdict.String()
+	}
+	named := make(map[string]string, len(of))
+	for m, key := range v.auditor.stable {
+		if verdict := of[key]; verdict != "" {
+			named[m.Name] = verdict
+		}
+	}
+	return named, nil
+}
+
 // verdicts are a comparison that is being written.
 type verdicts struct {
 	opts     *AuditOptions

@@ -431,3 +431,24 @@ func TestAuditEstimates(t *testing.T) {
 		t.Errorf("estimates of a recording against itself:\n%s", got)
 	}
 }
+
+// The page has the verdicts of the text: a difference that the text calls undecided is not sure there.
+func TestMethodVerdicts(t *testing.T) {
+	slower := shop()
+	slower["main search match"] *= 1.5
+	a := recorded{pid: 1, windows: 30, paths: shop(), bursts: map[string]float64{"main render rank": 80}, seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, windows: 30, paths: slower, bursts: map[string]float64{"main render rank": 250}, seed: 2}.named(t, "b.pb.gz")
+	for by, want := range map[compare.By]map[string]string{
+		compare.ByMethod: {"match": "more", "rank": "undecided", "main": ""}, compare.ByTotal: {"match": "more", "rank": "undecided", "search": "more"},
+	} {
+		got, err := compare.MethodVerdicts([]compare.Named{a}, []compare.Named{b}, compare.AuditOptions{}, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for method, verdict := range want {
+			if got[method] != verdict {
+				t.Errorf("by %v, %s is %q, want %q", by, method, got[method], verdict)
+			}
+		}
+	}
+}

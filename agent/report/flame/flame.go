@@ -26,6 +26,9 @@ type Graph struct {
 	Duration          time.Duration // of all windows together
 	Notes             []string      // what a reader must know, one sentence each
 
+	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the interval of each share.
+	Verdicts *Verdicts
+
 	effect    float64 // what variances are multiplied by, at least 1: see report.EffectOf
 	frames    []flameFrame
 	index     map[flameFrame]int32
@@ -37,6 +40,12 @@ type Graph struct {
 	base      *flameBase
 	lanes     []stored.Lanes // what threads did over time, if waits were recorded
 	slow      *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
+}
+
+// Verdicts are more, less, same or undecided, by method: with its callees (Total), and by itself (Own). A method that is missing is undecided.
+type Verdicts struct {
+	Total map[string]string `json:"total"`
+	Own   map[string]string `json:"own"`
 }
 
 // A flameBase is what a baseline adds: its nodes' values are in the second column.
@@ -195,6 +204,24 @@ func (f *Graph) child(parent, frame int32) int32 {
 	f.nodes = append(f.nodes, flameNode{parent: parent, frame: frame})
 	f.children[key] = at
 	return at
+}
+
+// Outline returns what a Graph has of whole processes: its Services are the same, and it is as quick to merge as there are processes.
+func (f *Graph) Outline() *Graph {
+	out := newFlame(f.Kind, f.Title, f.Unit)
+	out.Start, out.Duration, out.effect = f.Start, f.Duration, f.effect
+	totals := f.totals(0)
+	for at, n := range f.nodes {
+		if at == 0 || n.parent != 0 {
+			continue
+		}
+		frame := out.frame(f.frames[n.frame])
+		if p, known := f.processes[n.frame]; known {
+			out.processes[frame] = p
+		}
+		out.nodes[out.child(0, frame)].value[0] += totals[at]
+	}
+	return out
 }
 
 // Services are the processes, the busiest first.

@@ -31,6 +31,7 @@ type flameDocument struct {
 	Frames   flameFrames     `json:"frames"`
 	Nodes    flameNodes      `json:"nodes"`
 	Base     *flameBaseNodes `json:"base,omitempty"`
+	Verdicts *Verdicts       `json:"verdicts,omitempty"`
 	Calls    *flameCalls     `json:"calls,omitempty"`
 	Timeline *flameTimeline  `json:"timeline,omitempty"`
 	PIDs     []Process       `json:"processes,omitempty"`
@@ -79,7 +80,7 @@ type flameTimeline struct {
 
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
 func (f *Graph) MarshalJSON() ([]byte, error) {
-	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes,
+	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes, Verdicts: f.Verdicts,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""},
 		// Lists are there also if they are empty: readers need not distinguish that from a missing one.
 		Frames: flameFrames{Name: []int{}, File: []int{}, Kind: []int{}},
