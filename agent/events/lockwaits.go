@@ -31,6 +31,7 @@ type lockWaits struct {
 	mu     sync.Mutex
 	rest   *lockLook // when recording ended; nil if it has not
 	seeded map[seeding]struct{}
+	late   []lateWait
 
 	// Only functions that have the State use these.
 	counted, before map[uint32]time.Duration // when the waits began of which an ended window has a part, by thread; the latter of earlier windows
@@ -195,7 +196,8 @@ func (e *Source) seedOne(ctx context.Context, of *lockPlan, p *target.Process) e
 	if err != nil {
 		return err
 	}
-	monitors := of.waits == e.Programs.Entering
+	monitors, seeded := of.waits == e.Programs.Entering, 0
+	defer func() { e.locks.noteLate(p, now, seeded) }()
 	for _, w := range list {
 		if w.Thread == 0 || (w.Monitor != 0) != monitors {
 			continue
@@ -207,6 +209,7 @@ func (e *Source) seedOne(ctx context.Context, of *lockPlan, p *target.Process) e
 		case err != nil:
 			return fmt.Errorf("register a wait in the kernel: %w", err)
 		}
+		seeded++
 		key, waiting := bpf.LockKey{Lock: entry.Lock, Pid: uint32(p.PID)}, uint64(0)
 		if err := e.Programs.WantedLocks.Lookup(&key, &waiting); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("look up a lock in the kernel: %w", err)
@@ -226,6 +229,7 @@ func (l *lockWaits) leave(p *target.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.seeded, func(s seeding, _ struct{}) bool { return s.process == p })
+	// l.late stays until the last window of the process is closed, and is bounded.
 }
 
 // look returns the threads that wait for locks now and have for a while, with the stacks of these and of the threads that have the locks.

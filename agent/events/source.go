@@ -226,6 +226,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		out.Events = e.named(w.Window, of, &covered, after.virtual.note(of.Process, before.virtual))
+		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events)...)
 		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, before.virtual, after.virtual)...)
 	}}
 }

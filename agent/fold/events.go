@@ -44,7 +44,8 @@ type Events struct {
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
-	wakers   wakers                // OffCPU: who ended waits; Locks: who had the lock meanwhile
+	locked   lockTimes
+	wakers   wakers // OffCPU: who ended waits; Locks: who had the lock meanwhile
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.

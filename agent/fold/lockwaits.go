@@ -29,6 +29,38 @@ func (w *Window) AddLockWait(s *State, p *Process, pid, epoch uint32, e *Event) 
 	return true
 }
 
+// lockTimes are sums of waits for locks in a window, in ns.
+type lockTimes struct {
+	all      float64 // with the weights of those that were drawn
+	recorded float64 // without
+	unplaced float64 // of that, of which no stack is known
+}
+
+// LockTimes returns the time of waits for locks that the recorded ones stand for, without the factor for what was lost; of those recorded
+// alone; and the part of that of which no stack is known. All are ns.
+func (r *Events) LockTimes() (all, recorded, unplaced float64) {
+	return r.locked.all, r.locked.recorded, r.locked.unplaced
+}
+
+// addLock adds a wait as it is in the window that began then.
+func (t *lockTimes) addLock(e *Event, began time.Duration) {
+	if e.Kind.Apart(&e.Labels) {
+		return
+	}
+	length := e.Delay
+	if wait := e.Lock; wait != nil {
+		length = wait.Until - wait.Since
+		if wait.Counted {
+			length = wait.Until - max(wait.Since, began)
+		}
+	}
+	t.all += e.Sums.Values[profile.Locks.Main()]
+	t.recorded += float64(length)
+	if len(e.Stack) == 0 {
+		t.unplaced += float64(length)
+	}
+}
+
 // lockEvent returns the event as it is in the window.
 func (w *Window) lockEvent(s *State, p *Process, set *EventSet, e *Event) *Event {
 	const acquisitions, contentions, delay = 0, 1, 2 // profile.Locks.Values

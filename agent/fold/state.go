@@ -307,6 +307,9 @@ func (w *Window) addEvent(s *State, p *Process, epoch uint32, e *Event) {
 	if e.Lock != nil {
 		e = w.lockEvent(s, p, set, e)
 	}
+	if e.Kind == profile.Locks {
+		set.Of(profile.Locks).locked.addLock(e, w.Began)
+	}
 	if set.Add(e) {
 		s.Want(p, e.Stack, epoch)
 	}
