@@ -228,6 +228,7 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 		if a.opt.Events.Wall() {
 			a.addWall(out, sampled)
 		}
+		out.Extents = profile.AddExtents(out.Extents, wall.Extents(out.Events)...)
 		named, *counts = out, sums
 	})
 	if err != nil {

@@ -106,6 +106,13 @@ func (r *waitRate) set(mean, now time.Duration) {
 	r.means = append(r.means, meanSince{mean, now})
 }
 
+// now returns the interval.
+func (r *waitRate) now() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mean
+}
+
 // raised notes the interval that the kernel side has, if it is not the one that was set.
 func (r *waitRate) raised(mean, now time.Duration) bool {
 	r.mu.Lock()

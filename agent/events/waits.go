@@ -253,6 +253,7 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 // finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
 func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end time.Duration) {
 	w.addTimes(s, window, away, end)
+	mean := w.rate.now()
 	for i := range away {
 		a := &away[i]
 		l := w.last[a.Tid]
@@ -261,6 +262,7 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 		}
 		w.pending.see(a.Tid)
 		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: float64(max(a.Every, 1)), Away: true, SP: a.Sp}
+		wait.Short = wait.Until-wait.Since < mean
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added
 		}

@@ -43,6 +43,7 @@ type Events struct {
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
 	away     awayTimes               // of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
+	seen     map[uint32]*EventSums // of Rows, by thread id: ThreadTime.Seen
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
 	locked   lockTimes
 	wakers   wakers // OffCPU: who ended waits; Locks: who had the lock meanwhile
@@ -93,7 +94,7 @@ type Event struct {
 func (s *EventSet) Of(kind profile.EventKind) *Events {
 	if s[kind] == nil {
 		s[kind] = &Events{
-			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{}, comms: map[uint32][]comm{},
+			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{}, comms: map[uint32][]comm{}, seen: map[uint32]*EventSums{},
 			sums: map[*Coverage]*mainSums{},
 		}
 	}
@@ -212,7 +213,11 @@ func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *C
 }
 
 func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
-	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: r.times}
+	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: slices.Clone(r.times)}
+	seen := make(map[*EventSums]EventKey, len(r.seen)) // as they are named
+	for _, row := range r.seen {
+		seen[row] = EventKey{}
+	}
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
 	r.causes = map[*EventSums]string{}
 	var waiting namedStack
@@ -238,13 +243,25 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 			merged[named] = &EventSums{}
 		}
 		merged[named].Add(&sums)
+		if _, ok := seen[r.Rows[key]]; ok {
+			seen[r.Rows[key]] = named
+		}
 	}
+	number := make(map[EventKey]int, len(seen)) // in Rows, from 1
 	for _, key := range slices.SortedFunc(maps.Keys(merged), compareEvents) {
 		sums := merged[key]
 		e.Rows = append(e.Rows, profile.EventRow{
 			Context: key.Context, TID: int(key.tid), Thread: r.threads[key.namedThread], EventLabels: key.EventLabels,
 			Events: sums.Events, Values: sums.Values,
 		})
+		if len(seen) > 0 {
+			number[key] = len(e.Rows)
+		}
+	}
+	for i := range e.Times {
+		if row := r.seen[uint32(e.Times[i].TID)]; row != nil {
+			e.Times[i].Seen = number[seen[row]]
+		}
 	}
 	if r.overflow > 0 {
 		e.Basis = append(e.Basis, overflowed(r.overflow))

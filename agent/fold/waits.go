@@ -21,6 +21,7 @@ type Wait struct {
 	Weight       float64       // how many waits it stands for; 0 if only its last part was drawn
 	DelayWeight  float64       // the same of that part; 0 if it is not different
 	Away         bool          // the thread has not come back
+	Short        bool          // Away: it would not be recorded for sure if it ended now
 	SP           uint64        // the user's stack pointer
 	Woken        time.Duration // when the last part began, more precisely; 0 if that is not known
 	Waker        *Waker        // who ended the wait before that; nil if it is not known
@@ -81,7 +82,11 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		}
 		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, part.weight, row)
 		if wait.Away {
-			set.Of(e.Kind).away.add(length, len(e.Stack) > 0)
+			of := set.Of(e.Kind)
+			of.away.add(length, len(e.Stack) > 0)
+			if wait.Short && len(e.Stack) > 0 {
+				of.seen[e.TID] = row
+			}
 		}
 	}
 	return true

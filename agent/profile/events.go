@@ -92,6 +92,9 @@ type ThreadTime struct {
 	TID      int
 	Name     string
 	Wall, On time.Duration
+	// Seen is the row of a short wait in which the thread was when the window ended, from 1; 0 if it was in none whose stack is known. The end comes
+	// at any time, so this is a sample of the thread's short waits.
+	Seen int `json:",omitempty"`
 }
 
 // ExactWaits is the index in the values of OffCPU of the time in waits that were recorded each. Files do not have it.

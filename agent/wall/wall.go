@@ -71,7 +71,8 @@ func (t *thread) missing() (ran, waited float64) {
 
 // Of returns the wall time of p's threads, from its samples of CPU time, each of which stands for period, and from its off-CPU time. How
 // long a thread was on a CPU and off it is known exactly, and what of it is where and why is estimated: samples are scaled so that they add
-// up to it. Waits that were recorded each are not scaled.
+// up to it. Waits that were recorded each are not scaled. Of a thread none of whose short waits was drawn, the one counts for all in which it was
+// when the window ended.
 func Of(p *profile.Process, period time.Duration) *profile.Events {
 	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxContexts}, Coverage: &profile.Coverage{}}
 	off := &profile.Events{}
@@ -104,7 +105,11 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		if ran > 0 {
 			u.add(t.TID, t.Name, marker, running, 0, ran)
 		}
-		if waited > 0 {
+		switch {
+		case waited > 0 && t.Seen > 0 && t.Seen <= len(off.Rows):
+			row := &off.Rows[t.Seen-1]
+			u.add(t.TID, row.Thread, off.Tree.Stack(row.Context), row.EventLabels, 0, waited)
+		case waited > 0:
 			u.add(t.TID, t.Name, marker, profile.EventLabels{Place: cause.Blocked, What: cause.Unknown}, 0, waited)
 		}
 	}
