@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,20 +189,24 @@ func TestWindowRoom(t *testing.T) {
 	}
 }
 
-// A thread has the name that it had at its last sample: threads of a JVM get theirs a moment after they start, and have their
-// parent's until then.
+// What a thread does counts for the name that it has then. Threads of a JVM get theirs a moment after they start, and have their parent's until
+// then: what they do before counts for their own.
 func TestThreadName(t *testing.T) {
 	a, w := testAgent()
 	id := identity{PID: 100, Start: 5, Exec: 1}
-	for _, name := range []string{"java", "worker"} {
+	for _, name := range []string{"java", "worker", "task", "worker"} {
 		record := sampleRecord(id, nativeFrame)
 		copy(record[unsafe.Offsetof(bpf.ProfileSample{}.Comm):], append([]byte(name), 0))
 		a.fold(record)
 	}
 	p := a.state().Table[100]
 	counts := profile.Counts{Truncated: map[string]uint64{}}
-	if threads := p.Profile(w.Processes[p], &counts).Threads; len(threads) != 1 || threads[0].Name != "worker" {
-		t.Errorf("got threads %v, want one named worker", threads)
+	got := map[string]uint64{}
+	for _, thread := range p.Profile(w.Processes[p], &counts).Threads {
+		got[thread.Name] += thread.Tree.Total()
+	}
+	if want := map[string]uint64{"worker": 3, "task": 1}; !maps.Equal(got, want) {
+		t.Errorf("samples by name: %v, want %v", got, want)
 	}
 }
 

@@ -304,7 +304,7 @@ func (l *lockWaits) readStacks(look *lockLook) {
 		}
 	}
 	if len(asked) > 0 {
-		records, _ := l.stacks.read(slices.Collect(maps.Values(asked)))
+		records, _ := l.stacks.read(slices.Collect(maps.Values(asked)), time.Now().Add(maxAskedTime))
 		var o bpf.Observation
 		for _, raw := range records {
 			if bpf.DecodeObservation(raw, &o) != nil {

@@ -232,16 +232,23 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	if _, err := w.noteMean(); err != nil { // for the notes of the window
 		e.services.Log.Error("cannot read how many waits are recorded", "err", err)
 	}
-	asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, away, leastAsked) })
-	records, tried := w.stacks.read(asked)
-	if stopped == 0 && len(asked) > 0 { // that took a while
-		if now, err := w.look(); err == nil {
+	now, end := away, time.Now().Add(maxAskedTime)
+	for range maxRounds {
+		asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return w.unknown(s, now, leastAsked) })
+		if len(asked) == 0 || time.Now().After(end) {
+			break
+		}
+		e.readStacks(asked, end)
+		var err error
+		if now, err = w.look(); err != nil {
+			break // the one before is as good
+		}
+		if stopped == 0 { // that took a while
 			away = now
 		}
 	}
 	return func(s *fold.State, window *fold.Window) {
 		e.virtuals.sweep(frozen)
-		e.learn(s, tried, records)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)

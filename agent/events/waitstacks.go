@@ -27,6 +27,10 @@ type waitStacks struct {
 const (
 	// leastAsked is how long a thread has waited at least if its stack is to be read when a window ends.
 	leastAsked = 100 * time.Millisecond
+	// leastFirst is the same of a thread of which no stack is known.
+	leastFirst = 10 * time.Millisecond
+	// maxRounds bounds how often stacks are read when a window ends: while some are read, other threads go on, and wait anew.
+	maxRounds = 4
 	// leastWatched is the same while a window is open: as many threads at once are read seldom in vain.
 	leastWatched = 500 * time.Millisecond
 	// watchedEvery is the least pause between two looks at threads that wait in an open window, and watchedShare how many times as long as a look
@@ -59,14 +63,15 @@ func (r *waitStacks) close() error {
 	return r.kernel.Close()
 }
 
-// read returns the records of stacks, as bpf.Waiting.Read has them, and the threads that there was time for. It sorts asked.
-func (r *waitStacks) read(asked []askedThread) (records [][]byte, tried []askedThread) {
+// read returns the records of stacks, as bpf.Waiting.Read has them, and the threads that there was time for until end. It sorts asked: threads that
+// have just begun to wait are the least likely to go on meanwhile.
+func (r *waitStacks) read(asked []askedThread, end time.Time) (records [][]byte, tried []askedThread) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortFunc(asked, func(a, b askedThread) int {
-		return cmp.Or(cmp.Compare(a.id.PID, b.id.PID), cmp.Compare(a.since, b.since))
+		return cmp.Or(cmp.Compare(a.id.PID, b.id.PID), cmp.Compare(b.since, a.since))
 	})
-	all, end := asked, time.Now().Add(maxAskedTime)
+	all := asked
 	for len(asked) > 0 && time.Now().Before(end) {
 		id, n := asked[0].id, 1
 		for n < min(len(asked), maxAskedAtOnce) && asked[n].id == id {
@@ -139,21 +144,29 @@ func (e *Source) watchWaits(ctx context.Context) {
 			continue // the end of a window reports that
 		}
 		asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return e.waits.unknown(s, away, leastWatched) })
-		records, tried := e.waits.stacks.read(asked)
-		e.services.Owner.Do(func(s *fold.State) { e.learn(s, tried, records) })
+		e.readStacks(asked, began.Add(maxAskedTime))
 		pause = max(watchedEvery, watchedShare*time.Since(began))
 	}
 }
 
-// unknown returns the threads whose stacks are not known of those that were away for that long. That a thread is stopped, or waits for a CPU, is
-// known without.
+// readStacks reads stacks until end, and keeps them.
+func (e *Source) readStacks(asked []askedThread, end time.Time) {
+	records, tried := e.waits.stacks.read(asked, end)
+	e.services.Owner.Do(func(s *fold.State) { e.learn(s, tried, records) })
+}
+
+// unknown returns the threads whose stacks are not known of those that were away for that long, or for leastFirst if no stack of theirs is. That a
+// thread is stopped, or waits for a CPU, is known without.
 func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
 		a := &away[i]
 		blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk)
-		long := a.Since != 0 && time.Duration(a.Since)+least <= now
-		if !blocked || !long || w.last[a.Tid].at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
+		last, long := w.last[a.Tid], least
+		if last == nil {
+			long = leastFirst
+		}
+		if !blocked || a.Since == 0 || time.Duration(a.Since)+long > now || last.at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
 			continue
 		}
 		asked = append(asked, askedThread{proc.Identity{PID: int(a.Pid), Start: a.Start, Exec: a.Exec}, a.Tid, a.Since})
