@@ -57,6 +57,7 @@ func (e *Probes) govern(ctx context.Context) {
 		switch {
 		case now-tuned >= governEvery:
 			e.tune(now, now-tuned)
+			e.forgetFrozen()
 			tuned, checked = now, now
 		case fresh || now-checked >= calmInterval:
 			e.check(now, now-tuned)

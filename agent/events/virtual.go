@@ -139,16 +139,37 @@ func (e *Probes) followsVirtual(p *target.Process) bool {
 }
 
 // virtualCounts are the waits of virtual threads of all VMs, by their serials.
-type virtualCounts map[uint32]bpf.VirtualCount
+type virtualCounts map[uint32]virtualCount
+
+type virtualCount struct {
+	bpf.VirtualCount
+	still uint64 // waits that have begun and not ended
+}
 
 func (e *Probes) virtualCounts() virtualCounts {
 	counts := virtualCounts{}
 	var serial uint32
 	var count bpf.VirtualCount
 	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); { // one that changes meanwhile is read again at the next window
-		counts[serial] = count
+		counts[serial] = virtualCount{VirtualCount: count}
+	}
+	for key, f := range e.frozen() {
+		c := counts[key.Serial]
+		c.still += uint64(f.Every)
+		counts[key.Serial] = c
 	}
 	return counts
+}
+
+// forgetFrozen has the kernel side forget the virtual threads that waited when plans were last observed in a slice, whose ends were not seen.
+// Otherwise a program with a virtual thread for each request would fill the table.
+func (e *Probes) forgetFrozen() {
+	e.mu.Lock()
+	sliced := slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return p.kind == profile.Locks && !p.duty.Always() })
+	e.mu.Unlock()
+	if sliced {
+		e.frozen()
+	}
 }
 
 // frozen reads which virtual threads wait. It deletes those of probes that were removed and attached again meanwhile: their ends were not
@@ -182,6 +203,7 @@ func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 const (
 	virtualApart   = "virtual threads that wait are on no thread of the kernel"
 	virtualUnknown = "their virtual threads could not be read"
+	virtualStill   = "they had not ended at the end"
 )
 
 // virtualExtents says how many of the waits of p's virtual threads were observed.
@@ -205,13 +227,22 @@ func (e *Probes) virtualExtents(p *target.Process, before, after virtualCounts) 
 		return append(list, x)
 	}
 	serial := p.Attachment.Load()
-	n, was := after[serial], before[serial]
-	unknown := float64(n.Unknown - was.Unknown)
-	x.Observed = float64(n.Waits - was.Waits)
-	if x.There = x.Observed + unknown; unknown > 0 {
+	after[serial].measure(&x, before[serial])
+	return append(list, x)
+}
+
+// measure sets how many waits there were since before, and how many of them were observed: from their begin to their end.
+func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
+	unknown := float64(c.Unknown - before.Unknown)
+	x.There = float64(c.Waits-before.Waits+before.still) + unknown
+	still := min(float64(c.still), x.There-unknown)
+	x.Observed = x.There - unknown - still
+	if unknown > 0 {
 		x.Miss(unknown, virtualUnknown)
 	}
-	return append(list, x)
+	if still > 0 {
+		x.Miss(still, virtualStill)
+	}
 }
 
 // note says which waits of p's virtual threads are not part of its locks; "" if there were none since before.

@@ -116,3 +116,32 @@ func TestVirtualBounds(t *testing.T) {
 		t.Errorf("%d waits", len(v.waiting))
 	}
 }
+
+// What was not seen from its begin to its end was not observed: a wait that has not ended is one of the next window, too.
+func TestVirtualExtent(t *testing.T) {
+	of := func(waits, unknown, still uint64) virtualCount {
+		return virtualCount{bpf.VirtualCount{Waits: waits, Unknown: unknown}, still}
+	}
+	for _, tt := range []struct {
+		before, after   virtualCount
+		there, observed float64
+		why             string
+	}{
+		{of(0, 0, 0), of(0, 0, 0), 0, 0, ""},
+		{of(10, 1, 0), of(110, 1, 0), 100, 100, ""},
+		{of(10, 1, 0), of(110, 21, 5), 120, 95, virtualUnknown},
+		{of(10, 0, 8), of(10, 0, 8), 8, 0, virtualStill},
+		{of(10, 0, 8), of(12, 0, 0), 10, 10, ""},
+		{of(0, 0, 0), of(3, 0, 9), 3, 0, virtualStill}, // the counts are not read at one time
+	} {
+		var x profile.Extent
+		tt.after.measure(&x, tt.before)
+		why := ""
+		if len(x.Missed) > 0 {
+			why = x.Missed[0].Why
+		}
+		if x.There != tt.there || x.Observed != tt.observed || why != tt.why {
+			t.Errorf("%+v since %+v: %+v", tt.after, tt.before, x)
+		}
+	}
+}
