@@ -13,78 +13,6 @@
 
 #include "wait.bpf.h"
 
-#define MAX_FROZEN 65536
-
-/* Numbers of threads are not used again, addresses of their objects change. */
-struct virtual_thread {
-	__u32 serial; /* of the VM */
-	__u32 pad;
-	__u64 id; /* Thread.threadId() */
-};
-
-enum frozen_kind {
-	FROZEN_PARKED = 1,
-	FROZEN_MONITOR = 2,
-};
-
-struct frozen {
-	__u64 begin; /* ns */
-	__u32 every;
-	__u32 probe; /* at which the wait began */
-	__u32 turn;  /* turn_of() it then */
-	__u32 kind;  /* enum frozen_kind */
-};
-
-/* Of virtual threads that wait. User space deletes those that were not seen to go on. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_FROZEN);
-	__type(key, struct virtual_thread);
-	__type(value, struct frozen);
-} frozen_threads SEC(".maps");
-
-/* Waits of one VM's virtual threads. */
-struct virtual_count {
-	__u64 waits;   /* for an object, whether they were drawn or not */
-	__u64 others;  /* for none: sleep, I/O, Thread.yield */
-	__u64 unknown; /* the thread could not be read */
-};
-
-/* key: serial of the VM */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_ATTACHED);
-	__type(key, __u32);
-	__type(value, struct virtual_count);
-} virtual_counts SEC(".maps");
-
-static __always_inline struct virtual_count *virtual_count_of(__u32 serial)
-{
-	struct virtual_count *c = bpf_map_lookup_elem(&virtual_counts, &serial), none = {};
-
-	if (c)
-		return c;
-	bpf_map_update_elem(&virtual_counts, &serial, &none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&virtual_counts, &serial);
-}
-
-/* The virtual thread that runs on a JavaThread, as key and by the address of its object; 0 if that is not known. */
-static __always_inline __u64 mounted_on(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 thread,
-					struct virtual_thread *key)
-{
-	__u64 object;
-
-	if (!(h->flags & HEAP_MOUNTED) || !thread || read_word(thread) != vm->java_thread_vtable)
-		return 0;
-	object = native_referent(h, thread + h->thread_current, h->flags & HEAP_THREAD_HANDLE);
-	if (!object)
-		return 0;
-	key->serial = vm->serial;
-	key->id = read_word(object + h->thread_id);
-	return key->id ? object : 0;
-}
-
 /* Begins the record of a stack whose wait ends later. */
 static __always_inline struct scratch *begin_freeze(__u32 probe, __u32 every, const struct virtual_thread *key, __u64 begin)
 {
@@ -138,8 +66,10 @@ static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 		return false;
 	}
 	blocker = h->flags & HEAP_PARK_BLOCKER ? referent(h, object + h->park_blocker) : 0;
-	if (c)
-		__sync_fetch_and_add(blocker ? &c->waits : &c->others, 1);
+	if (c && !blocker)
+		__sync_fetch_and_add(&c->others, 1);
+	if (c && blocker)
+		__sync_fetch_and_add(&c->begun, every);
 	if (!blocker && every)
 		count_free(probe); /* or the budget would have no room for the others */
 	if (!blocker || !every) {
@@ -207,7 +137,7 @@ static __always_inline void note_preempted(__u32 probe, __u64 thread)
 		f.turn = turn_of(probe);
 		c = virtual_count_of(h->serial);
 		if (c)
-			__sync_fetch_and_add(&c->waits, w->every);
+			__sync_fetch_and_add(&c->begun, w->every);
 		note_frozen(&key, &f);
 	}
 	forget_wait(&entering, tid); /* the carrier goes on with others */
@@ -221,6 +151,7 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 	const struct hotspot_process *vm;
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
+	struct virtual_count *c;
 	struct frozen *f;
 	struct scratch *s = 0;
 
@@ -242,6 +173,9 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 		s->seen.o.values[0] = key.id;
 		s->seen.o.values[1] = f->begin;
 		s->seen.o.values[2] = now - f->begin;
+		c = virtual_count_of(h->serial);
+		if (c)
+			__sync_fetch_and_add(&c->ended, f->every);
 	}
 	bpf_map_delete_elem(&frozen_threads, &key);
 	return s;

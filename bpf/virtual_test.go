@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestKernelVirtualPark(t *testing.T) {
 	l.checkWait(t, begin, l.one(t), 0, waited)
 	l.thaw.hit(arguments{l.carrier})
 	l.none(t, "it has gone on already")
-	if c := l.counts(t); c != (VirtualCount{Waits: 1}) {
+	if c := l.counts(t); c != (VirtualCount{Begun: 1, Ended: 1}) {
 		t.Errorf("counted %+v", c)
 	}
 }
@@ -106,7 +107,7 @@ func TestKernelVirtualParkNotRecorded(t *testing.T) {
 		{"for nothing", func() { l.block(0) }, func() { l.block(l.object) }, VirtualCount{Others: 1}},
 		{"no object", func() { l.heap.mem.put64(current, 0) }, func() { l.heap.mem.put64(current, l.thread) }, VirtualCount{Unknown: 1}},
 		{"no number", func() { l.heap.mem.put64(id, 0) }, func() { l.heap.mem.put64(id, virtualID) }, VirtualCount{Unknown: 1}},
-		{"not drawn", func() { l.rate(t, l.freeze, 0) }, func() { l.rate(t, l.freeze, 1) }, VirtualCount{Waits: 1}},
+		{"not drawn", func() { l.rate(t, l.freeze, 0) }, func() { l.rate(t, l.freeze, 1) }, VirtualCount{}},
 	} {
 		l.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{})
 		l.freeze.hit(arguments{l.carrier})
@@ -148,7 +149,7 @@ func TestKernelVirtualMonitor(t *testing.T) {
 	time.Sleep(waited)
 	l.resumed.hit(arguments{l.base})
 	l.checkWait(t, begin, l.one(t), SeenContended, 2*waited)
-	if c := l.counts(t); c != (VirtualCount{Waits: 1}) {
+	if c := l.counts(t); c != (VirtualCount{Begun: 1, Ended: 1}) {
 		t.Errorf("counted %+v", c)
 	}
 
@@ -166,5 +167,32 @@ func TestKernelVirtualMonitor(t *testing.T) {
 	for _, p := range []*probe{l.preempt, l.preempted, l.resumed} {
 		p.hit(arguments{l.carrier, l.carrier})
 		l.none(t, "nobody waits")
+	}
+}
+
+// A virtual thread that cannot give up its carrier parks that. It parks for its own object, and once.
+func TestKernelVirtualKeepsCarrier(t *testing.T) {
+	const current, blocker, id = 700, 24, 32
+	p := newFakeParker(t)
+	h := newFakeHeap(t)
+	h.Flags, h.ThreadObject, h.ThreadCurrent, h.ParkBlocker, h.ThreadId = HeapParkBlocker|HeapMounted, current+8, current, blocker, id
+	p.layout(t, h.HotspotHeap)
+	object := h.object(h.klass("java/lang/VirtualThread", 0), 0)
+	h.reference(object+blocker, h.object(h.klass("Sync", 0), 0))
+	h.mem.put64(object+id, virtualID)
+	p.meta.put64(p.thread.javaThread+current, object)
+	key, frozen := VirtualThread{Serial: proberSerial, Id: virtualID}, Frozen{Every: 2}
+	if err := errors.Join(p.p.FrozenThreads.Put(&key, &frozen), p.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{Begun: 5})); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.park(t); got.text != "Sync" {
+		t.Errorf("parked for a %q", got.text)
+	}
+	var c VirtualCount
+	if err := p.p.VirtualCounts.Lookup(uint32(proberSerial), &c); err != nil || c.Begun != 3 {
+		t.Errorf("%d waits have begun, %v", c.Begun, err)
+	}
+	if err := p.p.FrozenThreads.Lookup(&key, &frozen); err == nil {
+		t.Error("it counts twice")
 	}
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "allocation.bpf.h"
+#include "frozen.bpf.h"
 #include "operand.bpf.h"
 
 #define MAX_WAITING 16384 /* threads at once */
@@ -470,6 +471,7 @@ static __always_inline bool see_park(const struct registers *regs, __u32 probe)
 	t = current_java_thread(vm, s, task, (__u32)id, 0);
 	if (!t)
 		return true;
+	forget_kept(vm, h, t->thread);
 	object = parked_object(h, t->thread);
 	if (object)
 		see_object(s, vm, pid, object, 0);

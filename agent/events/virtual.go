@@ -204,6 +204,7 @@ const (
 	virtualApart   = "virtual threads that wait are on no thread of the kernel"
 	virtualUnknown = "their virtual threads could not be read"
 	virtualStill   = "they had not ended at the end"
+	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
 // virtualExtents says how many of the waits of p's virtual threads were observed.
@@ -233,15 +234,14 @@ func (e *Probes) virtualExtents(p *target.Process, before, after virtualCounts) 
 
 // measure sets how many waits there were since before, and how many of them were observed: from their begin to their end.
 func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
-	unknown := float64(c.Unknown - before.Unknown)
-	x.There = float64(c.Waits-before.Waits+before.still) + unknown
-	still := min(float64(c.still), x.There-unknown)
-	x.Observed = x.There - unknown - still
-	if unknown > 0 {
-		x.Miss(unknown, virtualUnknown)
-	}
-	if still > 0 {
-		x.Miss(still, virtualStill)
+	since := func(after, before uint64) float64 { return float64(max(after, before) - before) } // waits may turn out to be others
+	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
+	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended), waits)
+	still := min(float64(c.still), waits-x.Observed)
+	for why, n := range map[string]float64{virtualUnknown: unknown, virtualStill: still, virtualCut: waits - x.Observed - still} {
+		if n > 0 {
+			x.Miss(n, why)
+		}
 	}
 }
 
