@@ -103,8 +103,10 @@ const DefaultMaxContexts = 1 << 22
 // namingWorkers is how many processes are looked into at once.
 const namingWorkers = 3
 
-// upkeepInterval is how often the agent looks for CPUs that came or went, and for processes whose end it missed.
-const upkeepInterval = 10 * time.Second
+const (
+	upkeepInterval  = 10 * time.Second // how often the agent looks for processes whose end it missed
+	refreshInterval = time.Second      // and for CPUs that came or went
+)
 
 // An Agent profiles until it is closed.
 type Agent struct {
@@ -360,6 +362,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	upkeep := time.NewTicker(upkeepInterval)
 	defer upkeep.Stop()
+	refresh := time.NewTicker(refreshInterval)
+	defer refresh.Stop()
 	for {
 		select {
 		case err := <-drained:
@@ -369,10 +373,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		case err := <-a.sources.failed():
 			return end(err)
 		case <-upkeep.C:
+			a.sweep()
+		case <-refresh.C:
 			if err := a.sources.refresh(); err != nil {
 				a.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
 			}
-			a.sweep()
 		case <-ctx.Done():
 			return end(nil)
 		}

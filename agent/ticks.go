@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/engines"
@@ -29,6 +31,7 @@ type clock interface {
 	Start() error
 	Stop() error
 	Refresh() error
+	Gaps(began, ended time.Duration) ([]attach.Gap, error)
 	Close() error
 }
 
@@ -79,12 +82,34 @@ const tickBias = "samples are taken at the kernel's own timer tick: code that ru
 	"may have too many samples or too few; --clock=cpu-clock has a timer of its own"
 
 // Fill implements source.Filler.
-func (t *ticks) Fill(_ context.Context, _ *source.Closed, p *profile.Profile) source.Part {
+func (t *ticks) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	p.Event = t.event
+	if !t.agent.opt.tickless() {
+		gaps, err := t.clock.Gaps(w.Began, w.Ended)
+		if err != nil {
+			t.agent.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
+		}
+		w.Unsampled = unsampledCPUs(gaps)
+		for _, u := range w.Unsampled {
+			p.Comments = append(p.Comments, fmt.Sprintf("CPU %d was not sampled for %.1f s: it went offline and came back, or the machine was suspended", u.CPU, u.Time.Seconds()))
+		}
+	}
 	if t.event == string(attach.TickClock) {
 		p.Comments = append(p.Comments, tickBias)
 	}
 	return source.Part{}
+}
+
+// unsampledCPUs are the CPUs with gaps, each with the sum of its gaps.
+func unsampledCPUs(gaps []attach.Gap) (all []source.Unsampled) {
+	for _, g := range gaps {
+		at := slices.IndexFunc(all, func(u source.Unsampled) bool { return u.CPU == g.CPU })
+		if at < 0 {
+			at, all = len(all), append(all, source.Unsampled{CPU: g.CPU})
+		}
+		all[at].Time += g.Ended - g.Began
+	}
+	return all
 }
 
 // counted reports whether profiles have CPU time.

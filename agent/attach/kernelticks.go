@@ -163,6 +163,14 @@ func (t *KernelTicks) Refresh() error {
 	return t.others.Refresh()
 }
 
+// Gaps is Ticks.Gaps of CPUs with another clock.
+func (t *KernelTicks) Gaps(began, ended time.Duration) ([]Gap, error) {
+	if t.others == nil {
+		return nil, nil
+	}
+	return t.others.Gaps(began, ended)
+}
+
 // Close takes the programs out of the kernel.
 func (t *KernelTicks) Close() error {
 	var errs []error

@@ -8,10 +8,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 )
 
 // Ticks are sampling events, one on every online CPU, or on some of them.
@@ -21,12 +25,22 @@ type Ticks struct {
 	prog *ebpf.Program
 	attr unix.PerfEventAttr
 	only map[int]bool // CPUs; nil means all
-	cpus map[int]*tick
+
+	mu        sync.Mutex // guards what follows, and attr
+	cpus      map[int]*tick
+	ticking   bool
+	gaps      []Gap
+	looked    time.Duration // CLOCK_MONOTONIC: at the list of online CPUs
+	checked   time.Duration // CLOCK_MONOTONIC: the events
+	suspended time.Duration // for how long the machine was, since it was started
 }
 
 type tick struct {
 	fd   int
 	link link.Link
+
+	watched time.Duration // CLOCK_MONOTONIC
+	before  time.Duration // for how long it had counted then
 }
 
 // ErrFrequency: the kernel does not sample that often.
@@ -60,6 +74,7 @@ func newTicks(name string, prog *ebpf.Program, attr unix.PerfEventAttr) (*Ticks,
 // openTicks opens the events.
 func openTicks(t *Ticks) (*Ticks, error) {
 	t.cpus = map[int]*tick{}
+	t.attr.Read_format = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
 	if err := t.Refresh(); err != nil {
 		t.Close()
 		return nil, err
@@ -69,17 +84,28 @@ func openTicks(t *Ticks) (*Ticks, error) {
 
 // Start enables all events.
 func (t *Ticks) Start() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for cpu, k := range t.cpus {
 		if err := unix.IoctlSetInt(k.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
 			return fmt.Errorf("enable sampling on cpu %d: %w", cpu, err)
 		}
+		k.watch()
 	}
+	t.ticking, t.looked = true, proc.Monotonic()
+	t.due(t.looked)
 	t.attr.Bits &^= unix.PerfBitDisabled // CPUs that come later tick at once
 	return nil
 }
 
 // Stop disables all events; Start continues.
 func (t *Ticks) Stop() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ticking {
+		t.check()
+	}
+	t.ticking = false
 	var errs []error
 	for _, k := range t.cpus {
 		errs = append(errs, unix.IoctlSetInt(k.fd, unix.PERF_EVENT_IOC_DISABLE, 0))
@@ -87,12 +113,24 @@ func (t *Ticks) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Refresh opens events on CPUs that came online and closes those of CPUs that went offline.
+// Refresh opens events on CPUs that came online and closes those of CPUs that went offline. Gaps has for how long the former were not
+// sampled, at most.
 func (t *Ticks) Refresh() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ticking && t.due(proc.Monotonic()) {
+		t.check()
+	}
+	return t.refresh()
+}
+
+func (t *Ticks) refresh() error {
 	online, err := onlineCPUs()
 	if err != nil {
 		return err
 	}
+	before := t.looked
+	t.looked = proc.Monotonic()
 	for cpu := range t.cpus {
 		if !online[cpu] {
 			t.cpus[cpu].close()
@@ -111,6 +149,10 @@ func (t *Ticks) Refresh() error {
 			return err
 		}
 		t.cpus[cpu] = k
+		if t.ticking {
+			k.watch()
+			t.miss(cpu, before)
+		}
 	}
 	return nil
 }
@@ -132,7 +174,7 @@ func (t *Ticks) open(cpu int) (*tick, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("attach to %s event on cpu %d: %w", t.Event, cpu, err)
 	}
-	return &tick{fd, l}, nil
+	return &tick{fd: fd, link: l}, nil
 }
 
 func (k *tick) close() {
@@ -142,6 +184,9 @@ func (k *tick) close() {
 
 // Close ends all events.
 func (t *Ticks) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ticking = false
 	for cpu, k := range t.cpus {
 		k.close()
 		delete(t.cpus, cpu)

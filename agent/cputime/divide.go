@@ -1,11 +1,13 @@
 package cputime
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -18,6 +20,8 @@ type division struct {
 	strata []*stratum
 	rest   stratum // of processes that have no stratum of their own
 	idle   []*part // of the rest, those without a sample
+
+	unsampled []source.Unsampled
 }
 
 // A part is the samples and the run time of a process in a stratum, and says how they differ.
@@ -233,6 +237,9 @@ func (d *division) account(p *part, s *stratum) {
 			part := float64(p.Ran) / float64(s.Ran)
 			miss(s.waking*part, whyWaking)
 			miss(d.ticking(s)*part, whyTicking)
+		}
+		for _, u := range d.unsampled {
+			miss(float64(u.Time), fmt.Sprintf("CPU %d was not sampled", u.CPU))
 		}
 		miss(lost, whyChance)
 	}

@@ -156,7 +156,7 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		Process: func(of *fold.Process, to *profile.Process) {
 			life := lifeOf(of, w.RunTimes)
 			if finished { // it was chosen, and has no samples
-				s.divide(p.Period, []fold.Life{life}, map[fold.Life][]*profile.Process{life: {to}}, map[fold.Life]*fold.LifeTime{life: w.RunTimes[life]})
+				s.divide(p.Period, []fold.Life{life}, map[fold.Life][]*profile.Process{life: {to}}, map[fold.Life]*fold.LifeTime{life: w.RunTimes[life]}, w.Unsampled)
 				return
 			}
 			if programs[life] == nil {
@@ -166,14 +166,14 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		},
 		Finish: func() {
 			finished = true
-			s.divide(p.Period, lives, programs, w.RunTimes)
+			s.divide(p.Period, lives, programs, w.RunTimes, w.Unsampled)
 		},
 	}
 }
 
 // divide divides the run times of processes among their samples.
-func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process, times map[fold.Life]*fold.LifeTime) {
-	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(attach.Virtual())}
+func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process, times map[fold.Life]*fold.LifeTime, unsampled []source.Unsampled) {
+	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(attach.Virtual()), unsampled: unsampled}
 	for _, life := range lives {
 		d.add(programs[life], times[life])
 	}

@@ -98,6 +98,13 @@ type Closed struct {
 	*fold.Window
 	Processes     []*fold.Process // that have samples in it
 	Before, After Snapshot        // at its begin and its end
+	Unsampled     []Unsampled     // in which CPUs had no ticks; the clock fills it in before Parts are finished
+}
+
+// An Unsampled is a CPU that was online in a window without being sampled, for no longer than that time.
+type Unsampled struct {
+	CPU  int
+	Time time.Duration
 }
 
 // A Snapshot is what has been counted since the agent started.
