@@ -1,8 +1,10 @@
 package cputime
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -186,6 +188,7 @@ func (d *division) finish() {
 			}
 		}
 	}
+	slices.SortStableFunc(strata, func(a, b *stratum) int { return cmp.Compare(d.missing(b), d.missing(a)) }) // for account
 	for _, s := range strata {
 		for _, p := range s.parts {
 			d.account(p, s)
@@ -238,8 +241,11 @@ func (d *division) account(p *part, s *stratum) {
 			miss(s.waking*part, whyWaking)
 			miss(d.ticking(s)*part, whyTicking)
 		}
-		for _, u := range d.unsampled {
-			miss(float64(u.Time), fmt.Sprintf("CPU %d was not sampled", u.CPU))
+		for i := range d.unsampled { // each process may have run then, but not all of them all the time
+			u := &d.unsampled[i]
+			missed := min(float64(u.Time), lost)
+			miss(missed, fmt.Sprintf("CPU %d was not sampled", u.CPU))
+			u.Time -= time.Duration(missed)
 		}
 		miss(lost, whyChance)
 	}

@@ -99,7 +99,7 @@ func (s *State) Process(h *bpf.Header) *Process {
 		return p
 	}
 	if p != nil {
-		s.Retire(p)
+		s.succeed(p, h)
 	}
 	p = NewProcess(proc.Identity{PID: int(h.Pid), Start: h.Start, Exec: h.Exec}, true)
 	if e, ok := s.executed[int(h.Pid)]; ok && e.start == h.Start && e.exec == h.Exec {
@@ -173,8 +173,16 @@ func (s *State) Executed(e *bpf.ProcessEvent) {
 	}
 	s.executed[int(h.Pid)] = execution{h.Start, h.Exec, e.Comm}
 	if p := s.Table[int(h.Pid)]; p != nil && !(p.Precise && p.ID.Start == h.Start && p.ID.Exec == h.Exec) {
-		s.Retire(p)
+		s.succeed(p, h)
 	}
+}
+
+// succeed retires p, as a record is of another process with its pid, or of its next program.
+func (s *State) succeed(p *Process, h *bpf.Header) {
+	if p.ID.Ticks() == (proc.Identity{Start: h.Start}).Ticks() {
+		p.Replaced(time.Duration(h.Time))
+	}
+	s.Retire(p)
 }
 
 // Ended records that a process has ended.

@@ -23,6 +23,7 @@ type Process struct {
 	Noticed time.Duration
 
 	Exited     atomic.Bool             // no worker reads it any more
+	replaced   atomic.Int64            // when it executed another program, ns of CLOCK_MONOTONIC; 0 if it did not
 	Attachment atomic.Uint32           // the serial under which the kernel side knows its VM, 0 if none
 	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
 	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
@@ -78,7 +79,8 @@ type Name struct {
 	Root    bool               // a stack may end here although its frame-pointer chain does not say so
 	Stale   bool
 	Unknown bool
-	bottom  bool // a function at which stacks of threads end, though its symbol does not say so
+	bottom  bool          // a function at which stacks of threads end, though its symbol does not say so
+	asOf    time.Duration // when the mappings had been read in which the frame was found, CLOCK_MONOTONIC; 0 if it is none of a mapping
 }
 
 // NewProcess is a process of which only the identity is known.

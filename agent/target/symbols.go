@@ -124,14 +124,14 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 	}
 	o, at := rs.object(p, m), symbolize.Mapping{File: m.Path, Start: m.Start, Limit: m.Limit, Offset: m.Offset}
 	if frames := rs.nameLines(p, m, o, at, pc); len(frames) > 0 {
-		var n Name
+		n := Name{asOf: p.work.asOf}
 		for _, f := range frames {
 			n.Symbols = append(n.Symbols, symbolize.Intern(f))
 		}
 		return n
 	}
 	f := o.Frame(at, pc)
-	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: symbolize.IsUnknown(f.Function), bottom: o.EndsThread(at, pc)}
+	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: symbolize.IsUnknown(f.Function), bottom: o.EndsThread(at, pc), asOf: p.work.asOf}
 }
 
 var unmapped = unique.Make(symbolize.Mapping{File: "[unmapped]"})

@@ -16,7 +16,8 @@ import (
 
 // workerState belongs to the naming worker that has the process.
 type workerState struct {
-	known bool // comm, service and executable were read
+	known      bool          // comm, service and executable were read
+	identified time.Duration // when that was, CLOCK_MONOTONIC
 	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
 	mapsRest time.Duration                // for how long they are not read again then
@@ -45,6 +46,7 @@ func newWorkerState() workerState {
 type mapped struct {
 	maps  proc.Maps
 	files map[uint64]symbolize.FileKey // by start of the mapping, as far as the kernel reports them
+	asOf  time.Duration                // when they had been read, CLOCK_MONOTONIC
 }
 
 // work does what there is to do for p. If that panics, p is left alone for a while.
@@ -126,6 +128,7 @@ func (rs *Resolver) workOn(p *Process) {
 	rs.Begin(StageJobs, p)
 	p.doJobs()
 	if p.Exited.Load() {
+		rs.disown(p)
 		rs.release(p)
 		rs.releaseMap(p)
 	}
@@ -253,6 +256,10 @@ func (rs *Resolver) identify(p *Process) {
 			arg0 = arguments[0]
 		}
 	}
+	if rs.root.Check(p.Identity()) != nil {
+		return // it is gone, and another process may have its pid
+	}
+	p.work.identified = proc.Monotonic()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.arg0 = arg0; comm != "" && !p.recorded {
@@ -263,6 +270,57 @@ func (rs *Resolver) identify(p *Process) {
 		p.workload.Service = "" // it follows the name
 	}
 	p.executable = symbolize.Mapping{File: symbolize.CleanName(exe)}
+}
+
+// Replaced records that the process has executed another program by that time of CLOCK_MONOTONIC.
+func (p *Process) Replaced(at time.Duration) { p.replaced.Store(int64(at)) }
+
+// execTakes is how long before its record a program may already be there for those who read the process.
+const execTakes = 5 * time.Millisecond
+
+// disown takes back what was read of p when it ran another program already. /proc does not say which program it shows, and the record of
+// an execution comes later than the program. So frames lose the names that they have by the other one's mappings.
+func (rs *Resolver) disown(p *Process) {
+	replaced := time.Duration(p.replaced.Load())
+	if replaced == 0 {
+		return
+	}
+	before := replaced - execTakes
+	if p.work.identified > before {
+		p.work.identified = 0
+		p.forgetProgram()
+	}
+	if p.work.asOf > before {
+		p.work.mapped = mapped{}
+	}
+	frames := p.namedAfter(before)
+	// An outermost frame takes the name that it has elsewhere: those come first.
+	slices.SortFunc(frames, func(a, b RawFrame) int { return cmp.Compare(a.End, b.End) })
+	for _, r := range frames {
+		p.SetName(r, rs.Name(p, Wanted{RawFrame: r}))
+	}
+}
+
+// forgetProgram forgets what /proc said of the process.
+func (p *Process) forgetProgram() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.arg0, p.workload, p.executable = "", proc.Workload{}, symbolize.Mapping{}
+	if !p.recorded {
+		p.task = ""
+	}
+}
+
+// namedAfter are the frames whose names are by mappings that were read after that time.
+func (p *Process) namedAfter(at time.Duration) (frames []RawFrame) {
+	p.naming.RLock()
+	defer p.naming.RUnlock()
+	for r, n := range p.names {
+		if n.asOf > at {
+			frames = append(frames, r)
+		}
+	}
+	return frames
 }
 
 // Mappings are read once in mapsInterval, and up to maxMapsInterval if they did not change: stacks of code without frame pointers have ever
@@ -289,7 +347,7 @@ func (rs *Resolver) readMaps(p *Process) bool {
 		if err != nil {
 			return mapped{}, err
 		}
-		return mapped{maps, fileKeys(rs.root, p.PID, maps)}, rs.root.Check(p.Identity())
+		return mapped{maps, fileKeys(rs.root, p.PID, maps), proc.Monotonic()}, rs.root.Check(p.Identity())
 	})
 	rs.reads.count(err)
 	p.work.heldUp = p.work.heldUp || proc.HeldUp(err)
