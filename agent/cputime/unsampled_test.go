@@ -13,7 +13,7 @@ import (
 func TestUnsampledCPU(t *testing.T) {
 	sampled, sampledTimes := process(1, thread{tid: 1, samples: 10_000, ran: 10 * time.Second})
 	cut, cutTimes := process(2, thread{tid: 2, samples: 4_000, ran: 10 * time.Second})
-	d := &division{period: period, unsampled: []source.Unsampled{{CPU: 1, Time: 6200 * time.Millisecond}}}
+	d := &division{period: period, usual: usualLatency(true), unsampled: []source.Unsampled{{CPU: 1, Time: 6200 * time.Millisecond}}}
 	d.add([]*profile.Process{sampled}, sampledTimes)
 	d.add([]*profile.Process{cut}, cutTimes)
 	d.finish()
