@@ -269,6 +269,7 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 		}
 		waits = events.OffCPU()
 		a.handlers[bpf.EventObserved] = handler{events.Handle, events.Fail}
+		a.handlers[bpf.EventVMThreadEnd] = handler{events.HandleThreadEnd, nil}
 		a.sources.first = []source.Source{events, ticks}
 		if opt.MonitorEnters {
 			if !opt.Kinds[profile.Locks] {
@@ -396,7 +397,8 @@ func (a *Agent) Open(pids []int) *Window {
 	w := newWindow(a, chosen)
 	snapshot := a.snapshot()
 	a.owner.Do(func(s *fold.State) {
-		w.start, w.before = time.Now(), snapshot(s)
+		w.before = snapshot(s)
+		w.start, w.open.Began = time.Now(), monotonic()
 		s.Open(w.open)
 	})
 	return w

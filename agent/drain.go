@@ -95,7 +95,7 @@ type handler struct {
 }
 
 // handlers has a row for each kind of record that BPF programs emit; sources add theirs when they are opened.
-type handlers [bpf.EventThreadEnd + 1]handler
+type handlers [bpf.EventVMThreadEnd + 1]handler
 
 // handlerOf returns the handler of a record.
 func (a *Agent) handlerOf(raw []byte) (h handler) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "observe.bpf.h"
+#include "wakeup.bpf.h"
 
 /* Arguments of a C++ function by their number, at its entry: System V ABI. */
 static __always_inline __u64 parameter(const struct registers *r, int i)
@@ -68,6 +69,7 @@ struct buffer_state {
 	__u32 ended; /* 1 if an object did not fit into what is left of it and was allocated outside */
 	__u64 room;  /* bytes of it, but for the object that it was begun with; 0 if its begin was not seen */
 	__u64 owed;  /* bytes that no end has stood for yet */
+	__u64 sited; /* bytes that its thread has allocated in all, up to the last that an end has stood for */
 	__u32 turn;  /* turn_of() the probe then */
 	__u32 pad;
 };
@@ -95,6 +97,18 @@ static __always_inline __u32 buffer_epoch(const struct hotspot_process *vm, cons
 	return h->flags & HEAP_CONCURRENT ? e->stops : e->collections;
 }
 
+/* How many bytes a thread has allocated since it started; 0 if that is not known. */
+static __always_inline __u64 allocated_by(const struct hotspot_heap *h, __u64 thread)
+{
+	__u64 start, top;
+
+	if (!h || !h->thread_allocated)
+		return 0;
+	start = read_word(thread + h->tlab_start);
+	top = read_word(thread + h->tlab_top);
+	return read_word(thread + h->thread_allocated) + (top > start ? top - start : 0);
+}
+
 /*
  * For how many bytes an object stands that a thread met the end of its buffer with: the buffer is the new one, or if it is
  * allocated outside the one that is kept. 0 for none.
@@ -109,17 +123,26 @@ static __always_inline __u32 buffer_epoch(const struct hotspot_process *vm, cons
  * If the probe was not there for a while, nothing is known of what the thread did meanwhile. Then the end stands for the
  * whole buffer: as many ends fall into the time in which the probe is there as buffers were used up in it, on average.
  */
-static __always_inline __u64 stands_for(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 size,
-					__u64 buffer, bool outside, __u32 turn)
+static __always_inline __u64 stands_for(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 thread,
+					__u64 size, __u64 buffer, bool outside, __u32 turn)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), epoch = buffer_epoch(vm, h);
 	__u64 weight = 0, room = size < buffer ? buffer - size : 0;
 	struct buffer_state *b, fresh = {.epoch = epoch, .turn = turn};
 
-	if (outside && (size >= buffer || (h && h->largest_buffered && size > h->largest_buffered)))
-		return size;
 	b = bpf_map_lookup_elem(&buffers, &tid);
+	if (outside && (size >= buffer || (h && h->largest_buffered && size > h->largest_buffered))) {
+		if (b) {
+			b->sited += size;
+		} else { /* of what came before, perhaps nothing, no more is known */
+			fresh.ended = 1;
+			fresh.sited = allocated_by(h, thread);
+			bpf_map_update_elem(&buffers, &tid, &fresh, BPF_ANY);
+		}
+		return size;
+	}
 	if (!b) { /* perhaps the first buffer that the thread gets */
+		fresh.sited = allocated_by(h, thread) - size;
 		fresh.ended = outside;
 		fresh.room = outside ? 0 : room;
 		fresh.owed = size;
@@ -136,6 +159,8 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 		weight = b->owed + (b->room ? b->room : buffer);
 		b->owed = 0;
 	}
+	if (weight)
+		b->sited = allocated_by(h, thread) - size;
 	b->epoch = epoch;
 	b->owed += size;
 	b->ended = outside;
@@ -167,8 +192,9 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 	} else {
 		size = parameter(r, 3);
 		buffer = parameter(r, 2);
+		thread = parameter(r, 4);
 	}
-	weight = stands_for(vm, h, size, buffer, outside, turn_of(probe));
+	weight = stands_for(vm, h, thread, size, buffer, outside, turn_of(probe));
 	if (!weight || !every)
 		return false;
 	s = begin_observation(OBSERVED_ALLOCATION, probe, every);
@@ -176,10 +202,86 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 		return false;
 	see_object(s, vm, pid, parameter(r, 1), parameter(r, 0));
 	s->seen.o.flags = outside ? SEEN_OUTSIDE : 0;
-	s->seen.o.count = 2;
+	s->seen.o.count = 3;
 	s->seen.o.values[0] = size;
 	s->seen.o.values[1] = weight;
+	s->seen.o.values[2] = thread;
 	return true;
+}
+
+/* The heap of the current process, if what its threads have allocated can be read; or 0. */
+static __always_inline struct hotspot_heap *counted_heap(void)
+{
+	__u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct hotspot_heap *h;
+
+	if (!chosen(pid))
+		return 0;
+	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
+	return h && h->thread_allocated ? h : 0;
+}
+
+/* Reports what a thread has allocated: the current one if it is about to leave its VM's list of threads. */
+static __always_inline void send_thread_end(struct ended_thread *e, const struct hotspot_heap *h, __u64 thread)
+{
+	e->thread = thread;
+	e->allocated = allocated_by(h, thread);
+	e->own_tid = (__u32)read_int(read_word(thread + h->thread_os) + h->os_thread_id);
+	if (bpf_ringbuf_output(&events, e, sizeof(*e), wakeup_flags()))
+		count(THREAD_ENDS_DROPPED, 1);
+}
+
+static __always_inline void see_thread_end(__u64 thread)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct hotspot_heap *h = counted_heap();
+	struct ended_thread e = {};
+	struct buffer_state *b;
+
+	if (!h)
+		return;
+	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END, bpf_ktime_get_ns());
+	b = bpf_map_lookup_elem(&buffers, &tid);
+	e.sited = b ? b->sited : 0;
+	bpf_map_delete_elem(&buffers, &tid);
+	send_thread_end(&e, h, thread);
+}
+
+#define MAX_ENDING 1024 /* threads that are looked at when their VM ends */
+
+/* The VM ends, and its threads with it, which do not leave its list. */
+static __always_inline void see_vm_end(void)
+{
+	struct hotspot_heap *h = counted_heap();
+	struct ended_thread e = {};
+	__u64 list, thread = 0;
+	__u32 length = ~0u, i;
+
+	if (!h || !h->thread_list)
+		return;
+	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END, bpf_ktime_get_ns());
+	e.sited = ~0ull;
+	list = read_word(h->thread_list);
+	if (h->list_threads) {
+		length = read_int(list + h->list_length);
+		list = read_word(list + h->list_threads);
+	}
+	for (i = 0; i < MAX_ENDING; i++) {
+		if (i >= length)
+			break;
+		if (h->list_threads)
+			thread = read_word(list + 8 * (__u64)i);
+		else
+			thread = thread ? read_word(thread + h->thread_next) : list;
+		if (!thread)
+			break;
+		send_thread_end(&e, h, thread);
+	}
+	if (i == MAX_ENDING && length > i)
+		count(THREAD_ENDS_DROPPED, 1);
+	e.thread = e.allocated = 0;
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), wakeup_flags()))
+		count(THREAD_ENDS_DROPPED, 1);
 }
 
 #define MAX_COUNTED_CLASSES 16384

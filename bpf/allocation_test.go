@@ -79,7 +79,7 @@ func (a *fakeAllocator) said(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, o := range a.told(t) {
-		if o.seen.What != ObservedAllocation || o.seen.Count != 2 || o.text != "A" || o.seen.Every != 1 || len(o.User) == 0 {
+		if o.seen.What != ObservedAllocation || o.seen.Count != 3 || o.text != "A" || o.seen.Every != 1 || len(o.User) == 0 {
 			t.Errorf("%+v of a %q with %d frames", o.seen, o.text, len(o.User))
 		}
 		all = append(all, said(o))

@@ -47,6 +47,7 @@ const (
 	NsProbes                = ProfileCounterNS_PROBES
 	MethodsChanged          = ProfileCounterMETHODS_CHANGED
 	HitsUnattached          = ProfileCounterHITS_UNATTACHED
+	ThreadEndsDropped       = ProfileCounterTHREAD_ENDS_DROPPED
 	ThreadsRefused          = ProfileCounterTHREADS_REFUSED
 	WaitsSeen               = ProfileCounterWAITS_SEEN
 	WaitsThinned            = ProfileCounterWAITS_THINNED

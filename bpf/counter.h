@@ -64,5 +64,6 @@ enum counter {
 	WAKERS_DRAWN,	/* of these, the ones that a record of the waker was begun for */
 	WAKERS_LOST,	/* of those records, the dropped ones */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
+	THREAD_ENDS_DROPPED, /* threads of VMs whose end found no room in the ring, or was one of too many as the VM ended */
 	COUNTER_COUNT,
 };

@@ -42,6 +42,7 @@ const (
 	EventShortSample = uint8(ProfileEventKindEVENT_SHORT_SAMPLE)
 	EventInvocation  = uint8(ProfileEventKindEVENT_INVOCATION)
 	EventThreadEnd   = uint8(ProfileEventKindEVENT_THREAD_END)
+	EventVMThreadEnd = uint8(ProfileEventKindEVENT_VM_THREAD_END)
 )
 
 // What sampled a call.

@@ -23,6 +23,7 @@ enum event_kind {
 	EVENT_SHORT_SAMPLE, /* struct short_sample */
 	EVENT_INVOCATION,   /* struct invocation: one of a method has ended */
 	EVENT_THREAD_END,   /* struct thread_end (runtime.h): the run time of a thread that has ended */
+	EVENT_VM_THREAD_END, /* struct ended_thread: a thread of a VM is about to end, or all of them with the VM */
 };
 
 /* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
@@ -72,4 +73,14 @@ struct invocation {
 	__u8 end;     /* enum invocation_end */
 	__u8 known;   /* ran is */
 	__u8 pad[6];
+};
+
+/* What a thread of a VM has allocated when it ends. Its VM still lists it for a moment. */
+struct ended_thread {
+	struct event_header header;
+	__u64 thread;	 /* JavaThread*; 0: the VM ends, and there were records of all threads that it lists */
+	__u64 allocated; /* bytes since it started */
+	__u64 sited;	 /* of these, the ones up to the last that an observed allocation may stand for; all ones: not known */
+	__u32 own_tid;	 /* as the thread sees it itself */
+	__u32 pad;
 };

@@ -174,7 +174,8 @@ struct hotspot_heap {
 	__u32 array_length;			      /* in an array */
 	__u32 klass_name, klass_layout;		      /* Klass::_layout_helper */
 	__u32 symbol_length, symbol_body;	      /* the length has 16 bits */
-	__u32 tlab_start, tlab_end;		      /* in a JavaThread: the bounds of its allocation buffer */
+	__u32 tlab_start, tlab_top, tlab_end;	      /* in a JavaThread: the bounds of its allocation buffer, and what is used of it */
+	__u32 thread_allocated; /* in a JavaThread: 64 bits, the bytes that it has allocated in earlier buffers and outside; 0 if unknown */
 	__u32 thread_object;			      /* JavaThread::_threadObj */
 	__u32 park_blocker;			      /* in a java.lang.Thread, with HEAP_PARK_BLOCKER */
 	__u32 thread_current; /* JavaThread::_vthread, which is what _threadObj is, or of the virtual thread that runs there */
@@ -184,5 +185,10 @@ struct hotspot_heap {
 	__u64 region_table, region_shift; /* address >> shift is the index of the region's pointer */
 	__u32 region_eden, region_survivor, region_old_mask, region_humongous_mask;
 	__u64 young_low, young_high;
+	__u64 thread_list;	/* static: ThreadsList*, or the first JavaThread* if list_threads is 0; 0 if unknown */
+	__u32 list_length, list_threads; /* ThreadsList: 32 bits, JavaThread** */
+	__u32 thread_next;	/* JavaThread: the next one, where the list is a linked one */
+	__u32 thread_os, os_thread_id; /* as in struct hotspot_process */
+	__u32 pad;
 	__u64 largest_buffered; /* bytes: larger objects are never allocated in a thread's buffer; 0 if there is no such bound */
 };

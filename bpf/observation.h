@@ -6,7 +6,7 @@
 
 /* What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form, unless said otherwise. */
 enum observed {
-	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of all objects that it stands for */
+	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of all objects that it stands for; the JavaThread */
 	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter; the lock (struct lock_wait), 0 if unknown */
 	OBSERVED_PARK,		 /* ns in Unsafe.park; the lock */
 	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */

@@ -27,6 +27,7 @@ struct lock_wait *export_lock_wait __attribute__((unused));
 enum wait_begin *export_wait_begin __attribute__((unused));
 struct name_site *export_name_site __attribute__((unused));
 struct pause_cause *export_pause_cause __attribute__((unused));
+struct ended_thread *export_ended_thread __attribute__((unused));
 struct value_operand *export_value_operand __attribute__((unused));
 struct probed_value *export_probed_value __attribute__((unused));
 struct probed_values *export_probed_values __attribute__((unused));
@@ -89,6 +90,22 @@ SEC("uprobe")
 int allocation_outside(struct registers *ctx)
 {
 	return go_on(ctx, see_allocation(ctx, bpf_get_attach_cookie(ctx), true));
+}
+
+/* At the entry of Threads::remove(JavaThread*, ...). */
+SEC("uprobe")
+int thread_removed(struct registers *ctx)
+{
+	see_thread_end(parameter(ctx, 0));
+	return go_on(ctx, false);
+}
+
+/* At the entry of before_exit(JavaThread*, ...). */
+SEC("uprobe")
+int vm_ends(struct registers *ctx)
+{
+	see_vm_end();
+	return go_on(ctx, false);
 }
 
 /* At the entry of SharedRuntime::dtrace_object_alloc(oopDesc*, ...). */

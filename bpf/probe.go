@@ -22,6 +22,7 @@ type (
 	LockWait     = ProbeLockWait
 	LockKey      = ProbeLockKey
 	PauseCause   = ProbePauseCause
+	EndedThread  = ProbeEndedThread
 
 	VirtualThread = ProbeVirtualThread
 	Frozen        = ProbeFrozen
@@ -30,7 +31,7 @@ type (
 
 // What a probe saw.
 const (
-	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, of all objects that it stands for
+	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, of all objects that it stands for; the thread's address
 	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns, the lock
 	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns, the lock
 	ObservedRelease    = uint8(ProbeObservedOBSERVED_RELEASE)    // values: the lock
@@ -175,6 +176,17 @@ func DecodeObservation(raw []byte, o *Observation) error {
 	}
 	o.Seen, o.Text = seen, text[:length]
 	return nil
+}
+
+// NotSited is EndedThread.Sited if it is not known for which bytes an observed allocation may stand.
+const NotSited = ^uint64(0)
+
+// DecodeEndedThread decodes what a thread had allocated when it ended, without copying.
+func DecodeEndedThread(raw []byte) (*EndedThread, error) {
+	if uintptr(len(raw)) < unsafe.Sizeof(EndedThread{}) {
+		return nil, fmt.Errorf("end of a thread of %d bytes: %w", len(raw), ErrMalformed)
+	}
+	return (*EndedThread)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
 }
 
 // Cause is why a VM stopped its Java threads, of an ObservedPause: the operation that it did, and what collected garbage

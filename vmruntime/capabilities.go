@@ -64,6 +64,19 @@ type Thread struct {
 	Address uint64 // of the VM's structure for it
 }
 
+// An AllocationCounter knows where the VM counts the bytes that each thread has allocated.
+type AllocationCounter interface {
+	// Allocated reads the counts of all threads, at most MaxListedThreads, in two batches. A count that its thread changes while it is read
+	// may lack the thread's current allocation buffer, or have it twice. Allocated needs nothing but mem: any goroutine may call it.
+	Allocated(mem Memory) ([]ThreadAllocation, error)
+}
+
+// A ThreadAllocation is how many bytes a thread has allocated since it started.
+type ThreadAllocation struct {
+	Thread
+	Bytes uint64
+}
+
 // A ClassReader names classes.
 type ClassReader interface {
 	// ClassName names the class whose structure has that address. It remembers the name until epoch, counted as in Site.Epoch,

@@ -30,9 +30,9 @@ const (
 	calmInterval = governEvery / 10
 	// faultLookups is about how many page faults a second are recorded: looking one up takes the agent some 50 us.
 	faultLookups = 200
-	// leastBudget is the part of one CPU that events of a kind may always take, however little CPU time the processes use. A nearly idle
-	// process has next to no CPU time to take a share of, but its events should still be recorded.
-	leastBudget = 0.002
+	// leastBudget is the part of the budget of one CPU that events of a kind may always take, however little CPU time the processes use. A
+	// nearly idle process has next to no CPU time to take a share of, but its events should still be recorded: its locks matter most.
+	leastBudget = 0.3
 )
 
 // govern keeps the probes within the budget until ctx ends.
@@ -196,12 +196,14 @@ func (e *Probes) apply(p *attachedPlan) {
 }
 
 // unbound reports whether a plan ignores the budget: because it was requested at any cost, or is rare.
-func (p *attachedPlan) unbound() bool { return p.exact || p.fixed || p.kind == profile.Pauses }
+func (p *attachedPlan) unbound() bool {
+	return p.exact || p.ends || p.fixed || p.kind == profile.Pauses
+}
 
 // allowance returns the allowance of a plan of some kind that gets this part of the kind's; mu is held.
 func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
 	return budget.Allowance{
-		Share: e.FairShare() + e.lent[kind], Part: part, Least: min(leastBudget, e.Options.Budget), Slices: slices,
+		Share: e.FairShare() + e.lent[kind], Part: part, Least: leastBudget * e.Options.Budget, Slices: slices,
 	}
 }
 
@@ -259,7 +261,7 @@ func (e *Probes) lend(loads planLoads) {
 	claims[profile.OffCPU].Fixed, claims[profile.Wall].Fixed = true, true
 	claims[profile.Locks].Fixed = claims[profile.Locks].Fixed || e.Options.MonitorEnters
 	for _, p := range e.plans {
-		if p.unbound() && p.kind != profile.Pauses {
+		if p.unbound() && !p.ends && p.kind != profile.Pauses {
 			claims[p.kind].Fixed = true
 		}
 	}

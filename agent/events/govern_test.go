@@ -172,6 +172,7 @@ func TestTune(t *testing.T) {
 // A process without measurements does not lose its probes for using no CPU.
 func TestTuneUnmeasured(t *testing.T) {
 	k := newKernelSide(t)
+	k.Options.Budget = 0.01
 	k.trap.Store(int64(time.Microsecond))
 	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
 	k.enrol(t, p)

@@ -20,6 +20,7 @@ type eventPlan struct {
 	kind   profile.EventKind
 	of     string // what they report, for people
 	exact  bool   // they count every event, and are attached only if exact counts are asked for
+	ends   bool   // they report threads and VMs that end, not events: all the time, whatever that costs
 	probes []plannedProbe
 	waits  *ebpf.Map // of waits for locks: those that have begun and not ended, by thread
 }
@@ -47,6 +48,8 @@ const (
 	functionInBuffer    = "AllocTracer::send_allocation_in_new_tlab"
 	functionOutside     = "AllocTracer::send_allocation_outside_tlab"
 	functionObject      = "SharedRuntime::dtrace_object_alloc"
+	functionRemove      = "Threads::remove"
+	functionExit        = "before_exit"
 	functionEnter       = "ObjectMonitor::enter"
 	functionTrySpin     = "ObjectMonitor::TrySpin"
 	functionLightweight = "LightweightSynchronizer::enter" // JDK 24 and 25; the next later
@@ -71,6 +74,10 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 		{kind: profile.Allocations, of: "allocations", probes: []plannedProbe{
 			{name: functionInBuffer, program: o.AllocationInBuffer, find: entries(functionInBuffer)},
 			{name: functionOutside, program: o.AllocationOutside, find: entries(functionOutside)},
+		}},
+		{kind: profile.Allocations, of: "allocations of threads that end", ends: true, probes: []plannedProbe{
+			{name: functionRemove, program: o.ThreadRemoved, find: entries(functionRemove)},
+			{name: functionExit, program: o.VmEnds, find: entries(functionExit)},
 		}},
 		{kind: profile.Allocations, of: "exact counts of allocations", exact: true, probes: []plannedProbe{
 			{name: functionObject, program: o.ObjectAllocated, find: objectEntries(false)},

@@ -165,7 +165,11 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 	case bpf.ObservedAllocation:
 		e.Kind = profile.Allocations
 		e.Labels.Class = className(o.Text)
+		e.VMThread = value(2)
 		e.Sums = fold.AllocationSums(value(0), value(1), seen.Every)
+		if seen.Every == 1 && seen.Flags&bpf.SeenOutside != 0 && value(0) == value(1) {
+			e.Sums.Known = e.Sums.Values // it stands for itself
+		}
 	case bpf.ObservedMonitor:
 		e.Kind = profile.Locks
 		e.Labels.Class = className(o.Text)

@@ -169,7 +169,9 @@ func TestUnclearWaits(t *testing.T) {
 		e.handle(foldtest.Observation(r, seen, c.class))
 		e.handle(foldtest.Observation(r, seen, c.class))
 		var notes []string
-		for _, e := range e.named(w, p, &fold.CoveredParts{}, "") {
+		var out profile.Process
+		e.addNamed(w, p, &out, &fold.CoveredParts{}, nil, "")
+		for _, e := range out.Events {
 			notes = append(notes, e.Basis...)
 		}
 		said := slices.ContainsFunc(notes, func(note string) bool {
@@ -271,7 +273,8 @@ func FuzzHandleObservation(f *testing.F) {
 		}
 		for p, s := range w.Events {
 			names := p.Names()
-			for _, e := range s.Profile(names, p.Noticed, &fold.CoveredParts{}) {
+			all, _ := s.Profile(names, p.Noticed, &fold.CoveredParts{}, nil)
+			for _, e := range all {
 				for _, row := range e.Rows {
 					if row.Events == 0 && row.Values == [profile.MaxEventValues]float64{} && e.Kind != profile.Values {
 						t.Errorf("a row of nothing: %+v", row)

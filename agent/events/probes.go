@@ -197,6 +197,13 @@ func (e *Probes) noteUser(plans []*attachedPlan, p *target.Process, path string)
 	}
 }
 
+// followsEnds reports whether probes say what p's threads have allocated when they end.
+func (e *Probes) followsEnds(p *target.Process) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool { return plan.ends && slices.Contains(plan.users, p) })
+}
+
 // forgetUser is the inverse of noteUser.
 func (e *Probes) forgetUser(p *target.Process) {
 	e.mu.Lock()
@@ -310,8 +317,10 @@ func (e *Probes) adopt(plans []*attachedPlan) {
 	defer e.mu.Unlock()
 	for _, p := range plans {
 		p.turn++
-		p.cover.Begin(proc.Monotonic(), nil)
-		e.Covers.add(p)
+		if !p.ends {
+			p.cover.Begin(proc.Monotonic(), nil)
+			e.Covers.add(p)
+		}
 		e.plans = append(e.plans, p)
 		e.apply(p)
 	}

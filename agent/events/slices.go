@@ -64,7 +64,7 @@ func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
 	if w != nil && w.again > 0 {
 		attrs = append(attrs, "likewise_before", w.again)
 	}
-	e.config.Log.Warn("events are observed for a part of the time", attrs...)
+	e.config.Log.Info("events are observed for a part of the time", attrs...)
 	if e.warned == nil {
 		e.warned = map[string]*warning{}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"time"
+	"weak"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -23,6 +24,7 @@ type Source struct {
 	faults   faultQueue
 	waits    *waits     // nil if off-CPU time is not recorded
 	locks    *lockWaits // nil if waits for locks are not recorded
+	totals   *totals    // nil unless allocations are recorded
 	complete []Complete
 
 	// Only functions that have the State use these.
@@ -43,6 +45,9 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		opt.Budget = budget.DefaultShare
 	}
 	e := &Source{services: services, received: received{discarded: noEventDiscards()}}
+	if opt.Kinds[profile.Allocations] {
+		e.totals = &totals{services: services, vms: map[*target.Process]*countingVM{}, following: map[*target.Process][]weak.Pointer[vmReading]{}}
+	}
 	var err error
 	e.Probes, err = New(Config{
 		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, GuestTimes: e.guestTimes,
@@ -132,6 +137,9 @@ func (e *Source) Close() error {
 func (e *Source) Leave(p *target.Process) {
 	e.Probes.Leave(p)
 	e.locks.leave(p)
+	if e.totals != nil {
+		e.totals.leave(p)
+	}
 }
 
 // Expect makes sure that a short window contains slices of plans that are observed in slices of time.
@@ -164,6 +172,13 @@ func (e *Source) BeforeNames(p *target.Process) {
 	}
 }
 
+// Attached implements target.Follower.
+func (e *Source) Attached(p *target.Process, g *target.VM, _ *proc.Mapping) {
+	if e.totals != nil {
+		e.totals.attached(p, g, !e.followsEnds(p))
+	}
+}
+
 // LeftAlone folds page faults without their objects.
 func (e *Source) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) }
 
@@ -171,6 +186,7 @@ func (e *Source) LeftAlone(p *target.Process) { e.foldFaults(p, e.faults.of(p)) 
 type snapshot struct {
 	received
 	allocated classCounts // nil unless objects are counted
+	totals    map[*target.Process]*vmReading
 	covered   map[*fold.Coverage]fold.CoverageSums
 	virtual   virtualCounts
 }
@@ -187,7 +203,12 @@ func (e *Source) Count() func(*fold.State) any {
 	if e.Options.Kinds[profile.Locks] {
 		s.virtual = e.virtualCounts()
 	}
-	return func(*fold.State) any {
+	complete := func(*fold.State) map[*target.Process]*vmReading { return nil }
+	if e.totals != nil {
+		complete = e.totals.take()
+	}
+	return func(state *fold.State) any {
+		s.totals = complete(state)
 		s.received, s.covered = e.received.clone(), e.Covers.Sums(proc.Monotonic())
 		return s
 	}
@@ -222,20 +243,37 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	before, after := e.of(&w.Before), e.of(&w.After)
 	p.EventCounts = eventCountsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
 	e.countObjects(ctx, w, before.allocated, after.allocated, p)
+	var totals map[*target.Process]*counted
+	if e.totals != nil {
+		totals = e.totals.between(ctx, w, before.totals, after.totals)
+	}
 	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
-		out.Events = e.named(w.Window, of, &covered, after.virtual.note(of.Process, before.virtual))
+		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events)...)
 		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, before.virtual, after.virtual)...)
 	}}
 }
 
-// named returns the events of p in a closed window. virtual is a note on its locks, or "".
-func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredParts, virtual string) []*profile.Events {
+// addNamed adds the events of p in a closed window to its part of a profile; c is what its VM counted itself, and virtual a note on its
+// locks, or "".
+func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process, covered *fold.CoveredParts, c *counted, virtual string) {
 	s := w.Events[p]
+	var allocated *fold.Allocated
+	if c != nil {
+		if allocated = c.Allocated; allocated != nil && allocated.Total() > 0 {
+			if s == nil {
+				s = &fold.EventSet{}
+			}
+			s.Of(profile.Allocations) // though nothing was observed
+		}
+		if note := c.note(p.Process); note != "" {
+			out.Notes = append(out.Notes, note)
+		}
+	}
 	if s == nil {
-		return nil
+		return
 	}
 	var notes []string
 	if virtual != "" {
@@ -249,7 +287,9 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 	s.NameWakers()
 	names := p.Names()
 	defer names.Close()
-	all, waits := s.Profile(names, p.Noticed, covered), e.waits
+	all, extents := s.Profile(names, p.Noticed, covered, allocated)
+	out.Extents = profile.AddExtents(out.Extents, extents...)
+	waits := e.waits
 	for _, e := range all {
 		switch e.Kind {
 		case profile.Locks: // whose values are known late
@@ -265,7 +305,7 @@ func (e *Source) named(w *fold.Window, p *fold.Process, covered *fold.CoveredPar
 			e.Lanes = w.Lanes(p)
 		}
 	}
-	return all
+	out.Events = all
 }
 
 // eventCountsSince returns the counts of events between two readings of counters; trap is the time that a hit takes. Events in flight at

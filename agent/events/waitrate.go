@@ -25,10 +25,6 @@ const (
 	waitsFactor        = 4
 )
 
-// leastWaitsBudget is the part of the budget of one CPU that waits may use however idle the processes are: more than other events, as idle
-// threads wait, too, and every wait of firstMean and longer should be recorded. Usually it is enough for some 300 records a second.
-const leastWaitsBudget = 0.3
-
 // leastRecordShare is which part of the budget of waits their records may take however much following them does.
 const leastRecordShare = 0.25
 
@@ -205,7 +201,7 @@ func (e *Source) waitsAllowed() float64 {
 	cpus := e.waits.load.cpus(proc.Monotonic(), e.chosenTimes)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return max(e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9)), leastWaitsBudget*e.Options.Budget)
+	return e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9))
 }
 
 // note says how waits were sampled from one time to another.

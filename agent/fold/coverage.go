@@ -209,7 +209,14 @@ type coveredPart struct {
 }
 
 // mostSlowed bounds slowed: budgets allow far less.
-const mostSlowed = 0.5
+const mostSlowed = 0.9
+
+// correction is the range of factors that make up for the events that are fewer: from 1 to 1/(1-slowed). middle is its middle, and off how
+// far from that its ends are, as a part of it.
+func (p *coveredPart) correction() (middle, off float64) {
+	most := 1 / (1 - p.slowed)
+	return (1 + most) / 2, (most - 1) / (most + 1)
+}
 
 // since returns the part of a coverage after before.
 func (s CoverageSums) since(before CoverageSums) coveredPart {
@@ -226,7 +233,8 @@ func (s CoverageSums) since(before CoverageSums) coveredPart {
 	if p.partial() && p.covered > 0 && 2*p.cycle <= p.Total {
 		p.factor = p.Total.Seconds() / p.covered
 	}
-	p.factor *= 1 + p.slowed/2 // the middle of the possible range
+	middle, _ := p.correction()
+	p.factor *= middle
 	return p
 }
 
@@ -302,7 +310,8 @@ func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mai
 			continue
 		}
 		chosen = math.Hypot(chosen, part.within(s.rates))
-		slowed = max(slowed, part.slowed/2)
+		_, off := part.correction()
+		slowed = max(slowed, off)
 		this := &profile.Coverage{Time: part.Total, Observed: part.Observed, Slices: int(part.slices)}
 		if out.Time == 0 || this.Share() < out.Share() {
 			out = this
@@ -398,6 +407,9 @@ func (part *ObservedPart) Apply(e *Event) {
 	}
 	for i := range e.Sums.Values {
 		e.Sums.Values[i] *= weight
+	}
+	if weight != 1 {
+		e.Sums.Known = [profile.MaxEventValues]float64{}
 	}
 }
 

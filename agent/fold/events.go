@@ -38,6 +38,7 @@ type Events struct {
 	Rows     map[EventKey]*EventSums
 	threads  map[namedThread]string  // names of those in Rows
 	comms    map[uint32][]comm       // by thread id: the kernel's names, which namedThread numbers
+	byVM     map[uint64]uint32       // the last of them at an address of the VM's: Allocations
 	sums     map[*Coverage]*mainSums // the key nil is for events that are observed all the time
 	overflow uint64                  // events that lost their labels
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
@@ -86,6 +87,8 @@ type Event struct {
 	Delay  time.Duration // of a wait, for which it stands with its like
 	Lock   *LockWait     // more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
 	waker  wakerID
+	// VMThread is the address of the VM's structure for the thread: of an allocation.
+	VMThread uint64
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
@@ -95,6 +98,7 @@ func (s *EventSet) Of(kind profile.EventKind) *Events {
 	if s[kind] == nil {
 		s[kind] = &Events{
 			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{}, comms: map[uint32][]comm{}, seen: map[uint32]*EventSums{},
+			byVM: map[uint64]uint32{},
 			sums: map[*Coverage]*mainSums{},
 		}
 	}
@@ -136,6 +140,9 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	}
 	if key.namedThread == of && (e.Thread != "" || r.threads[of] == "") {
 		r.threads[of] = e.Thread // the last one: the VM's longer names are read after the first events
+	}
+	if e.VMThread != 0 {
+		r.byVM[e.VMThread] = e.TID
 	}
 	sums.Add(&e.Sums)
 	return sums, r.Tree.Len() != n
@@ -203,16 +210,24 @@ func (s *EventSet) Frames(f func(target.RawFrame)) {
 }
 
 // Profile names the events and returns them by kind. noticed is when the agent noticed the process (CLOCK_MONOTONIC).
-func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *CoveredParts) (all []*profile.Events) {
+// allocated is what the VM counted itself, nil if that is not known; extents are of what was observed of it.
+func (s *EventSet) Profile(names target.Names, noticed time.Duration, covered *CoveredParts, allocated *Allocated) (all []*profile.Events, extents []profile.Extent) {
 	for kind, r := range s {
-		if r != nil {
-			all = append(all, r.profile(profile.EventKind(kind), names, noticed, covered))
+		if r == nil {
+			continue
 		}
+		var d *division
+		if profile.EventKind(kind) == profile.Allocations && allocated != nil {
+			d = r.divide(allocated, covered)
+			extents = append(extents, d.extent)
+		}
+		all = append(all, r.profile(profile.EventKind(kind), names, noticed, covered, d))
 	}
-	return all
+	return all, extents
 }
 
-func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts) *profile.Events {
+// profile names the events. d divides what the VM counted among them; nil if that is not known.
+func (r *Events) profile(kind profile.EventKind, names target.Names, noticed time.Duration, covered *CoveredParts, d *division) *profile.Events {
 	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbolize.Symbol]{Limit: maxEventContexts}, Times: slices.Clone(r.times)}
 	seen := make(map[*EventSums]EventKey, len(r.seen)) // as they are named
 	for _, row := range r.seen {
@@ -223,8 +238,12 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	var waiting namedStack
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
 		sums := *r.Rows[key]
-		if key.What != profile.ExactAllocations {
-			sums = sums.times(covered.factor(kind, key.cover))
+		switch factor := covered.factor(kind, key.cover); {
+		case key.What == profile.ExactAllocations:
+		case d != nil:
+			sums = d.scale(&key, &sums, factor)
+		default:
+			sums = sums.times(factor)
 		}
 		waiting.name(names, &r.Tree, key.Context)
 		stack := waiting.symbols
@@ -263,6 +282,9 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 			e.Times[i].Seen = number[seen[row]]
 		}
 	}
+	if d != nil {
+		e.Rows = append(e.Rows, d.unsitedRows(e.Tree, r.lastName)...)
+	}
 	if r.overflow > 0 {
 		e.Basis = append(e.Basis, overflowed(r.overflow))
 	}
@@ -285,7 +307,11 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		e.Basis = append(e.Basis, missingWaits)
 	}
 	e.Coverage = covered.cover(kind, r.sums, total(e), ends(e))
-	e.Coverage.Missed = covered.missed(r.sums, noticed)
+	if d != nil {
+		e.Coverage.Count(d.Skew)
+	} else {
+		e.Coverage.Missed = covered.missed(r.sums, noticed)
+	}
 	return e
 }
 
@@ -336,6 +362,8 @@ func compareEvents(a, b EventKey) int {
 type EventSums struct {
 	Events uint64                          // observed
 	Values [profile.MaxEventValues]float64 // in the order of EventKind.Values
+	// Known is the part of Values that was observed as it is: no estimate, and not to be scaled.
+	Known [profile.MaxEventValues]float64
 }
 
 // Add adds other sums.
@@ -343,6 +371,7 @@ func (s *EventSums) Add(o *EventSums) {
 	s.Events += o.Events
 	for i, v := range o.Values {
 		s.Values[i] += v
+		s.Known[i] += o.Known[i]
 	}
 }
 
@@ -350,7 +379,7 @@ func (s *EventSums) Add(o *EventSums) {
 func (s *EventSums) times(factor float64) EventSums {
 	out := *s
 	for i := range out.Values {
-		out.Values[i] *= factor
+		out.Values[i] = s.Known[i] + factor*(s.Values[i]-s.Known[i])
 	}
 	return out
 }

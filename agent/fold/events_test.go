@@ -217,7 +217,8 @@ func TestInterval(t *testing.T) {
 func namedBy(p *target.Process, s *EventSet, covered *CoveredParts) []*profile.Events {
 	names := p.Names()
 	defer names.Close()
-	return s.Profile(names, p.Noticed, covered)
+	all, _ := s.Profile(names, p.Noticed, covered, nil)
+	return all
 }
 
 // An object drawn from bytes stands for as many objects of its size as make up those bytes.

@@ -23,6 +23,9 @@ type Coverage struct {
 	Bias   float64 // bound of systematic errors, the same in all windows: losses, and what probes slow down
 }
 
+// Count records that the sum was not estimated, but counted by what was observed itself, but for an error of skew.
+func (c *Coverage) Count(skew float64) { c.Drawn, c.Cut, c.Chosen, c.Bias = 0, 0, 0, skew }
+
 // Add adds the coverage of another window, or of another part of the same events.
 func (c *Coverage) Add(o *Coverage) {
 	c.Time += o.Time

@@ -137,6 +137,9 @@ const UnnamedCollector = "unknown"
 // those of the waker, the other way round: its innermost frame comes first.
 const WokenBy = "[woken by "
 
+// NoSite is the only frame of allocated bytes that the VM counted and that no observed allocation stands for.
+const NoSite = "[site not observed]"
+
 // Apart reports whether rows with these labels are excluded from the kind's sum: exact counts of what other rows estimate,
 // and waits for work.
 func (k EventKind) Apart(l *EventLabels) bool {

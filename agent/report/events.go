@@ -160,6 +160,7 @@ type tally struct {
 	// variance is that of the main value. The n events of a sample, of about equal weight w, are a Poisson number of them,
 	// so that the variance of their sum n w is n w², which is value²/n. Values that were not estimated have none.
 	variance float64
+	unsited  float64 // the part of the main value that no observed event stands for
 }
 
 func (t *tally) add(other tally) {
@@ -168,6 +169,7 @@ func (t *tally) add(other tally) {
 	}
 	t.events += other.events
 	t.variance += other.variance
+	t.unsited += other.unsited
 }
 
 // normal95 is how many standard deviations to either side hold 95 % of a normal distribution.
@@ -190,7 +192,11 @@ func (t tally) shareInterval(i int, all tally) float64 {
 	}
 	s := t.values[i] / all.values[i]
 	variance := (1-s)*(1-s)*t.variance + s*s*max(all.variance-t.variance, 0)
-	return 100 * normal95 * math.Sqrt(variance) / all.values[i]
+	half := normal95 * math.Sqrt(variance)
+	if t.unsited == 0 { // what has no site may all be of this one
+		half += all.unsited
+	}
+	return 100 * half / all.values[i]
 }
 
 // An eventPart is what distinguishes the events of one method.
@@ -333,7 +339,11 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 				t.values[i] = float64(sample.Value[column])
 				some = some || t.values[i] != 0
 			}
-			if main := t.values[e.kind.Main()]; main != 0 && !stacks.Counted(sample) { // effect may be infinite
+			switch main := t.values[e.kind.Main()]; {
+			case main == 0 || stacks.Counted(sample):
+			case e.kind == profile.Allocations && t.events == 0: // the VM counted it
+				t.unsited = main
+			default: // effect may be infinite
 				t.variance = e.effect * main * main / max(t.events, 1)
 			}
 			if some && !yield(sample, t) {

@@ -20,6 +20,12 @@ func TestIntervals(t *testing.T) {
 			t.Errorf("%v: share ±%v, want ±%v", test, got, want)
 		}
 	}
+	// Bytes without a site may all be of the one or the other.
+	part, all := events(100), events(100)
+	all.add(tally{values: [3]float64{0, 100 * weight}, unsited: 100 * weight})
+	if got := part.shareInterval(1, all); got < 50 || got > 60 {
+		t.Errorf("with as much without a site: ±%v", got)
+	}
 	if nothing := (tally{}); nothing.shareInterval(1, nothing) != 0 {
 		t.Error("nothing has an interval")
 	}

@@ -9,21 +9,22 @@ import (
 
 // What vmruntime lets a Process and a Runtime offer beyond names of code.
 var (
-	_ vmruntime.Preparer      = (*Process)(nil)
-	_ vmruntime.Placer        = (*Process)(nil)
-	_ vmruntime.Continuer     = (*Process)(nil)
-	_ vmruntime.CallCounter   = (*Process)(nil)
-	_ vmruntime.ThreadLister  = (*Process)(nil)
-	_ vmruntime.LockLister    = (*Process)(nil)
-	_ vmruntime.ThreadNamer   = (*Process)(nil)
-	_ vmruntime.ClassReader   = (*Process)(nil)
-	_ vmruntime.HeapReader    = (*Process)(nil)
-	_ vmruntime.CardReader    = (*Process)(nil)
-	_ vmruntime.FlagReader    = (*Process)(nil)
-	_ vmruntime.MethodCounter = (*Process)(nil)
-	_ vmruntime.JDK           = (*Process)(nil)
-	_ vmruntime.VirtualRunner = (*Process)(nil)
-	_ vmruntime.ClassNamer    = Runtime{}
+	_ vmruntime.AllocationCounter = (*Process)(nil)
+	_ vmruntime.Preparer          = (*Process)(nil)
+	_ vmruntime.Placer            = (*Process)(nil)
+	_ vmruntime.Continuer         = (*Process)(nil)
+	_ vmruntime.CallCounter       = (*Process)(nil)
+	_ vmruntime.ThreadLister      = (*Process)(nil)
+	_ vmruntime.LockLister        = (*Process)(nil)
+	_ vmruntime.ThreadNamer       = (*Process)(nil)
+	_ vmruntime.ClassReader       = (*Process)(nil)
+	_ vmruntime.HeapReader        = (*Process)(nil)
+	_ vmruntime.CardReader        = (*Process)(nil)
+	_ vmruntime.FlagReader        = (*Process)(nil)
+	_ vmruntime.MethodCounter     = (*Process)(nil)
+	_ vmruntime.JDK               = (*Process)(nil)
+	_ vmruntime.VirtualRunner     = (*Process)(nil)
+	_ vmruntime.ClassNamer        = Runtime{}
 )
 
 // FeatureRelease is that of the JDK: 8, 17, 25.

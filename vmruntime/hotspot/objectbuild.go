@@ -53,10 +53,19 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		TLABStart:             s.tlabStart.Offset,
 		TLABTop:               s.tlabTop.Offset,
 		TLABEnd:               s.tlabEnd.Offset,
+		Allocated:             s.allocated.Offset,
+		HasAllocated:          s.allocated.Known,
+		OSThread:              p.layout.Thread.OSThread,
+		OSThreadID:            p.layout.Thread.OSThreadID,
 		ThreadObject:          s.threadObject.Offset,
 		MonitorObject:         s.monitorObject.Offset,
 		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
+	}
+	if s.linked() {
+		l.ThreadList, l.ThreadNext = s.firstThread, s.nextThread.Offset
+	} else {
+		l.ThreadList, l.ListLength, l.ListThreads = s.threadList, s.listLength.Offset, s.listThreads.Offset
 	}
 	if err := p.layoutReferences(flags, &l); err != nil {
 		return nil, l, err

@@ -31,6 +31,7 @@ type objectSchema struct {
 	mirrorKlass, mirrorArray, mirrorSize uint64
 
 	tlabStart, tlabTop, tlabEnd vmstructs.Field // of JavaThread
+	allocated                   vmstructs.Field // of JavaThread: bytes, without the used part of the buffer
 	prefetchWords               uint64          // static: words behind a buffer's end that are its own, too
 	threadObject                vmstructs.Field // of JavaThread
 	threadList                  uint64
@@ -95,6 +96,7 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 		mirrorKlass:    r.OptionalStatic("java_lang_Class._klass_offset"),
 		mirrorArray:    r.OptionalStatic("java_lang_Class._array_klass_offset"),
 		mirrorSize:     r.OptionalStatic("java_lang_Class._oop_size_offset"),
+		allocated:      r.Optional("Thread._allocated_bytes", "JavaThread._allocated_bytes"),
 		prefetchWords:  r.OptionalStatic("ThreadLocalAllocBuffer._reserve_for_allocation_prefetch"),
 		threadObject:   r.Field("JavaThread._threadObj"),
 		threadList:     r.OptionalStatic("ThreadsSMRSupport._java_thread_list"),

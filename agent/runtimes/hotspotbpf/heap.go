@@ -14,7 +14,7 @@ func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 		NarrowOopBase: l.OopBase, NarrowOopShift: uint32(l.OopShift), OopColourShift: uint32(l.OopColourShift),
 		ObjectKlass: l.Klass, ArrayLength: l.ArrayLength,
 		KlassName: l.KlassName, KlassLayout: l.LayoutHelper, SymbolLength: l.SymbolLength, SymbolBody: l.SymbolBody,
-		TlabStart: l.TLABStart, TlabEnd: l.TLABEnd,
+		TlabStart: l.TLABStart, TlabTop: l.TLABTop, TlabEnd: l.TLABEnd,
 		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject, MonitorOwner: l.MonitorOwner,
 		ThreadCurrent: mounted.Current, ThreadId: mounted.ID,
 		RegionTable: l.Heap.RegionTable, RegionShift: uint64(l.Heap.RegionShift), RegionType: l.Heap.RegionTag,
@@ -24,6 +24,11 @@ func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 	}
 	if l.Heap.Collector == javaheap.CollectorG1 && l.Heap.RegionShift > 0 {
 		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1) // larger ones are humongous: G1CollectedHeap::humongous_threshold_for
+	}
+	if l.HasAllocated {
+		h.ThreadAllocated = l.Allocated
+		h.ThreadList, h.ListLength, h.ListThreads, h.ThreadNext = l.ThreadList, l.ListLength, l.ListThreads, l.ThreadNext
+		h.ThreadOs, h.OsThreadId = l.OSThread, l.OSThreadID
 	}
 	for flag, set := range map[uint32]bool{
 		bpf.HeapNarrowKlass:   l.KlassIsNarrow,

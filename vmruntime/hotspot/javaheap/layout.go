@@ -60,6 +60,13 @@ type ObjectLayout struct {
 	SymbolBody   uint32 // Symbol: the first byte of modified UTF-8
 
 	TLABStart, TLABTop, TLABEnd uint32 // JavaThread: pointers; allocation goes on at top
+	Allocated                   uint32 // JavaThread: 64 bits, the bytes that it has allocated but for those from TLABStart to TLABTop
+	HasAllocated                bool
+	// ThreadList is where the VM has its threads: a pointer to a ThreadsList, or to the first JavaThread if ListThreads is 0.
+	ThreadList              uint64
+	ListLength, ListThreads uint32 // ThreadsList: 32 bits; pointer to the pointers to JavaThreads
+	ThreadNext              uint32 // JavaThread: pointer to the next one, if ListThreads is 0
+	OSThread, OSThreadID    uint32 // as in ThreadLayout
 
 	// ThreadObject is in JavaThread: the java.lang.Thread, or if ThreadObjectIsHandle a pointer to a word with it.
 	ThreadObject         uint32

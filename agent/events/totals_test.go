@@ -1,0 +1,88 @@
+package events
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A fakeVM has threads that allocate, as readings and records of their ends see it.
+type fakeVM struct {
+	now     time.Duration
+	threads map[threadKey]uint64
+	follow  []*vmReading
+}
+
+// read begins a reading, which is settled later.
+func (vm *fakeVM) read() (r *vmReading, settle func()) {
+	r = &vmReading{}
+	vm.follow = append(vm.follow, r)
+	at, threads := vm.now, maps.Clone(vm.threads)
+	return r, func() { r.settle(at, threads, nil) }
+}
+
+// end ends a thread, which had allocated that much.
+func (vm *fakeVM) end(key threadKey, allocated, sited uint64) {
+	e := bpf.EndedThread{Thread: key.address, OwnTid: key.id, Allocated: allocated, Sited: sited}
+	e.Header.Time = uint64(vm.now)
+	for _, r := range vm.follow {
+		r.end(&e)
+	}
+	delete(vm.threads, key)
+}
+
+func TestReadings(t *testing.T) {
+	main, pool, again := threadKey{0x1000, 1}, threadKey{0x2000, 2}, threadKey{0x2000, 9}
+	vm := &fakeVM{now: time.Second, threads: map[threadKey]uint64{main: 100, pool: 1000}}
+	from, settle := vm.read()
+	vm.now += time.Second
+	vm.end(pool, 1500, 1200) // before the reading is settled: it waits
+	settle()
+	vm.threads[again] = 40 // at the address of the one that has ended
+	vm.now += time.Second
+	vm.end(threadKey{0x3000, 3}, 70, 0) // begins and ends in the window
+	vm.threads[main] = 160
+	listed := threadKey{0x4000, 4}
+	vm.threads[listed] = 30
+	to, settleTo := vm.read()
+	settleTo()
+	vm.end(listed, 30, 30) // its VM listed it still
+	vm.now += time.Second
+	vm.end(main, 1000, bpf.NotSited) // after the window
+	a, err := from.until(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint64]fold.AllocatedThread{0x1000: {TID: 1, Bytes: 60}, 0x2000: {TID: 9, Bytes: 40}}
+	if !maps.Equal(a.Alive, want) {
+		t.Errorf("alive %+v, want %+v", a.Alive, want)
+	}
+	// 500 of the pool's thread, 70 and 30 of others. The pool's had 300 after its last site, and the 70 had none.
+	if a.Ended != 600 || a.Cut != 370 || a.Total() != 700 {
+		t.Errorf("ended %v, cut %v, in all %v; want 600, 370, 700", a.Ended, a.Cut, a.Total())
+	}
+	next, err := to.until(nil)
+	if next != nil || err == nil {
+		t.Errorf("a VM that is gone: %+v, %v", next, err)
+	}
+	vm.end(again, 50, bpf.NotSited)
+	vm.end(threadKey{}, 0, bpf.NotSited) // the VM's own end
+	vm.end(threadKey{0x5000, 5}, 1<<20, 0)
+	next, err = to.until(nil)
+	if err != nil || next.Ended != 840+10 || len(next.Alive) != 0 {
+		t.Errorf("a VM that ended: %+v, %v; want 850 bytes", next, err)
+	}
+	failed := &vmReading{}
+	failed.settle(vm.now, nil, errors.New("hangs"))
+	if a, err := failed.until(to); a != nil || err == nil {
+		t.Errorf("from a failed reading: %+v, %v", a, err)
+	}
+	from.over = false
+	if a, err := from.until(failed); a != nil || err == nil {
+		t.Errorf("to a failed reading: %+v, %v", a, err)
+	}
+}

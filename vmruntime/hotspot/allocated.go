@@ -1,0 +1,56 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
+// Allocated implements vmruntime.AllocationCounter. A thread's count is what ThreadMXBean.getThreadAllocatedBytes returns: what the VM has
+// added up, and the used part of the thread's allocation buffer (Thread::cooked_allocated_bytes in src/hotspot/share/runtime/thread.cpp).
+func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation, error) {
+	l := &p.layout
+	if !l.HasObjects || !l.Objects.HasAllocated {
+		return nil, errors.New("the JVM does not export how many bytes its threads have allocated")
+	}
+	reader := Process{memory: vmstructs.Reader{Mem: mem}, schema: p.schema}
+	addrs, err := reader.threads(vmruntime.MaxListedThreads)
+	if err != nil {
+		return nil, fmt.Errorf("list of threads: %w", err)
+	}
+	var structs, ids vmstructs.Batch
+	for _, addr := range addrs {
+		for _, offset := range [...]uint32{l.Thread.OSThread, l.Objects.TLABStart, l.Objects.TLABTop, l.Objects.TLABEnd, l.Objects.Allocated} {
+			structs.Add(addr+uint64(offset), vmstructs.WordSize)
+		}
+	}
+	if err := structs.Read(mem); err != nil {
+		return nil, fmt.Errorf("allocated bytes of threads: %w", err)
+	}
+	var threads []vmruntime.ThreadAllocation
+	for i, addr := range addrs {
+		word := func(n int) uint64 {
+			w, _ := structs.Word(5*i + n)
+			return w
+		}
+		bytes, ok := structs.Word(5*i + 4)
+		if os := word(0); ok && os != 0 {
+			if start, top, end := word(1), word(2), word(3); start < top && top <= end {
+				bytes += top - start
+			}
+			threads = append(threads, vmruntime.ThreadAllocation{Thread: vmruntime.Thread{Address: addr}, Bytes: bytes})
+			ids.Add(os+uint64(l.Thread.OSThreadID), 4)
+		}
+	}
+	if err := ids.Read(mem); err != nil {
+		return nil, fmt.Errorf("ids of threads: %w", err)
+	}
+	for i := range threads {
+		if id, ok := ids.Word(i); ok {
+			threads[i].ID = uint32(id)
+		}
+	}
+	return threads, nil
+}
