@@ -162,7 +162,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(true)
-	parts := fold.Covered(nil, k.Covers.Sums(now), 0, &profile.EventCounts{})
+	parts := fold.Covered(nil, k.Covers.Sums(now), 0, now, &profile.EventCounts{})
 	if notes := parts.Notes(func(func(*fold.EventSet) bool) {}); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests (alloc) were observed ") {
 		t.Errorf("notes %q", notes)

@@ -193,6 +193,7 @@ func (e *Probes) noteUser(plans []*attachedPlan, p *target.Process, path string)
 		plan.library = path
 		if !slices.Contains(plan.users, p) {
 			plan.users = append(plan.users, p)
+			plan.cover.Follow(p.Identity(), proc.Monotonic())
 		}
 	}
 }
@@ -210,6 +211,7 @@ func (e *Probes) forgetUser(p *target.Process) {
 	defer e.mu.Unlock()
 	for _, plan := range e.plans {
 		plan.users = slices.DeleteFunc(plan.users, func(user *target.Process) bool { return user == p })
+		plan.cover.Leave(p.Identity(), proc.Monotonic())
 	}
 }
 

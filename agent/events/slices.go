@@ -246,7 +246,7 @@ func (c *Coverages) add(p *attachedPlan) {
 	if len(p.cookies) == 0 || c.of[p.cookies[0]].Load() == &p.cover {
 		return
 	}
-	p.cover.Kind, p.cover.What = p.kind, p.of
+	p.cover.Kind, p.cover.What, p.cover.Everybody = p.kind, p.of, p.perf
 	for _, cookie := range p.cookies {
 		c.of[cookie].Store(&p.cover)
 	}

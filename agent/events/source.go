@@ -247,12 +247,13 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	if e.totals != nil {
 		totals = e.totals.between(ctx, w, before.totals, after.totals)
 	}
-	covered := fold.Covered(before.covered, after.covered, w.Began, &p.EventCounts)
+	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events)...)
 		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, before.virtual, after.virtual)...)
+		out.Extents = profile.AddExtents(out.Extents, covered.Extents(of.Process, out.Extents)...)
 	}}
 }
 

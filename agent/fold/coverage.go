@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -19,14 +20,17 @@ const keptPieces = 64
 type Coverage struct {
 	Kind profile.EventKind
 	What string // the observed subject, for people
+	// Everybody says that all processes are observed, without probes in their files.
+	Everybody bool
 
-	mu     sync.Mutex
-	born   time.Duration // when it was first observed
-	gone   time.Duration // when the plan was removed, 0 if it has not been
-	pieces []Piece       // the last ones, in order
-	open   bool          // the last one has not ended
-	past   CoverageSums  // of the pieces that have ended
-	why    error         // why it is not observed all the time; nil if it always was
+	mu       sync.Mutex
+	followed map[proc.Identity]followedTime
+	born     time.Duration // when it was first observed
+	gone     time.Duration // when the plan was removed, 0 if it has not been
+	pieces   []Piece       // the last ones, in order
+	open     bool          // the last one has not ended
+	past     CoverageSums  // of the pieces that have ended
+	why      error         // why it is not observed all the time; nil if it always was
 }
 
 // A Piece is a time in which all events have the same weight.
@@ -264,6 +268,7 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 // CoveredParts are the parts of all coverages, and of the recorded events, in a window.
 type CoveredParts struct {
 	began time.Duration // of the window
+	ended time.Duration
 	of    map[*Coverage]coveredPart
 	lost  float64 // the share of the events, of all kinds together, that was lost
 
@@ -274,10 +279,10 @@ type CoveredParts struct {
 	lostWaitTime time.Duration
 }
 
-// Covered returns the parts for a window; before and after are the sums of the coverages at its ends. It began at that time of
+// Covered returns the parts for a window; before and after are the sums of the coverages at its ends. It began and ended at these times of
 // CLOCK_MONOTONIC; counts are of the events in it.
-func Covered(before, after map[*Coverage]CoverageSums, began time.Duration, counts *profile.EventCounts) CoveredParts {
-	parts := CoveredParts{began: began, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
+func Covered(before, after map[*Coverage]CoverageSums, began, ended time.Duration, counts *profile.EventCounts) CoveredParts {
+	parts := CoveredParts{began: began, ended: ended, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
 	parts.lostWaits, parts.lostWaitTime = counts.LostWaitShare(), counts.WaitTimeLost
 	for c, sums := range after {
 		parts.of[c] = sums.since(before[c])

@@ -68,7 +68,7 @@ func TestLostWaits(t *testing.T) {
 	counts := profile.EventCounts{
 		Attempted: 100, Dropped: map[string]uint64{"ring_full": 99}, WaitTime: 10 * time.Second, WaitTimeLost: time.Second,
 	}
-	covered := Covered(nil, nil, 0, &counts)
+	covered := Covered(nil, nil, 0, 0, &counts)
 	e := namedBy(target.NewProcess(p.ID), w.Events[p], &covered)[0]
 	if got := time.Duration(e.Rows[0].Values[1]).Round(time.Microsecond); got != 10*time.Second {
 		t.Errorf("%v in all, want 10 s", got)
@@ -131,7 +131,7 @@ func TestWakers(t *testing.T) {
 				})
 			}
 			w.Events[p].NameWakers()
-			covered := Covered(nil, nil, 0, &profile.EventCounts{})
+			covered := Covered(nil, nil, 0, 0, &profile.EventCounts{})
 			e := namedBy(p.Process, w.Events[p], &covered)[0]
 			if len(e.Rows) != 1 || e.Rows[0].Values[1] != float64(6*s) {
 				t.Fatalf("%+v", e.Rows)
