@@ -139,13 +139,10 @@ func (a *awayTimes) note() string {
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Microsecond)) }
 	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as their stacks could not be read",
-		a.threads, round(a.time), round(a.unknown), StillWaiting)
+		a.threads, round(a.time), round(a.unknown), profile.StillWaiting)
 }
 
-// StillWaiting stands for the stack of a thread that has not gone on since it was first seen.
-const StillWaiting = "[still waiting]"
-
-var stillWaiting = target.Marker(StillWaiting)
+var stillWaiting = target.Marker(profile.StillWaiting)
 
 // A namedStack is a stack with names, innermost frame first.
 type namedStack struct {

@@ -133,6 +133,9 @@ const (
 // pauses of ZGC and Shenandoah.
 const UnnamedCollector = "unknown"
 
+// StillWaiting stands for the stack of a thread that has not gone on since it was first seen.
+const StillWaiting = "[still waiting]"
+
 // WokenBy begins the frame that is innermost of a wait whose waker is known: [woken by pool-1-thread-*]. The frames that follow it inwards are
 // those of the waker, the other way round: its innermost frame comes first.
 const WokenBy = "[woken by "

@@ -2,7 +2,6 @@ package wall
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/cause"
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
@@ -86,7 +85,7 @@ func unknown(e *profile.Events, row *profile.EventRow) string {
 		return ""
 	case leaf == NotSampled:
 		return whyThinned
-	case leaf == fold.StillWaiting:
+	case leaf == profile.StillWaiting:
 		return whyUnread
 	}
 	return whyUnnamed
