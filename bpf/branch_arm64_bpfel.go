@@ -37,6 +37,7 @@ const (
 	BranchMapBranchCosts      = "branch_costs"
 	BranchMapBranchRates      = "branch_rates"
 	BranchMapCounters         = "counters"
+	BranchMapEndedPids        = "ended_pids"
 	BranchMapEpochs           = "epochs"
 	BranchMapEvents           = "events"
 	BranchMapNmiEvents        = "nmi_events"
@@ -104,6 +105,7 @@ type BranchMapSpecs struct {
 	BranchCosts   *ebpf.MapSpec `ebpf:"branch_costs"`
 	BranchRates   *ebpf.MapSpec `ebpf:"branch_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -145,6 +147,7 @@ type BranchMaps struct {
 	BranchCosts   *ebpf.Map `ebpf:"branch_costs"`
 	BranchRates   *ebpf.Map `ebpf:"branch_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
@@ -158,6 +161,7 @@ func (m *BranchMaps) Close() error {
 		m.BranchCosts,
 		m.BranchRates,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

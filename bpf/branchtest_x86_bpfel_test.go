@@ -46,6 +46,7 @@ const (
 	BranchTestMapBranchCosts         = "branch_costs"
 	BranchTestMapBranchRates         = "branch_rates"
 	BranchTestMapCounters            = "counters"
+	BranchTestMapEndedPids           = "ended_pids"
 	BranchTestMapEpochs              = "epochs"
 	BranchTestMapEvents              = "events"
 	BranchTestMapNmiEvents           = "nmi_events"
@@ -114,6 +115,7 @@ type BranchTestMapSpecs struct {
 	BranchCosts   *ebpf.MapSpec `ebpf:"branch_costs"`
 	BranchRates   *ebpf.MapSpec `ebpf:"branch_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -156,6 +158,7 @@ type BranchTestMaps struct {
 	BranchCosts   *ebpf.Map `ebpf:"branch_costs"`
 	BranchRates   *ebpf.Map `ebpf:"branch_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
@@ -169,6 +172,7 @@ func (m *BranchTestMaps) Close() error {
 		m.BranchCosts,
 		m.BranchRates,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

@@ -87,6 +87,7 @@ const (
 	BurstMapBurstSites        = "burst_sites"
 	BurstMapBurstThreads      = "burst_threads"
 	BurstMapCounters          = "counters"
+	BurstMapEndedPids         = "ended_pids"
 	BurstMapEpochs            = "epochs"
 	BurstMapEvents            = "events"
 	BurstMapNmiEvents         = "nmi_events"
@@ -160,6 +161,7 @@ type BurstMapSpecs struct {
 	BurstSites   *ebpf.MapSpec `ebpf:"burst_sites"`
 	BurstThreads *ebpf.MapSpec `ebpf:"burst_threads"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids    *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -205,6 +207,7 @@ type BurstMaps struct {
 	BurstSites   *ebpf.Map `ebpf:"burst_sites"`
 	BurstThreads *ebpf.Map `ebpf:"burst_threads"`
 	Counters     *ebpf.Map `ebpf:"counters"`
+	EndedPids    *ebpf.Map `ebpf:"ended_pids"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
@@ -221,6 +224,7 @@ func (m *BurstMaps) Close() error {
 		m.BurstSites,
 		m.BurstThreads,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

@@ -69,6 +69,7 @@ const (
 	BurstTestMapBurstRates         = "burst_rates"
 	BurstTestMapBurstThreads       = "burst_threads"
 	BurstTestMapCounters           = "counters"
+	BurstTestMapEndedPids          = "ended_pids"
 	BurstTestMapEpochs             = "epochs"
 	BurstTestMapEvents             = "events"
 	BurstTestMapNmiEvents          = "nmi_events"
@@ -142,6 +143,7 @@ type BurstTestMapSpecs struct {
 	BurstRates   *ebpf.MapSpec `ebpf:"burst_rates"`
 	BurstThreads *ebpf.MapSpec `ebpf:"burst_threads"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids    *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -185,6 +187,7 @@ type BurstTestMaps struct {
 	BurstRates   *ebpf.Map `ebpf:"burst_rates"`
 	BurstThreads *ebpf.Map `ebpf:"burst_threads"`
 	Counters     *ebpf.Map `ebpf:"counters"`
+	EndedPids    *ebpf.Map `ebpf:"ended_pids"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
@@ -200,6 +203,7 @@ func (m *BurstTestMaps) Close() error {
 		m.BurstRates,
 		m.BurstThreads,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

@@ -107,6 +107,7 @@ type CodeMapHotspotProcess struct {
 	NameVtable         uint64
 	NameAdapter        uint64
 	NameContinuation   uint64
+	NameUpcall         uint64
 	BlobName           uint32
 	BlobCodeBegin      uint32
 	BlobFrameSize      uint32
@@ -115,6 +116,8 @@ type CodeMapHotspotProcess struct {
 	BlobDeoptHandler   uint32
 	BlobDeoptMhHandler uint32
 	BlobOrigPc         uint32
+	BlobUpcallData     uint32
+	UpcallAnchor       uint32
 	HeapLow            uint64
 	HeapHigh           uint64
 	BadColours         uint64
@@ -182,6 +185,7 @@ const (
 const (
 	CodeMapMapCounters           = "counters"
 	CodeMapMapDrafts             = "drafts"
+	CodeMapMapEndedPids          = "ended_pids"
 	CodeMapMapEpochs             = "epochs"
 	CodeMapMapEvents             = "events"
 	CodeMapMapLoadSites          = "load_sites"
@@ -255,6 +259,7 @@ type CodeMapProgramSpecs struct {
 type CodeMapMapSpecs struct {
 	Counters  *ebpf.MapSpec `ebpf:"counters"`
 	Drafts    *ebpf.MapSpec `ebpf:"drafts"`
+	EndedPids *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs    *ebpf.MapSpec `ebpf:"epochs"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	LoadSites *ebpf.MapSpec `ebpf:"load_sites"`
@@ -294,6 +299,7 @@ func (o *CodeMapObjects) Close() error {
 type CodeMapMaps struct {
 	Counters  *ebpf.Map `ebpf:"counters"`
 	Drafts    *ebpf.Map `ebpf:"drafts"`
+	EndedPids *ebpf.Map `ebpf:"ended_pids"`
 	Epochs    *ebpf.Map `ebpf:"epochs"`
 	Events    *ebpf.Map `ebpf:"events"`
 	LoadSites *ebpf.Map `ebpf:"load_sites"`
@@ -306,6 +312,7 @@ func (m *CodeMapMaps) Close() error {
 	return _CodeMapClose(
 		m.Counters,
 		m.Drafts,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.LoadSites,

@@ -57,6 +57,7 @@ type EnterWatch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	EnterMapCounters         = "counters"
+	EnterMapEndedPids        = "ended_pids"
 	EnterMapEnterWatches     = "enter_watches"
 	EnterMapEpochs           = "epochs"
 	EnterMapEvents           = "events"
@@ -131,6 +132,7 @@ type EnterProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type EnterMapSpecs struct {
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids    *ebpf.MapSpec `ebpf:"ended_pids"`
 	EnterWatches *ebpf.MapSpec `ebpf:"enter_watches"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
@@ -181,6 +183,7 @@ func (o *EnterObjects) Close() error {
 // It can be passed to LoadEnterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EnterMaps struct {
 	Counters     *ebpf.Map `ebpf:"counters"`
+	EndedPids    *ebpf.Map `ebpf:"ended_pids"`
 	EnterWatches *ebpf.Map `ebpf:"enter_watches"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
@@ -200,6 +203,7 @@ type EnterMaps struct {
 func (m *EnterMaps) Close() error {
 	return _EnterClose(
 		m.Counters,
+		m.EndedPids,
 		m.EnterWatches,
 		m.Epochs,
 		m.Events,

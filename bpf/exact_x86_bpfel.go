@@ -106,6 +106,7 @@ const (
 	ExactMapBlank                 = "blank"
 	ExactMapCounters              = "counters"
 	ExactMapEdges                 = "edges"
+	ExactMapEndedPids             = "ended_pids"
 	ExactMapEpochs                = "epochs"
 	ExactMapEvents                = "events"
 	ExactMapExactCounters         = "exact_counters"
@@ -204,6 +205,7 @@ type ExactMapSpecs struct {
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
@@ -262,6 +264,7 @@ type ExactMaps struct {
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Edges         *ebpf.Map `ebpf:"edges"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
@@ -282,6 +285,7 @@ func (m *ExactMaps) Close() error {
 		m.Blank,
 		m.Counters,
 		m.Edges,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.ExactCounters,

@@ -46,6 +46,7 @@ const (
 	ExactTestMapBlank           = "blank"
 	ExactTestMapCounters        = "counters"
 	ExactTestMapEdges           = "edges"
+	ExactTestMapEndedPids       = "ended_pids"
 	ExactTestMapEpochs          = "epochs"
 	ExactTestMapEvents          = "events"
 	ExactTestMapExactCounters   = "exact_counters"
@@ -127,6 +128,7 @@ type ExactTestMapSpecs struct {
 	Blank         *ebpf.MapSpec `ebpf:"blank"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	Edges         *ebpf.MapSpec `ebpf:"edges"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	ExactCounters *ebpf.MapSpec `ebpf:"exact_counters"`
@@ -178,6 +180,7 @@ type ExactTestMaps struct {
 	Blank         *ebpf.Map `ebpf:"blank"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	Edges         *ebpf.Map `ebpf:"edges"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	ExactCounters *ebpf.Map `ebpf:"exact_counters"`
@@ -198,6 +201,7 @@ func (m *ExactTestMaps) Close() error {
 		m.Blank,
 		m.Counters,
 		m.Edges,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.ExactCounters,

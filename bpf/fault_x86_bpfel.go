@@ -17,6 +17,7 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	FaultMapCounters           = "counters"
+	FaultMapEndedPids          = "ended_pids"
 	FaultMapEpochs             = "epochs"
 	FaultMapEvents             = "events"
 	FaultMapHeaps              = "heaps"
@@ -92,6 +93,7 @@ type FaultProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultMapSpecs struct {
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids    *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
@@ -141,6 +143,7 @@ func (o *FaultObjects) Close() error {
 // It can be passed to LoadFaultObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultMaps struct {
 	Counters     *ebpf.Map `ebpf:"counters"`
+	EndedPids    *ebpf.Map `ebpf:"ended_pids"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
@@ -158,6 +161,7 @@ type FaultMaps struct {
 func (m *FaultMaps) Close() error {
 	return _FaultClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.Heaps,

@@ -81,6 +81,7 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	InvocationMapCounters               = "counters"
+	InvocationMapEndedPids              = "ended_pids"
 	InvocationMapEpochs                 = "epochs"
 	InvocationMapEvents                 = "events"
 	InvocationMapFollowedCode           = "followed_code"
@@ -149,6 +150,7 @@ type InvocationProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationMapSpecs struct {
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids      *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	FollowedCode   *ebpf.MapSpec `ebpf:"followed_code"`
@@ -193,6 +195,7 @@ func (o *InvocationObjects) Close() error {
 // It can be passed to LoadInvocationObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationMaps struct {
 	Counters       *ebpf.Map `ebpf:"counters"`
+	EndedPids      *ebpf.Map `ebpf:"ended_pids"`
 	Epochs         *ebpf.Map `ebpf:"epochs"`
 	Events         *ebpf.Map `ebpf:"events"`
 	FollowedCode   *ebpf.Map `ebpf:"followed_code"`
@@ -206,6 +209,7 @@ type InvocationMaps struct {
 func (m *InvocationMaps) Close() error {
 	return _InvocationClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.FollowedCode,

@@ -60,6 +60,7 @@ type InvocationTestInvocationRequest struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	InvocationTestMapCounters                = "counters"
+	InvocationTestMapEndedPids               = "ended_pids"
 	InvocationTestMapEpochs                  = "epochs"
 	InvocationTestMapEvents                  = "events"
 	InvocationTestMapFollowedCode            = "followed_code"
@@ -127,6 +128,7 @@ type InvocationTestProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationTestMapSpecs struct {
 	Counters       *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids      *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
 	Events         *ebpf.MapSpec `ebpf:"events"`
 	FollowedCode   *ebpf.MapSpec `ebpf:"followed_code"`
@@ -170,6 +172,7 @@ func (o *InvocationTestObjects) Close() error {
 // It can be passed to LoadInvocationTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationTestMaps struct {
 	Counters       *ebpf.Map `ebpf:"counters"`
+	EndedPids      *ebpf.Map `ebpf:"ended_pids"`
 	Epochs         *ebpf.Map `ebpf:"epochs"`
 	Events         *ebpf.Map `ebpf:"events"`
 	FollowedCode   *ebpf.Map `ebpf:"followed_code"`
@@ -183,6 +186,7 @@ type InvocationTestMaps struct {
 func (m *InvocationTestMaps) Close() error {
 	return _InvocationTestClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.FollowedCode,

@@ -18,6 +18,7 @@ import (
 const (
 	KernelTickMapChainRates       = "chain_rates"
 	KernelTickMapCounters         = "counters"
+	KernelTickMapEndedPids        = "ended_pids"
 	KernelTickMapEpochs           = "epochs"
 	KernelTickMapEvents           = "events"
 	KernelTickMapKeptStacks       = "kept_stacks"
@@ -102,6 +103,7 @@ type KernelTickProgramSpecs struct {
 type KernelTickMapSpecs struct {
 	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
@@ -160,6 +162,7 @@ func (o *KernelTickObjects) Close() error {
 type KernelTickMaps struct {
 	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
@@ -181,6 +184,7 @@ func (m *KernelTickMaps) Close() error {
 	return _KernelTickClose(
 		m.ChainRates,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.KeptStacks,

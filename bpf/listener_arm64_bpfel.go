@@ -48,6 +48,7 @@ type ListenerWatch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ListenerMapCounters            = "counters"
+	ListenerMapEndedPids           = "ended_pids"
 	ListenerMapEpochs              = "epochs"
 	ListenerMapEvents              = "events"
 	ListenerMapListenerWatches     = "listener_watches"
@@ -112,6 +113,7 @@ type ListenerProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ListenerMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids       *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	ListenerWatches *ebpf.MapSpec `ebpf:"listener_watches"`
@@ -152,6 +154,7 @@ func (o *ListenerObjects) Close() error {
 // It can be passed to LoadListenerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ListenerMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
+	EndedPids       *ebpf.Map `ebpf:"ended_pids"`
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
 	ListenerWatches *ebpf.Map `ebpf:"listener_watches"`
@@ -164,6 +167,7 @@ type ListenerMaps struct {
 func (m *ListenerMaps) Close() error {
 	return _ListenerClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.ListenerWatches,

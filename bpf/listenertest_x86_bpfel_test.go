@@ -57,6 +57,7 @@ type ListenerTestWatch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ListenerTestMapCounters              = "counters"
+	ListenerTestMapEndedPids             = "ended_pids"
 	ListenerTestMapEpochs                = "epochs"
 	ListenerTestMapEvents                = "events"
 	ListenerTestMapListenerWatches       = "listener_watches"
@@ -122,6 +123,7 @@ type ListenerTestProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ListenerTestMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids       *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	ListenerWatches *ebpf.MapSpec `ebpf:"listener_watches"`
@@ -163,6 +165,7 @@ func (o *ListenerTestObjects) Close() error {
 // It can be passed to LoadListenerTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ListenerTestMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
+	EndedPids       *ebpf.Map `ebpf:"ended_pids"`
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
 	ListenerWatches *ebpf.Map `ebpf:"listener_watches"`
@@ -175,6 +178,7 @@ type ListenerTestMaps struct {
 func (m *ListenerTestMaps) Close() error {
 	return _ListenerTestClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.ListenerWatches,

@@ -74,6 +74,7 @@ const (
 const (
 	OffCPUMapCounters          = "counters"
 	OffCPUMapDrawnWaits        = "drawn_waits"
+	OffCPUMapEndedPids         = "ended_pids"
 	OffCPUMapEpochs            = "epochs"
 	OffCPUMapEvents            = "events"
 	OffCPUMapFollowedThreads   = "followed_threads"
@@ -172,6 +173,7 @@ type OffCPUProgramSpecs struct {
 type OffCPUMapSpecs struct {
 	Counters        *ebpf.MapSpec `ebpf:"counters"`
 	DrawnWaits      *ebpf.MapSpec `ebpf:"drawn_waits"`
+	EndedPids       *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	FollowedThreads *ebpf.MapSpec `ebpf:"followed_threads"`
@@ -236,6 +238,7 @@ func (o *OffCPUObjects) Close() error {
 type OffCPUMaps struct {
 	Counters        *ebpf.Map `ebpf:"counters"`
 	DrawnWaits      *ebpf.Map `ebpf:"drawn_waits"`
+	EndedPids       *ebpf.Map `ebpf:"ended_pids"`
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
 	FollowedThreads *ebpf.Map `ebpf:"followed_threads"`
@@ -257,6 +260,7 @@ func (m *OffCPUMaps) Close() error {
 	return _OffCPUClose(
 		m.Counters,
 		m.DrawnWaits,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.FollowedThreads,

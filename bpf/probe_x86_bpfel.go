@@ -26,6 +26,35 @@ type ProbeCountedClass struct {
 	Pad    uint32
 }
 
+type ProbeEndedThread struct {
+	_      structs.HostLayout
+	Header struct {
+		_       structs.HostLayout
+		Time    uint64
+		Start   uint64
+		Pid     uint32
+		Tid     uint32
+		Exec    uint32
+		Kind    uint8
+		Stopped uint8
+		LeftOut uint16
+	}
+	Thread    uint64
+	Allocated uint64
+	Sited     uint64
+	OwnTid    uint32
+	Pad       uint32
+}
+
+type ProbeFrozen struct {
+	_     structs.HostLayout
+	Begin uint64
+	Every uint32
+	Probe uint32
+	Turn  uint32
+	Kind  uint32
+}
+
 type ProbeHeapFlags uint32
 
 const (
@@ -39,6 +68,7 @@ const (
 	ProbeHeapFlagsHEAP_PARK_BLOCKER   ProbeHeapFlags = 128
 	ProbeHeapFlagsHEAP_CONCURRENT     ProbeHeapFlags = 512
 	ProbeHeapFlagsHEAP_COLOURED       ProbeHeapFlags = 256
+	ProbeHeapFlagsHEAP_MOUNTED        ProbeHeapFlags = 1024
 )
 
 type ProbeHeapPlace uint32
@@ -69,9 +99,13 @@ type ProbeHotspotHeap struct {
 	SymbolLength        uint32
 	SymbolBody          uint32
 	TlabStart           uint32
+	TlabTop             uint32
 	TlabEnd             uint32
+	ThreadAllocated     uint32
 	ThreadObject        uint32
 	ParkBlocker         uint32
+	ThreadCurrent       uint32
+	ThreadId            uint32
 	MonitorObject       uint32
 	RegionType          uint32
 	_                   [4]byte
@@ -83,7 +117,35 @@ type ProbeHotspotHeap struct {
 	RegionHumongousMask uint32
 	YoungLow            uint64
 	YoungHigh           uint64
+	ThreadList          uint64
+	ListLength          uint32
+	ListThreads         uint32
+	ThreadNext          uint32
+	ThreadOs            uint32
+	OsThreadId          uint32
+	Pad                 uint32
 	LargestBuffered     uint64
+}
+
+type ProbeLockKey struct {
+	_    structs.HostLayout
+	Lock uint64
+	Pid  uint32
+	Pad  uint32
+}
+
+type ProbeLockWait struct {
+	_       structs.HostLayout
+	Begin   uint64
+	Monitor uint64
+	Born    uint64
+	Sleeps  uint64
+	Behind  uint64
+	Lock    uint64
+	Every   uint32
+	Flags   uint8
+	Begun   uint8
+	Turn    uint16
 }
 
 type ProbeNameSite struct {
@@ -136,6 +198,9 @@ const (
 	ProbeObservedOBSERVED_WAIT       ProbeObserved = 8
 	ProbeObservedOBSERVED_WAKER      ProbeObserved = 9
 	ProbeObservedOBSERVED_CARD       ProbeObserved = 10
+	ProbeObservedOBSERVED_FREEZE     ProbeObserved = 11
+	ProbeObservedOBSERVED_THAW       ProbeObserved = 12
+	ProbeObservedOBSERVED_RELEASE    ProbeObserved = 13
 )
 
 type ProbePauseCause struct {
@@ -151,10 +216,11 @@ type ProbeProbe struct {
 }
 
 type ProbeProbeCount struct {
-	_    structs.HostLayout
-	Hits uint64
-	Told uint64
-	Free uint64
+	_        structs.HostLayout
+	Hits     uint64
+	Told     uint64
+	Free     uint64
+	Releases uint64
 }
 
 type ProbeProbedValue struct {
@@ -208,6 +274,28 @@ type ProbeValueOperand struct {
 	Pad          [2]uint8
 }
 
+type ProbeVirtualCount struct {
+	_       structs.HostLayout
+	Begun   uint64
+	Ended   uint64
+	Others  uint64
+	Unknown uint64
+}
+
+type ProbeVirtualThread struct {
+	_      structs.HostLayout
+	Serial uint32
+	Pad    uint32
+	Id     uint64
+}
+
+type ProbeWaitBegin uint32
+
+const (
+	ProbeWaitBeginBEGUN_HANDLE ProbeWaitBegin = 1
+	ProbeWaitBeginBEGUN_FREE   ProbeWaitBegin = 2
+)
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -216,9 +304,11 @@ const (
 	ProbeMapBuffers             = "buffers"
 	ProbeMapClockSites          = "clock_sites"
 	ProbeMapCounters            = "counters"
+	ProbeMapEndedPids           = "ended_pids"
 	ProbeMapEntering            = "entering"
 	ProbeMapEpochs              = "epochs"
 	ProbeMapEvents              = "events"
+	ProbeMapFrozenThreads       = "frozen_threads"
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKeptStacks          = "kept_stacks"
 	ProbeMapKnownThreads        = "known_threads"
@@ -236,6 +326,8 @@ const (
 	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapTails               = "tails"
 	ProbeMapValueProbes         = "value_probes"
+	ProbeMapVirtualCounts       = "virtual_counts"
+	ProbeMapWantedLocks         = "wanted_locks"
 	ProbeProgAllocationInBuffer = "allocation_in_buffer"
 	ProbeProgAllocationOutside  = "allocation_outside"
 	ProbeProgCardEnqueued       = "card_enqueued"
@@ -245,6 +337,7 @@ const (
 	ProbeProgMonitorBlocks      = "monitor_blocks"
 	ProbeProgMonitorEnter       = "monitor_enter"
 	ProbeProgMonitorEntered     = "monitor_entered"
+	ProbeProgMonitorReleased    = "monitor_released"
 	ProbeProgMonitorSlept       = "monitor_slept"
 	ProbeProgMonitorSpun        = "monitor_spun"
 	ProbeProgObjectAllocated    = "object_allocated"
@@ -256,16 +349,28 @@ const (
 	ProbeProgSafepointBegin     = "safepoint_begin"
 	ProbeProgSafepointEnd       = "safepoint_end"
 	ProbeProgThreadExit         = "thread_exit"
+	ProbeProgThreadRemoved      = "thread_removed"
+	ProbeProgUnparks            = "unparks"
 	ProbeProgValueProbe         = "value_probe"
+	ProbeProgVirtualEntered     = "virtual_entered"
+	ProbeProgVirtualFreeze      = "virtual_freeze"
+	ProbeProgVirtualPreempt     = "virtual_preempt"
+	ProbeProgVirtualPreempted   = "virtual_preempted"
+	ProbeProgVirtualThaw        = "virtual_thaw"
+	ProbeProgVmEnds             = "vm_ends"
 	ProbeVarCheckContexts       = "check_contexts"
 	ProbeVarConfirmLevels       = "confirm_levels"
 	ProbeVarContexts            = "contexts"
 	ProbeVarDrawSeed            = "draw_seed"
 	ProbeVarExportClassCount    = "export_class_count"
 	ProbeVarExportCountedClass  = "export_counted_class"
+	ProbeVarExportEndedThread   = "export_ended_thread"
+	ProbeVarExportFrozen        = "export_frozen"
 	ProbeVarExportHeapFlags     = "export_heap_flags"
 	ProbeVarExportHeapPlace     = "export_heap_place"
 	ProbeVarExportHotspotHeap   = "export_hotspot_heap"
+	ProbeVarExportLockKey       = "export_lock_key"
+	ProbeVarExportLockWait      = "export_lock_wait"
 	ProbeVarExportNameSite      = "export_name_site"
 	ProbeVarExportObservation   = "export_observation"
 	ProbeVarExportObserved      = "export_observed"
@@ -277,6 +382,9 @@ const (
 	ProbeVarExportSeenFlags     = "export_seen_flags"
 	ProbeVarExportValueForm     = "export_value_form"
 	ProbeVarExportValueOperand  = "export_value_operand"
+	ProbeVarExportVirtualCount  = "export_virtual_count"
+	ProbeVarExportVirtualThread = "export_virtual_thread"
+	ProbeVarExportWaitBegin     = "export_wait_begin"
 	ProbeVarFilterByPid         = "filter_by_pid"
 	ProbeVarJavaOnly            = "java_only"
 	ProbeVarWakeupBytes         = "wakeup_bytes"
@@ -333,6 +441,7 @@ type ProbeProgramSpecs struct {
 	MonitorBlocks      *ebpf.ProgramSpec `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.ProgramSpec `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.ProgramSpec `ebpf:"monitor_entered"`
+	MonitorReleased    *ebpf.ProgramSpec `ebpf:"monitor_released"`
 	MonitorSlept       *ebpf.ProgramSpec `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.ProgramSpec `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.ProgramSpec `ebpf:"object_allocated"`
@@ -344,66 +453,85 @@ type ProbeProgramSpecs struct {
 	SafepointBegin     *ebpf.ProgramSpec `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.ProgramSpec `ebpf:"safepoint_end"`
 	ThreadExit         *ebpf.ProgramSpec `ebpf:"thread_exit"`
+	ThreadRemoved      *ebpf.ProgramSpec `ebpf:"thread_removed"`
+	Unparks            *ebpf.ProgramSpec `ebpf:"unparks"`
 	ValueProbe         *ebpf.ProgramSpec `ebpf:"value_probe"`
+	VirtualEntered     *ebpf.ProgramSpec `ebpf:"virtual_entered"`
+	VirtualFreeze      *ebpf.ProgramSpec `ebpf:"virtual_freeze"`
+	VirtualPreempt     *ebpf.ProgramSpec `ebpf:"virtual_preempt"`
+	VirtualPreempted   *ebpf.ProgramSpec `ebpf:"virtual_preempted"`
+	VirtualThaw        *ebpf.ProgramSpec `ebpf:"virtual_thaw"`
+	VmEnds             *ebpf.ProgramSpec `ebpf:"vm_ends"`
 }
 
 // ProbeMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeMapSpecs struct {
-	Allocated    *ebpf.MapSpec `ebpf:"allocated"`
-	Buffers      *ebpf.MapSpec `ebpf:"buffers"`
-	ClockSites   *ebpf.MapSpec `ebpf:"clock_sites"`
-	Counters     *ebpf.MapSpec `ebpf:"counters"`
-	Entering     *ebpf.MapSpec `ebpf:"entering"`
-	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
-	Events       *ebpf.MapSpec `ebpf:"events"`
-	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
-	Markers      *ebpf.MapSpec `ebpf:"markers"`
-	NameSites    *ebpf.MapSpec `ebpf:"name_sites"`
-	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
-	Parked       *ebpf.MapSpec `ebpf:"parked"`
-	Pauses       *ebpf.MapSpec `ebpf:"pauses"`
-	Pids         *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts  *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes       *ebpf.MapSpec `ebpf:"probes"`
-	Processes    *ebpf.MapSpec `ebpf:"processes"`
-	ReturnSites  *ebpf.MapSpec `ebpf:"return_sites"`
-	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
-	Tails        *ebpf.MapSpec `ebpf:"tails"`
-	ValueProbes  *ebpf.MapSpec `ebpf:"value_probes"`
+	Allocated     *ebpf.MapSpec `ebpf:"allocated"`
+	Buffers       *ebpf.MapSpec `ebpf:"buffers"`
+	ClockSites    *ebpf.MapSpec `ebpf:"clock_sites"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
+	Entering      *ebpf.MapSpec `ebpf:"entering"`
+	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
+	Events        *ebpf.MapSpec `ebpf:"events"`
+	FrozenThreads *ebpf.MapSpec `ebpf:"frozen_threads"`
+	Heaps         *ebpf.MapSpec `ebpf:"heaps"`
+	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
+	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
+	Markers       *ebpf.MapSpec `ebpf:"markers"`
+	NameSites     *ebpf.MapSpec `ebpf:"name_sites"`
+	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
+	Parked        *ebpf.MapSpec `ebpf:"parked"`
+	Pauses        *ebpf.MapSpec `ebpf:"pauses"`
+	Pids          *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts   *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes        *ebpf.MapSpec `ebpf:"probes"`
+	Processes     *ebpf.MapSpec `ebpf:"processes"`
+	ReturnSites   *ebpf.MapSpec `ebpf:"return_sites"`
+	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	Tails         *ebpf.MapSpec `ebpf:"tails"`
+	ValueProbes   *ebpf.MapSpec `ebpf:"value_probes"`
+	VirtualCounts *ebpf.MapSpec `ebpf:"virtual_counts"`
+	WantedLocks   *ebpf.MapSpec `ebpf:"wanted_locks"`
 }
 
 // ProbeVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeVariableSpecs struct {
-	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
-	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportClassCount   *ebpf.VariableSpec `ebpf:"export_class_count"`
-	ExportCountedClass *ebpf.VariableSpec `ebpf:"export_counted_class"`
-	ExportHeapFlags    *ebpf.VariableSpec `ebpf:"export_heap_flags"`
-	ExportHeapPlace    *ebpf.VariableSpec `ebpf:"export_heap_place"`
-	ExportHotspotHeap  *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
-	ExportNameSite     *ebpf.VariableSpec `ebpf:"export_name_site"`
-	ExportObservation  *ebpf.VariableSpec `ebpf:"export_observation"`
-	ExportObserved     *ebpf.VariableSpec `ebpf:"export_observed"`
-	ExportPauseCause   *ebpf.VariableSpec `ebpf:"export_pause_cause"`
-	ExportProbe        *ebpf.VariableSpec `ebpf:"export_probe"`
-	ExportProbeCount   *ebpf.VariableSpec `ebpf:"export_probe_count"`
-	ExportProbedValue  *ebpf.VariableSpec `ebpf:"export_probed_value"`
-	ExportProbedValues *ebpf.VariableSpec `ebpf:"export_probed_values"`
-	ExportSeenFlags    *ebpf.VariableSpec `ebpf:"export_seen_flags"`
-	ExportValueForm    *ebpf.VariableSpec `ebpf:"export_value_form"`
-	ExportValueOperand *ebpf.VariableSpec `ebpf:"export_value_operand"`
-	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
-	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	CheckContexts       *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels       *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts            *ebpf.VariableSpec `ebpf:"contexts"`
+	DrawSeed            *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportClassCount    *ebpf.VariableSpec `ebpf:"export_class_count"`
+	ExportCountedClass  *ebpf.VariableSpec `ebpf:"export_counted_class"`
+	ExportEndedThread   *ebpf.VariableSpec `ebpf:"export_ended_thread"`
+	ExportFrozen        *ebpf.VariableSpec `ebpf:"export_frozen"`
+	ExportHeapFlags     *ebpf.VariableSpec `ebpf:"export_heap_flags"`
+	ExportHeapPlace     *ebpf.VariableSpec `ebpf:"export_heap_place"`
+	ExportHotspotHeap   *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
+	ExportLockKey       *ebpf.VariableSpec `ebpf:"export_lock_key"`
+	ExportLockWait      *ebpf.VariableSpec `ebpf:"export_lock_wait"`
+	ExportNameSite      *ebpf.VariableSpec `ebpf:"export_name_site"`
+	ExportObservation   *ebpf.VariableSpec `ebpf:"export_observation"`
+	ExportObserved      *ebpf.VariableSpec `ebpf:"export_observed"`
+	ExportPauseCause    *ebpf.VariableSpec `ebpf:"export_pause_cause"`
+	ExportProbe         *ebpf.VariableSpec `ebpf:"export_probe"`
+	ExportProbeCount    *ebpf.VariableSpec `ebpf:"export_probe_count"`
+	ExportProbedValue   *ebpf.VariableSpec `ebpf:"export_probed_value"`
+	ExportProbedValues  *ebpf.VariableSpec `ebpf:"export_probed_values"`
+	ExportSeenFlags     *ebpf.VariableSpec `ebpf:"export_seen_flags"`
+	ExportValueForm     *ebpf.VariableSpec `ebpf:"export_value_form"`
+	ExportValueOperand  *ebpf.VariableSpec `ebpf:"export_value_operand"`
+	ExportVirtualCount  *ebpf.VariableSpec `ebpf:"export_virtual_count"`
+	ExportVirtualThread *ebpf.VariableSpec `ebpf:"export_virtual_thread"`
+	ExportWaitBegin     *ebpf.VariableSpec `ebpf:"export_wait_begin"`
+	FilterByPid         *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	JavaOnly            *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes         *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 }
 
 // ProbeObjects contains all objects after they have been loaded into the kernel.
@@ -426,30 +554,34 @@ func (o *ProbeObjects) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeMaps struct {
-	Allocated    *ebpf.Map `ebpf:"allocated"`
-	Buffers      *ebpf.Map `ebpf:"buffers"`
-	ClockSites   *ebpf.Map `ebpf:"clock_sites"`
-	Counters     *ebpf.Map `ebpf:"counters"`
-	Entering     *ebpf.Map `ebpf:"entering"`
-	Epochs       *ebpf.Map `ebpf:"epochs"`
-	Events       *ebpf.Map `ebpf:"events"`
-	Heaps        *ebpf.Map `ebpf:"heaps"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
-	KnownThreads *ebpf.Map `ebpf:"known_threads"`
-	Markers      *ebpf.Map `ebpf:"markers"`
-	NameSites    *ebpf.Map `ebpf:"name_sites"`
-	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
-	Parked       *ebpf.Map `ebpf:"parked"`
-	Pauses       *ebpf.Map `ebpf:"pauses"`
-	Pids         *ebpf.Map `ebpf:"pids"`
-	ProbeCounts  *ebpf.Map `ebpf:"probe_counts"`
-	Probes       *ebpf.Map `ebpf:"probes"`
-	Processes    *ebpf.Map `ebpf:"processes"`
-	ReturnSites  *ebpf.Map `ebpf:"return_sites"`
-	Scratches    *ebpf.Map `ebpf:"scratches"`
-	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
-	Tails        *ebpf.Map `ebpf:"tails"`
-	ValueProbes  *ebpf.Map `ebpf:"value_probes"`
+	Allocated     *ebpf.Map `ebpf:"allocated"`
+	Buffers       *ebpf.Map `ebpf:"buffers"`
+	ClockSites    *ebpf.Map `ebpf:"clock_sites"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
+	Entering      *ebpf.Map `ebpf:"entering"`
+	Epochs        *ebpf.Map `ebpf:"epochs"`
+	Events        *ebpf.Map `ebpf:"events"`
+	FrozenThreads *ebpf.Map `ebpf:"frozen_threads"`
+	Heaps         *ebpf.Map `ebpf:"heaps"`
+	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
+	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
+	Markers       *ebpf.Map `ebpf:"markers"`
+	NameSites     *ebpf.Map `ebpf:"name_sites"`
+	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
+	Parked        *ebpf.Map `ebpf:"parked"`
+	Pauses        *ebpf.Map `ebpf:"pauses"`
+	Pids          *ebpf.Map `ebpf:"pids"`
+	ProbeCounts   *ebpf.Map `ebpf:"probe_counts"`
+	Probes        *ebpf.Map `ebpf:"probes"`
+	Processes     *ebpf.Map `ebpf:"processes"`
+	ReturnSites   *ebpf.Map `ebpf:"return_sites"`
+	Scratches     *ebpf.Map `ebpf:"scratches"`
+	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	Tails         *ebpf.Map `ebpf:"tails"`
+	ValueProbes   *ebpf.Map `ebpf:"value_probes"`
+	VirtualCounts *ebpf.Map `ebpf:"virtual_counts"`
+	WantedLocks   *ebpf.Map `ebpf:"wanted_locks"`
 }
 
 func (m *ProbeMaps) Close() error {
@@ -458,9 +590,11 @@ func (m *ProbeMaps) Close() error {
 		m.Buffers,
 		m.ClockSites,
 		m.Counters,
+		m.EndedPids,
 		m.Entering,
 		m.Epochs,
 		m.Events,
+		m.FrozenThreads,
 		m.Heaps,
 		m.KeptStacks,
 		m.KnownThreads,
@@ -478,6 +612,8 @@ func (m *ProbeMaps) Close() error {
 		m.SeenMethods,
 		m.Tails,
 		m.ValueProbes,
+		m.VirtualCounts,
+		m.WantedLocks,
 	)
 }
 
@@ -485,29 +621,36 @@ func (m *ProbeMaps) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeVariables struct {
-	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts           *ebpf.Variable `ebpf:"contexts"`
-	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
-	ExportClassCount   *ebpf.Variable `ebpf:"export_class_count"`
-	ExportCountedClass *ebpf.Variable `ebpf:"export_counted_class"`
-	ExportHeapFlags    *ebpf.Variable `ebpf:"export_heap_flags"`
-	ExportHeapPlace    *ebpf.Variable `ebpf:"export_heap_place"`
-	ExportHotspotHeap  *ebpf.Variable `ebpf:"export_hotspot_heap"`
-	ExportNameSite     *ebpf.Variable `ebpf:"export_name_site"`
-	ExportObservation  *ebpf.Variable `ebpf:"export_observation"`
-	ExportObserved     *ebpf.Variable `ebpf:"export_observed"`
-	ExportPauseCause   *ebpf.Variable `ebpf:"export_pause_cause"`
-	ExportProbe        *ebpf.Variable `ebpf:"export_probe"`
-	ExportProbeCount   *ebpf.Variable `ebpf:"export_probe_count"`
-	ExportProbedValue  *ebpf.Variable `ebpf:"export_probed_value"`
-	ExportProbedValues *ebpf.Variable `ebpf:"export_probed_values"`
-	ExportSeenFlags    *ebpf.Variable `ebpf:"export_seen_flags"`
-	ExportValueForm    *ebpf.Variable `ebpf:"export_value_form"`
-	ExportValueOperand *ebpf.Variable `ebpf:"export_value_operand"`
-	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
-	JavaOnly           *ebpf.Variable `ebpf:"java_only"`
-	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
+	CheckContexts       *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels       *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts            *ebpf.Variable `ebpf:"contexts"`
+	DrawSeed            *ebpf.Variable `ebpf:"draw_seed"`
+	ExportClassCount    *ebpf.Variable `ebpf:"export_class_count"`
+	ExportCountedClass  *ebpf.Variable `ebpf:"export_counted_class"`
+	ExportEndedThread   *ebpf.Variable `ebpf:"export_ended_thread"`
+	ExportFrozen        *ebpf.Variable `ebpf:"export_frozen"`
+	ExportHeapFlags     *ebpf.Variable `ebpf:"export_heap_flags"`
+	ExportHeapPlace     *ebpf.Variable `ebpf:"export_heap_place"`
+	ExportHotspotHeap   *ebpf.Variable `ebpf:"export_hotspot_heap"`
+	ExportLockKey       *ebpf.Variable `ebpf:"export_lock_key"`
+	ExportLockWait      *ebpf.Variable `ebpf:"export_lock_wait"`
+	ExportNameSite      *ebpf.Variable `ebpf:"export_name_site"`
+	ExportObservation   *ebpf.Variable `ebpf:"export_observation"`
+	ExportObserved      *ebpf.Variable `ebpf:"export_observed"`
+	ExportPauseCause    *ebpf.Variable `ebpf:"export_pause_cause"`
+	ExportProbe         *ebpf.Variable `ebpf:"export_probe"`
+	ExportProbeCount    *ebpf.Variable `ebpf:"export_probe_count"`
+	ExportProbedValue   *ebpf.Variable `ebpf:"export_probed_value"`
+	ExportProbedValues  *ebpf.Variable `ebpf:"export_probed_values"`
+	ExportSeenFlags     *ebpf.Variable `ebpf:"export_seen_flags"`
+	ExportValueForm     *ebpf.Variable `ebpf:"export_value_form"`
+	ExportValueOperand  *ebpf.Variable `ebpf:"export_value_operand"`
+	ExportVirtualCount  *ebpf.Variable `ebpf:"export_virtual_count"`
+	ExportVirtualThread *ebpf.Variable `ebpf:"export_virtual_thread"`
+	ExportWaitBegin     *ebpf.Variable `ebpf:"export_wait_begin"`
+	FilterByPid         *ebpf.Variable `ebpf:"filter_by_pid"`
+	JavaOnly            *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes         *ebpf.Variable `ebpf:"wakeup_bytes"`
 }
 
 // ProbePrograms contains all programs after they have been loaded into the kernel.
@@ -523,6 +666,7 @@ type ProbePrograms struct {
 	MonitorBlocks      *ebpf.Program `ebpf:"monitor_blocks"`
 	MonitorEnter       *ebpf.Program `ebpf:"monitor_enter"`
 	MonitorEntered     *ebpf.Program `ebpf:"monitor_entered"`
+	MonitorReleased    *ebpf.Program `ebpf:"monitor_released"`
 	MonitorSlept       *ebpf.Program `ebpf:"monitor_slept"`
 	MonitorSpun        *ebpf.Program `ebpf:"monitor_spun"`
 	ObjectAllocated    *ebpf.Program `ebpf:"object_allocated"`
@@ -534,7 +678,15 @@ type ProbePrograms struct {
 	SafepointBegin     *ebpf.Program `ebpf:"safepoint_begin"`
 	SafepointEnd       *ebpf.Program `ebpf:"safepoint_end"`
 	ThreadExit         *ebpf.Program `ebpf:"thread_exit"`
+	ThreadRemoved      *ebpf.Program `ebpf:"thread_removed"`
+	Unparks            *ebpf.Program `ebpf:"unparks"`
 	ValueProbe         *ebpf.Program `ebpf:"value_probe"`
+	VirtualEntered     *ebpf.Program `ebpf:"virtual_entered"`
+	VirtualFreeze      *ebpf.Program `ebpf:"virtual_freeze"`
+	VirtualPreempt     *ebpf.Program `ebpf:"virtual_preempt"`
+	VirtualPreempted   *ebpf.Program `ebpf:"virtual_preempted"`
+	VirtualThaw        *ebpf.Program `ebpf:"virtual_thaw"`
+	VmEnds             *ebpf.Program `ebpf:"vm_ends"`
 }
 
 func (p *ProbePrograms) Close() error {
@@ -548,6 +700,7 @@ func (p *ProbePrograms) Close() error {
 		p.MonitorBlocks,
 		p.MonitorEnter,
 		p.MonitorEntered,
+		p.MonitorReleased,
 		p.MonitorSlept,
 		p.MonitorSpun,
 		p.ObjectAllocated,
@@ -559,7 +712,15 @@ func (p *ProbePrograms) Close() error {
 		p.SafepointBegin,
 		p.SafepointEnd,
 		p.ThreadExit,
+		p.ThreadRemoved,
+		p.Unparks,
 		p.ValueProbe,
+		p.VirtualEntered,
+		p.VirtualFreeze,
+		p.VirtualPreempt,
+		p.VirtualPreempted,
+		p.VirtualThaw,
+		p.VmEnds,
 	)
 }
 

@@ -116,7 +116,8 @@ const (
 	ProfileCounterWAKERS_DRAWN                    ProfileCounter = 50
 	ProfileCounterWAKERS_LOST                     ProfileCounter = 51
 	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 52
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 53
+	ProfileCounterTHREAD_ENDS_DROPPED             ProfileCounter = 53
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 54
 )
 
 type ProfileEpochs struct {
@@ -144,17 +145,19 @@ type ProfileEventHeader struct {
 type ProfileEventKind uint32
 
 const (
-	ProfileEventKindEVENT_SAMPLE       ProfileEventKind = 1
-	ProfileEventKindEVENT_CODE_LOAD    ProfileEventKind = 2
-	ProfileEventKindEVENT_PROCESS_EXEC ProfileEventKind = 3
-	ProfileEventKindEVENT_PROCESS_EXIT ProfileEventKind = 4
-	ProfileEventKindEVENT_CALL         ProfileEventKind = 5
-	ProfileEventKindEVENT_NAMED_CALL   ProfileEventKind = 6
-	ProfileEventKindEVENT_NEW_METHOD   ProfileEventKind = 7
-	ProfileEventKindEVENT_OBSERVED     ProfileEventKind = 8
-	ProfileEventKindEVENT_FULL_SAMPLE  ProfileEventKind = 9
-	ProfileEventKindEVENT_SHORT_SAMPLE ProfileEventKind = 10
-	ProfileEventKindEVENT_INVOCATION   ProfileEventKind = 11
+	ProfileEventKindEVENT_SAMPLE        ProfileEventKind = 1
+	ProfileEventKindEVENT_CODE_LOAD     ProfileEventKind = 2
+	ProfileEventKindEVENT_PROCESS_EXEC  ProfileEventKind = 3
+	ProfileEventKindEVENT_PROCESS_EXIT  ProfileEventKind = 4
+	ProfileEventKindEVENT_CALL          ProfileEventKind = 5
+	ProfileEventKindEVENT_NAMED_CALL    ProfileEventKind = 6
+	ProfileEventKindEVENT_NEW_METHOD    ProfileEventKind = 7
+	ProfileEventKindEVENT_OBSERVED      ProfileEventKind = 8
+	ProfileEventKindEVENT_FULL_SAMPLE   ProfileEventKind = 9
+	ProfileEventKindEVENT_SHORT_SAMPLE  ProfileEventKind = 10
+	ProfileEventKindEVENT_INVOCATION    ProfileEventKind = 11
+	ProfileEventKindEVENT_THREAD_END    ProfileEventKind = 12
+	ProfileEventKindEVENT_VM_THREAD_END ProfileEventKind = 13
 )
 
 type ProfileFrameKind uint32
@@ -179,6 +182,7 @@ const (
 	ProfileHotspotFlagsHOTSPOT_CHUNKS            ProfileHotspotFlags = 128
 	ProfileHotspotFlagsHOTSPOT_CHUNK_ARGSIZE     ProfileHotspotFlags = 256
 	ProfileHotspotFlagsHOTSPOT_COLOURED          ProfileHotspotFlags = 512
+	ProfileHotspotFlagsHOTSPOT_UPCALL_BEHIND     ProfileHotspotFlags = 1024
 )
 
 type ProfileHotspotProcess struct {
@@ -228,6 +232,7 @@ type ProfileHotspotProcess struct {
 	NameVtable           uint64
 	NameAdapter          uint64
 	NameContinuation     uint64
+	NameUpcall           uint64
 	BlobName             uint32
 	BlobCodeBegin        uint32
 	BlobFrameSize        uint32
@@ -236,6 +241,8 @@ type ProfileHotspotProcess struct {
 	BlobDeoptHandler     uint32
 	BlobDeoptMhHandler   uint32
 	BlobOrigPc           uint32
+	BlobUpcallData       uint32
+	UpcallAnchor         uint32
 	HeapLow              uint64
 	HeapHigh             uint64
 	BadColours           uint64
@@ -658,6 +665,7 @@ const (
 const (
 	ProfileMapChainRates           = "chain_rates"
 	ProfileMapCounters             = "counters"
+	ProfileMapEndedPids            = "ended_pids"
 	ProfileMapEpochs               = "epochs"
 	ProfileMapEvents               = "events"
 	ProfileMapKeptStacks           = "kept_stacks"
@@ -757,6 +765,7 @@ type ProfileProgramSpecs struct {
 type ProfileMapSpecs struct {
 	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
@@ -826,6 +835,7 @@ func (o *ProfileObjects) Close() error {
 type ProfileMaps struct {
 	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
@@ -846,6 +856,7 @@ func (m *ProfileMaps) Close() error {
 	return _ProfileClose(
 		m.ChainRates,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.KeptStacks,

@@ -108,6 +108,7 @@ type TimingWatch struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	TimingMapCounters          = "counters"
+	TimingMapEndedPids         = "ended_pids"
 	TimingMapEpochs            = "epochs"
 	TimingMapEvents            = "events"
 	TimingMapNmiEvents         = "nmi_events"
@@ -173,6 +174,7 @@ type TimingProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type TimingMapSpecs struct {
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -214,6 +216,7 @@ func (o *TimingObjects) Close() error {
 // It can be passed to LoadTimingObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TimingMaps struct {
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
@@ -226,6 +229,7 @@ type TimingMaps struct {
 func (m *TimingMaps) Close() error {
 	return _TimingClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

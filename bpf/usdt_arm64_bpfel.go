@@ -144,6 +144,7 @@ type UsdtUsdtSite struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	UsdtMapCounters          = "counters"
+	UsdtMapEndedPids         = "ended_pids"
 	UsdtMapEpochs            = "epochs"
 	UsdtMapEvents            = "events"
 	UsdtMapNmiEvents         = "nmi_events"
@@ -218,6 +219,7 @@ type UsdtProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type UsdtMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids   *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -264,6 +266,7 @@ func (o *UsdtObjects) Close() error {
 // It can be passed to LoadUsdtObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UsdtMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
+	EndedPids   *ebpf.Map `ebpf:"ended_pids"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
 	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
@@ -281,6 +284,7 @@ type UsdtMaps struct {
 func (m *UsdtMaps) Close() error {
 	return _UsdtClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

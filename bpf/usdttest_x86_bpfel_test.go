@@ -132,6 +132,7 @@ type UsdtTestUsdtSite struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	UsdtTestMapCounters          = "counters"
+	UsdtTestMapEndedPids         = "ended_pids"
 	UsdtTestMapEpochs            = "epochs"
 	UsdtTestMapEvents            = "events"
 	UsdtTestMapNmiEvents         = "nmi_events"
@@ -206,6 +207,7 @@ type UsdtTestProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type UsdtTestMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids   *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -250,6 +252,7 @@ func (o *UsdtTestObjects) Close() error {
 // It can be passed to LoadUsdtTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UsdtTestMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
+	EndedPids   *ebpf.Map `ebpf:"ended_pids"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
 	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
@@ -267,6 +270,7 @@ type UsdtTestMaps struct {
 func (m *UsdtTestMaps) Close() error {
 	return _UsdtTestClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,

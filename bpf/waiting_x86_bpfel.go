@@ -18,6 +18,7 @@ import (
 const (
 	WaitingMapAsked         = "asked"
 	WaitingMapCounters      = "counters"
+	WaitingMapEndedPids     = "ended_pids"
 	WaitingMapEpochs        = "epochs"
 	WaitingMapEvents        = "events"
 	WaitingMapHeaps         = "heaps"
@@ -91,6 +92,7 @@ type WaitingProgramSpecs struct {
 type WaitingMapSpecs struct {
 	Asked        *ebpf.MapSpec `ebpf:"asked"`
 	Counters     *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids    *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
@@ -140,6 +142,7 @@ func (o *WaitingObjects) Close() error {
 type WaitingMaps struct {
 	Asked        *ebpf.Map `ebpf:"asked"`
 	Counters     *ebpf.Map `ebpf:"counters"`
+	EndedPids    *ebpf.Map `ebpf:"ended_pids"`
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
@@ -159,6 +162,7 @@ func (m *WaitingMaps) Close() error {
 	return _WaitingClose(
 		m.Asked,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.Heaps,

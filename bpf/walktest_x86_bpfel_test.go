@@ -23,7 +23,8 @@ const (
 	WalkTestBlobKindBLOB_VTABLE       WalkTestBlobKind = 4
 	WalkTestBlobKindBLOB_ADAPTER      WalkTestBlobKind = 5
 	WalkTestBlobKindBLOB_CONTINUATION WalkTestBlobKind = 6
-	WalkTestBlobKindBLOB_STUB         WalkTestBlobKind = 7
+	WalkTestBlobKindBLOB_UPCALL       WalkTestBlobKind = 7
+	WalkTestBlobKindBLOB_STUB         WalkTestBlobKind = 8
 )
 
 type WalkTestRequest struct {
@@ -67,6 +68,7 @@ type WalkTestRequest struct {
 const (
 	WalkTestMapChainRates     = "chain_rates"
 	WalkTestMapCounters       = "counters"
+	WalkTestMapEndedPids      = "ended_pids"
 	WalkTestMapEpochs         = "epochs"
 	WalkTestMapEvents         = "events"
 	WalkTestMapKeptStacks     = "kept_stacks"
@@ -158,6 +160,7 @@ type WalkTestProgramSpecs struct {
 type WalkTestMapSpecs struct {
 	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
@@ -211,6 +214,7 @@ func (o *WalkTestObjects) Close() error {
 type WalkTestMaps struct {
 	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
+	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
 	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
@@ -232,6 +236,7 @@ func (m *WalkTestMaps) Close() error {
 	return _WalkTestClose(
 		m.ChainRates,
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.KeptStacks,

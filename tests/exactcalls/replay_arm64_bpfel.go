@@ -26,6 +26,7 @@ type ReplayReplayCall struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	ReplayMapCounters          = "counters"
+	ReplayMapEndedPids         = "ended_pids"
 	ReplayMapEpochs            = "epochs"
 	ReplayMapEvents            = "events"
 	ReplayMapNmiEvents         = "nmi_events"
@@ -87,6 +88,7 @@ type ReplayProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ReplayMapSpecs struct {
 	Counters    *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids   *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs      *ebpf.MapSpec `ebpf:"epochs"`
 	Events      *ebpf.MapSpec `ebpf:"events"`
 	NmiEvents   *ebpf.MapSpec `ebpf:"nmi_events"`
@@ -124,6 +126,7 @@ func (o *ReplayObjects) Close() error {
 // It can be passed to LoadReplayObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ReplayMaps struct {
 	Counters    *ebpf.Map `ebpf:"counters"`
+	EndedPids   *ebpf.Map `ebpf:"ended_pids"`
 	Epochs      *ebpf.Map `ebpf:"epochs"`
 	Events      *ebpf.Map `ebpf:"events"`
 	NmiEvents   *ebpf.Map `ebpf:"nmi_events"`
@@ -135,6 +138,7 @@ type ReplayMaps struct {
 func (m *ReplayMaps) Close() error {
 	return _ReplayClose(
 		m.Counters,
+		m.EndedPids,
 		m.Epochs,
 		m.Events,
 		m.NmiEvents,
