@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -116,16 +117,17 @@ type Agent struct {
 	hints    []string      // what every profile says of this agent's limits
 	began    time.Duration // CLOCK_MONOTONIC
 
-	sources  sources
-	handlers handlers         // by kind of record
-	engines  *engines.Engines // of sources; nil if calls are not sampled
-	slow     *slow.Source     // of sources; nil if no method is followed
-	ring     *ring.Reader     // of all that programs write
-	flushes  flushes
-	links    []link.Link    // to what follows processes
-	drained  chan struct{}  // closed when Run has returned
-	sample   bpf.Sample     // scratch of the drainer
-	stacks   *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
+	sources   sources
+	handlers  handlers         // by kind of record
+	engines   *engines.Engines // of sources; nil if calls are not sampled
+	slow      *slow.Source     // of sources; nil if no method is followed
+	ring      *ring.Reader     // of all that programs write
+	flushes   flushes
+	links     []link.Link    // to what follows processes
+	drained   chan struct{}  // closed when Run has returned
+	observing chan struct{}  // closed when its sources have started
+	sample    bpf.Sample     // scratch of the drainer
+	stacks    *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
 
 	looks   looks         // of seek
 	running atomic.Bool   // everything is attached and recorded
@@ -150,7 +152,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	a := &Agent{opt: opt, began: monotonic(), drained: make(chan struct{})}
+	a := &Agent{opt: opt, began: monotonic(), drained: make(chan struct{}), observing: make(chan struct{})}
 	a.services = &source.Services{
 		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions), Watcher: watch.New(opt.Proc),
 		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush, Refusal: explainLoad,
@@ -361,6 +363,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := start(drainCtx, a.sources.then); err != nil {
 		return end(err)
 	}
+	close(a.observing)
 	upkeep := time.NewTicker(upkeepInterval)
 	defer upkeep.Stop()
 	refresh := time.NewTicker(refreshInterval)
@@ -384,6 +387,41 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// Ready returns when all is observed that is to be: the sources have started, and the agent is attached to the VMs of the chosen processes. It
+// returns without that when ctx or Run ends, or after patience. What was recorded until then has been handled.
+func (a *Agent) Ready(ctx context.Context, patience time.Duration) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	select {
+	case <-a.observing:
+	case <-a.drained:
+		return
+	case <-ctx.Done():
+		return
+	}
+	var chosen []*target.Process
+	a.owner.Do(func(s *fold.State) {
+		for _, pid := range a.opt.PIDs {
+			if p := s.Table[pid]; p != nil {
+				chosen = append(chosen, p.Process)
+			}
+		}
+	})
+	attaching := func() bool { return slices.ContainsFunc(chosen, (*target.Process).Attaching) }
+	for again := true; again && ctx.Err() == nil; again = attaching() {
+		a.services.Resolver.Wait(ctx, chosen, patience)
+		if attaching() {
+			time.Sleep(attachLook)
+		}
+	}
+	if err := a.flush(ctx); err != nil && ctx.Err() == nil {
+		a.services.Log.Warn("records from before the recording may be in it", "err", err)
+	}
+}
+
+// attachLook is how often Ready looks whether VMs are attached that could not be at once.
+const attachLook = 5 * time.Millisecond
 
 // Open begins a window over these processes, nil for all.
 func (a *Agent) Open(pids []int) *Window {

@@ -289,6 +289,7 @@ func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process,
 	names := p.Names()
 	defer names.Close()
 	all, extents := s.Profile(names, p.Noticed, covered, allocated)
+	covered.AddLate(profile.Allocations, p.Process, extents)
 	out.Extents = profile.AddExtents(out.Extents, extents...)
 	waits := e.waits
 	for _, e := range all {

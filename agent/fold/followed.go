@@ -82,6 +82,28 @@ func (parts *CoveredParts) Extents(p *target.Process, known []profile.Extent) (l
 	return list
 }
 
+// AddLate adds to extents of the kind what there was before probes observed p, at the rate since then: what a VM counts is read from then on.
+func (parts *CoveredParts) AddLate(kind profile.EventKind, p *target.Process, extents []profile.Extent) {
+	var late, there time.Duration
+	for c := range parts.of {
+		if t, ok := c.followedIn(p.Identity()); ok && c.Kind == kind && !c.Everybody {
+			from := max(parts.began, p.Noticed)
+			late = max(late, min(max(t.from, c.BornAt()), parts.ended)-from)
+			there = parts.ended - from
+		}
+	}
+	if late < attachTime || late >= there {
+		return
+	}
+	for i := range extents {
+		if e := &extents[i]; e.Subject == kind.String() {
+			before := e.There * late.Seconds() / (there - late).Seconds()
+			e.There += before
+			e.Miss(before, "the agent was not attached yet, by the rate since then")
+		}
+	}
+}
+
 // extent is that of one plan in the time of a process, which was noticed then; ok is false if the process was not there in the window.
 func (parts *CoveredParts) extent(c *Coverage, part *coveredPart, t followedTime, noticed time.Duration) (e profile.Extent, ok bool) {
 	from, to := max(parts.began, noticed), min(parts.ended, t.to)

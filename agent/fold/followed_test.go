@@ -77,3 +77,21 @@ func TestFollowedExtents(t *testing.T) {
 		})
 	}
 }
+
+// What a VM counted before it was attached is estimated by the rate since.
+func TestAddLate(t *testing.T) {
+	p := target.NewProcess(proc.Identity{PID: 7, Start: 50e9})
+	p.Noticed = 55 * time.Second
+	c := &Coverage{Kind: profile.Allocations}
+	c.Begin(50*time.Second, nil)
+	c.Follow(p.Identity(), 102*time.Second)
+	parts := Covered(nil, map[*Coverage]CoverageSums{c: c.Sums(110 * time.Second)}, 100*time.Second, 110*time.Second, &profile.EventCounts{})
+	extents := []profile.Extent{{Subject: "alloc", There: 80, Observed: 80}, {Subject: "lock", There: 80}}
+	parts.AddLate(profile.Allocations, p, extents)
+	if got := extents[0]; got.There != 100 || got.Observed != 80 || len(got.Missed) != 1 || got.Missed[0].Amount != 20 {
+		t.Errorf("%+v", got)
+	}
+	if extents[1].There != 80 {
+		t.Errorf("%+v", extents[1])
+	}
+}

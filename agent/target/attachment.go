@@ -88,6 +88,13 @@ func (p *Process) AttachResult(now time.Duration, err error) {
 	}
 }
 
+// Attaching reports whether the agent tries to attach to p's VM, and has not succeeded yet.
+func (p *Process) Attaching() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.missing.why != nil && p.missing.until == 0 && p.Attachment.Load() == 0 && !p.Exited.Load()
+}
+
 // MissingFrames is the note of missing Java frames for a profile that began at that time of CLOCK_MONOTONIC; "" if none are missing,
 // or if it is among the process's notes.
 func (p *Process) MissingFrames(began time.Duration) string {

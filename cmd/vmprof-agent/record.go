@@ -239,10 +239,11 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	run, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
+	go func() { ended <- a.Run(run) }()
+	a.Ready(ctx, readyPatience)
 	w := a.Open(nil)
 	o.count.take() // what was counted before
 	log.Debug("recording")
-	go func() { ended <- a.Run(run) }()
 	began := time.Now()
 	used := usedBy(o.pids)
 	windows := o.rotate(ctx, w) // nil without --window
@@ -320,6 +321,10 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	return childErr
 }
+
+// readyPatience is how long a recording waits for its probes before it begins without them. Attaching takes a quarter of a second on an idle
+// machine.
+const readyPatience = 5 * time.Second
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
 func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
