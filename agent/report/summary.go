@@ -467,6 +467,9 @@ func doubt(p *pprof.Profile) (word, why string) {
 		}
 		return good, fmt.Sprintf("%d events, %d lost", m.Events.Observed, counts.Lost())
 	}
+	if extent != nil && !extent.Good() {
+		return extentDoubt(extent)
+	}
 	c := m.Samples
 	var lost uint64
 	for _, counts := range []map[string]uint64{c.Dropped, c.Discarded} {
@@ -489,9 +492,6 @@ func doubt(p *pprof.Profile) (word, why string) {
 	}
 	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
 	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
-	if extent != nil && !extent.Good() {
-		return extentDoubt(extent)
-	}
 	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool { return strings.HasPrefix(n.Text, missingNames) }); i >= 0 {
 		return incomplete, m.Notes[i].Text
 	}

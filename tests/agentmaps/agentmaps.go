@@ -21,7 +21,7 @@ func New(t testing.TB) *bpf.Objects {
 	t.Cleanup(func() { o.Close() })
 	for name, to := range map[string]**ebpf.Map{
 		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts, "processes": &o.Processes, "epochs": &o.Epochs,
-		"pids": &o.Pids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
+		"pids": &o.Pids, "ended_pids": &o.EndedPids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
 	} {
 		*to = load(t, spec, name)
 	}

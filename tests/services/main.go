@@ -3,7 +3,7 @@
 //
 //	go run ./tests/services                  # every service: three minutes
 //	go run ./tests/services -run virtual
-//	go run ./tests/services -update          # also rewrites the table in docs/accuracy.md
+//	go run ./tests/services -update          # also rewrites the table in docs/accuracy.md, and the first screen of the README
 package main
 
 import (
@@ -14,7 +14,9 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os/exec"
 	"regexp"
+	"strings"
 	"time"
 
 	pprof "github.com/google/pprof/profile"
@@ -30,8 +32,11 @@ import (
 //go:embed java
 var sources embed.FS
 
-// docs is the page whose table -update rewrites, from the root of the repository.
-const docs = "docs/accuracy.md"
+// Pages that -update rewrites, from the root of the repository.
+const (
+	docs   = "docs/accuracy.md"
+	readme = "README.md"
+)
 
 func main() { harness.Main("services", run) }
 
@@ -108,8 +113,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := results.Print(out); err != nil {
 		return err
 	}
-	if o.Update {
+	if o.Update && *which == "" {
 		if err := table.Update(docs, "services", results.Markdown()); err != nil {
+			return err
+		}
+		if err := o.WithAgent(ctx, func(agent profiler.Agent, dir string) error {
+			text, err := firstScreen(ctx, agent, jdks[len(jdks)-1], dir)
+			if err != nil {
+				return err
+			}
+			return table.Update(readme, "first screen", "```\n"+text+"```\n")
+		}); err != nil {
 			return err
 		}
 	}
@@ -155,8 +169,8 @@ func (r *result) cells(name string, jdk jvm.JDK) []string {
 	return []string{name, fmt.Sprint(jdk.Version), r.kind, stored.ExtentAmount(r.unit, r.truth), stored.ExtentAmount(r.unit, r.printed), off, r.status, verdict}
 }
 
-// measure records a service twice: all kinds of events at once, and calls.
-func (s *service) measure(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, length time.Duration) ([]result, error) {
+// start starts the service.
+func (s *service) start(ctx context.Context, jdk jvm.JDK) (*running, error) {
 	java, err := fs.Sub(sources, "java")
 	if err != nil {
 		return nil, err
@@ -165,7 +179,14 @@ func (s *service) measure(ctx context.Context, agent profiler.Agent, jdk jvm.JDK
 	if err != nil {
 		return nil, err
 	}
-	g, err := startService(ctx, jvm.Command{JDK: jdk, Flags: append([]string{"-Xmx512m"}, s.flags...), Classpath: []string{classes}, Main: "Services", Args: []string{s.name}})
+	return startService(ctx, jvm.Command{
+		JDK: jdk, Flags: append([]string{"-Xmx512m"}, s.flags...), Classpath: []string{classes}, Main: "Services", Args: []string{s.name},
+	})
+}
+
+// measure records a service twice: all kinds of events at once, and calls.
+func (s *service) measure(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, length time.Duration) ([]result, error) {
+	g, err := s.start(ctx, jdk)
 	if err != nil {
 		return nil, err
 	}
@@ -290,3 +311,23 @@ func below(s *pprof.Sample, method string, innermost bool) bool {
 
 // statusOf is the status line of a profile.
 func statusOf(p *pprof.Profile) string { return report.Status(p) }
+
+// firstScreen is what a terminal shows of a first recording: of the service with a pool.
+func firstScreen(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, dir string) (string, error) {
+	g, err := (&services[1]).start(ctx, jdk)
+	if err != nil {
+		return "", err
+	}
+	defer g.stop()
+	if err := g.warm(ctx, 10*time.Second); err != nil {
+		return "", err
+	}
+	args := []string{"record", "-p", "Services", "-d", "10", "-e", "cpu,lock", "-o", "shop"}
+	record := exec.CommandContext(ctx, agent.Path, args...)
+	record.Dir = dir
+	out, err := record.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", record, err, out)
+	}
+	return "$ sudo vmprof-agent " + strings.Join(args, " ") + "\n" + string(out), nil
+}
