@@ -481,6 +481,9 @@ func doubt(p *pprof.Profile) (word, why string) {
 	for _, n := range c.Truncated {
 		truncated += n
 	}
+	if why := vagueCalls(p); why != "" {
+		return approximate, why
+	}
 	if !stacks.HasTime(p) {
 		return good, fmt.Sprintf("%d lost", lost)
 	}
@@ -512,6 +515,26 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
 	return good, account
+}
+
+// vague is the ratio of the ends of an interval above which a number of calls is only a rough one.
+const vague = 10
+
+// vagueCalls says how far off the number of calls may be, if that changes how they are to be read; "" otherwise.
+func vagueCalls(p *pprof.Profile) string {
+	if !stacks.HasCalls(p) {
+		return ""
+	}
+	engines, err := callsByEngine(p)
+	if err != nil {
+		return ""
+	}
+	for _, e := range engines {
+		if within := e.totalWithin(); e.estimated && within.High > vague*within.Low {
+			return fmt.Sprintf("there were between %s and %s calls (95 %%)", stored.ThreeDigits(within.Low), stored.ThreeDigits(within.High))
+		}
+	}
+	return ""
 }
 
 // leastObserved is the extent of all processes together that is observed worst; nil if none is known.

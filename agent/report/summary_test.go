@@ -267,3 +267,19 @@ func TestSummaryExtents(t *testing.T) {
 		})
 	}
 }
+
+// A number of calls that is only roughly known is not good.
+func TestSummaryVagueCalls(t *testing.T) {
+	p := sinktest.ShopCalls()
+	for _, proc := range p.Processes {
+		for _, c := range proc.Calls {
+			if c.Basis == profile.Estimated {
+				c.Intervals = sinktest.Within(c.Graph, 5)
+			}
+		}
+	}
+	const want = "status: approximate: there were between "
+	if got := summaryOf(t, nil, sinktest.MustPprof(t, p)); !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
+	}
+}
