@@ -45,6 +45,7 @@ public class Services {
 			case "idle-pool": idle(100, 20); break;
 			case "idle-schedule": idle(4, 2); break;
 			case "pipeline": pipeline(); break;
+			case "stuck": stuck(10); break;
 			default: throw new IllegalArgumentException(args[0]);
 		}
 	}
@@ -230,6 +231,27 @@ public class Services {
 		for (int i = 0; i < threads; i++)
 			pool.scheduleAtFixedRate(() -> request(30_000, 100_000, 0), 0, 2, TimeUnit.SECONDS);
 		Thread.currentThread().join();
+	}
+
+	/** Threads that wait all the time for a monitor that a sleeping thread has. No request ever ends. */
+	static void stuck(int threads) throws Exception {
+		Object held = new Object();
+		new Thread(() -> hold(held), "holder").start();
+		Thread.sleep(200);
+		for (int i = 0; i < threads; i++)
+			new Thread(() -> wanted(held), "waiter-" + i).start();
+	}
+
+	static void hold(Object held) {
+		synchronized (held) {
+			nap(Integer.MAX_VALUE);
+		}
+	}
+
+	static void wanted(Object held) {
+		synchronized (held) {
+			requests.increment();
+		}
 	}
 
 	static void pipeline() throws Exception {
