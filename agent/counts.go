@@ -59,6 +59,11 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 	return c
 }
 
+// inFlight is how many samples had been attempted and had neither been received nor lost.
+func inFlight(s *source.Snapshot) uint64 {
+	return s.Kernel[bpf.SamplesAttempted] - s.Samples - s.Kernel[bpf.SamplesDroppedRingFull] - s.Kernel[bpf.SamplesDroppedNoScratch]
+}
+
 // Counts since the agent started. It fails if the agent panics over them.
 func (a *Agent) Counts() (profile.Counts, error) {
 	var now source.Snapshot

@@ -23,6 +23,7 @@ type Window struct {
 	start  time.Time
 	open   *fold.Window
 	before source.Snapshot
+	later  bool // it follows another window without a gap
 }
 
 func newWindow(a *Agent, pids map[int]bool) *Window {
@@ -44,6 +45,7 @@ func (w *Window) Next(ctx context.Context) (*Window, *profile.Profile, error) {
 		return nil, nil, errors.New("a recording that counts every call has only one window")
 	}
 	next := newWindow(w.agent, w.open.PIDs)
+	next.later = true
 	p, err := w.end(ctx, next)
 	if err != nil {
 		return nil, nil, err
@@ -131,10 +133,14 @@ func (a *Agent) place(w *fold.Window) {
 
 // newProfile is the profile of w before anything is in it.
 func (a *Agent) newProfile(w *Window, end time.Time, after source.Snapshot) *profile.Profile {
+	counts := countsSince(&w.before, &after)
+	if !w.later { // else they are in the account of the window before
+		counts.Attempted += inFlight(&w.before)
+	}
 	return &profile.Profile{
 		Start: w.start, Duration: end.Sub(w.start), Period: a.period(),
 		Comments: a.comments(),
-		Counts:   countsSince(&w.before, &after),
+		Counts:   counts,
 	}
 }
 

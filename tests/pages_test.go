@@ -158,6 +158,7 @@ func TestPages(t *testing.T) {
 		look(t, b, "serve", url+"/", nil)
 		tab := b.Open(t, url+"/#kind=cpu", browser.View{})
 		tab.Wait(t, fmt.Sprintf(`[...document.querySelectorAll("g.frame")].some((g) => g.getAttribute("aria-label").startsWith(%q))`, heavy))
+		tab.Wait(t, `document.querySelectorAll(".services button").length > 1`) // they come after the graph
 		tab.Eval(t, `document.querySelectorAll(".services button")[1].click()`, nil)
 		tab.Wait(t, `location.hash.includes("service=")`)
 	})

@@ -46,9 +46,13 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 		t.Fatal(err)
 	}
 	defer guest.Close()
+	extra := []string{"-e", "alloc"}
+	if slices {
+		extra = append(extra, "--budget=0.5%") // the least that a process may use is 0.3 of a CPU's budget
+	}
 	var truth float64
 	rounds := 0
-	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 99, Extra: []string{"-e", "alloc"}},
+	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 99, Extra: extra},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
 			for end := time.Now().Add(time.Duration(times(12, 30)) * time.Second); time.Now().Before(end); rounds++ {
 				one, err := guest.Run(1, 20_000) // some 3 MB
