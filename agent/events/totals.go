@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -23,26 +24,27 @@ import (
 type totals struct {
 	services *source.Services
 
-	mu   sync.Mutex
-	vms  map[*target.Process]*countingVM // attached
-	gone []*target.Process               // of these, the last maxGoneVMs that have ended: open windows may have them
+	mu sync.Mutex
+	// vms are attached, or have ended in a window that is not finished: that has the process still, so that the pointer has a value.
+	vms map[weak.Pointer[target.Process]]*countingVM
 
 	// readings of the threads that end. Only functions that have the State use it. A reading that no snapshot has any more is forgotten.
 	following map[*target.Process][]weak.Pointer[vmReading]
 }
 
-// maxGoneVMs bounds the VMs that are kept after their end.
-const maxGoneVMs = 256
-
 // A countingVM is an attached VM.
 type countingVM struct {
-	gone    bool                        // it has ended
-	counter vmruntime.AllocationCounter // nil if it does not count
-	memory  *proc.Memory
+	counts  *vmCounts  // nil once it has ended, as what is known of its code takes megabytes, and if it has none
 	first   *vmReading // when it was attached
 	host    bool       // ids of its threads are those of the agent
 	endless bool       // probes do not report the ends of its threads
 	lack    error      // why its counts cannot be read
+}
+
+// vmCounts are what a VM counts of its threads.
+type vmCounts struct {
+	counter vmruntime.AllocationCounter
+	memory  *proc.Memory
 }
 
 // A threadKey identifies a thread of a VM: an address is used again, and so is an id.
@@ -132,17 +134,19 @@ func missEnds(a *fold.Allocated) { a.Ended, a.Cut, a.EndsUnknown = 0, 0, true }
 
 // attached begins to read the counts of a VM; endless says that probes do not report the ends of its threads. The worker that has p calls it.
 func (t *totals) attached(p *target.Process, g *target.VM, endless bool) {
-	vm := &countingVM{memory: g.Memory, first: &vmReading{}, endless: endless}
-	if vm.counter, vm.lack = target.As[vmruntime.AllocationCounter](g); vm.lack == nil {
+	vm := &countingVM{first: &vmReading{}, endless: endless}
+	counter, err := target.As[vmruntime.AllocationCounter](g)
+	if vm.lack = err; err == nil {
+		vm.counts = &vmCounts{counter, g.Memory}
 		t.follow(map[*target.Process]*vmReading{p: vm.first})
 		status, err := t.services.Root.Status(p.PID)
 		vm.host = err == nil && len(status.NSpid) == 1
-		settle := vm.read()
+		settle := vm.counts.read()
 		t.services.Owner.Do(func(*fold.State) { settle(vm.first) })
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.vms[p] = vm
+	t.vms[weak.Make(p)] = vm
 }
 
 // leave notes that a process has ended.
@@ -150,20 +154,15 @@ func (t *totals) leave(p *target.Process) {
 	t.services.Owner.Do(func(*fold.State) { delete(t.following, p) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	vm := t.vms[p]
-	if vm == nil || vm.gone {
-		return
+	if vm := t.vms[weak.Make(p)]; vm != nil {
+		vm.counts = nil
 	}
-	vm.gone = true
-	if t.gone = append(t.gone, p); len(t.gone) > maxGoneVMs {
-		delete(t.vms, t.gone[0])
-		t.gone = slices.Delete(t.gone, 0, 1)
-	}
+	maps.DeleteFunc(t.vms, func(p weak.Pointer[target.Process], _ *countingVM) bool { return p.Value() == nil })
 }
 
 // read reads the counts of a VM's threads, and returns what completes a reading with them.
-func (vm *countingVM) read() func(*vmReading) {
-	list, err := vm.counter.Allocated(vm.memory)
+func (c *vmCounts) read() func(*vmReading) {
+	list, err := c.counter.Allocated(c.memory)
 	at := proc.Monotonic()
 	if err != nil {
 		err = fmt.Errorf("read what the JVM's threads have allocated: %w", err)
@@ -177,11 +176,17 @@ func (vm *countingVM) read() func(*vmReading) {
 
 // follow has readings know of threads that end from now on.
 func (t *totals) follow(readings map[*target.Process]*vmReading) {
+	forgotten := func(w weak.Pointer[vmReading]) bool { return w.Value() == nil }
 	t.services.Owner.Do(func(*fold.State) {
 		for p, r := range readings {
-			left := slices.DeleteFunc(t.following[p], func(w weak.Pointer[vmReading]) bool { return w.Value() == nil })
-			t.following[p] = append(left, weak.Make(r))
+			t.following[p] = append(t.following[p], weak.Make(r))
 		}
+		for p, all := range t.following {
+			if t.following[p] = slices.DeleteFunc(all, forgotten); len(t.following[p]) == 0 {
+				delete(t.following, p)
+			}
+		}
+		runtime.KeepAlive(readings)
 	})
 }
 
@@ -191,10 +196,10 @@ const parallelReadings = 4
 // take reads the counts of all VMs, and returns what completes the readings.
 func (t *totals) take() func(*fold.State) map[*target.Process]*vmReading {
 	t.mu.Lock()
-	vms := make(map[*target.Process]*countingVM, len(t.vms))
-	for p, vm := range t.vms {
-		if vm.lack == nil && !vm.gone {
-			vms[p] = vm
+	vms := make(map[*target.Process]*vmCounts, len(t.vms))
+	for w, vm := range t.vms {
+		if p := w.Value(); p != nil && vm.counts != nil {
+			vms[p] = vm.counts
 		}
 	}
 	t.mu.Unlock()
@@ -249,7 +254,12 @@ func (t *totals) between(ctx context.Context, w *source.Closed, before, after ma
 		return nil
 	}
 	t.mu.Lock()
-	vms := maps.Clone(t.vms)
+	vms := make(map[*target.Process]*countingVM, len(t.vms))
+	for w, vm := range t.vms {
+		if p := w.Value(); p != nil {
+			vms[p] = vm
+		}
+	}
 	t.mu.Unlock()
 	all := make(map[*target.Process]*counted)
 	t.services.Owner.Do(func(*fold.State) {

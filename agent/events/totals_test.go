@@ -3,10 +3,14 @@ package events
 import (
 	"errors"
 	"maps"
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -84,5 +88,25 @@ func TestReadings(t *testing.T) {
 	from.over = false
 	if a, err := from.until(failed); a != nil || err == nil {
 		t.Errorf("to a failed reading: %+v, %v", a, err)
+	}
+}
+
+// A VM that has ended is known as long as a window has its process, without what was read of it.
+func TestEndedVMIsForgotten(t *testing.T) {
+	services := &source.Services{Owner: fold.NewOwner(&fold.State{}, func(err error) { panic(err) })}
+	totals := &totals{services: services, vms: map[weak.Pointer[target.Process]]*countingVM{}}
+	process, counts := new(target.Process), new(vmCounts)
+	held := weak.Make(counts)
+	totals.vms[weak.Make(process)] = &countingVM{counts: counts}
+	totals.leave(process)
+	counts = nil
+	if runtime.GC(); held.Value() != nil || len(totals.vms) != 1 {
+		t.Errorf("%d VMs are known, what was read of the one that ended is %+v", len(totals.vms), held.Value())
+	}
+	runtime.KeepAlive(process)
+	process = nil
+	runtime.GC()
+	if totals.leave(new(target.Process)); len(totals.vms) != 0 {
+		t.Errorf("%d VMs are known of which no window has the process", len(totals.vms))
 	}
 }

@@ -24,8 +24,8 @@ const maxTopEdges = 1 << 15
 // TopEdges counts samples of one process by their TopEdge.
 type TopEdges struct {
 	Edges map[TopEdge]float64
-	// Below are calls further down in the stacks of trees, whose callees were waiting for others. There are at most maxTopEdges.
-	Below map[TopEdge]struct{}
+	// Below are samples of calls further down in the stacks of trees, whose callees were waiting for others. There are at most maxTopEdges.
+	Below map[TopEdge]uint64
 	Left  float64       // samples of edges beyond maxTopEdges
 	All   float64       // samples, whatever code was running
 	Span  time.Duration // the time that they cover; fades as they do
@@ -75,9 +75,10 @@ func (t *TopEdges) Clone() TopEdges { return TopEdges{maps.Clone(t.Edges), nil, 
 // AddTree counts all samples of a tree.
 func (t *TopEdges) AddTree(tree *Tree) {
 	var stack []target.RawFrame
+	totals := tree.Totals()
 	for id, n := range tree.Nodes() {
 		if id != cct.Root && n.Parent != cct.Root {
-			t.addBelow(n.Key, tree.Node(n.Parent).Key)
+			t.addBelow(n.Key, tree.Node(n.Parent).Key, totals[id])
 		}
 		if n.Self == 0 || id == cct.Root {
 			continue
@@ -94,16 +95,19 @@ func (t *TopEdges) AddTree(tree *Tree) {
 	}
 }
 
-// addBelow notes that one frame called another, if both are managed code.
-func (t *TopEdges) addBelow(at, from target.RawFrame) {
-	if at.Kind != target.RawReturn || from.Kind != target.RawReturn || !guestCode(at.Frame) || !guestCode(from.Frame) || len(t.Below) >= maxTopEdges {
+// addBelow counts samples below a call of one frame by another, if both are managed code.
+func (t *TopEdges) addBelow(at, from target.RawFrame, samples uint64) {
+	if at.Kind != target.RawReturn || from.Kind != target.RawReturn || !guestCode(at.Frame) || !guestCode(from.Frame) {
 		return
 	}
 	if t.Below == nil {
-		t.Below = map[TopEdge]struct{}{}
+		t.Below = map[TopEdge]uint64{}
 	}
 	at.End, from.End = 0, 0
-	t.Below[TopEdge{at, from}] = struct{}{}
+	e := TopEdge{at, from}
+	if n, known := t.Below[e]; known || len(t.Below) < maxTopEdges {
+		t.Below[e] = n + samples
+	}
 }
 
 // Fade reduces all counts by a fraction, and drops those close to zero.

@@ -62,7 +62,7 @@ func TestTopEdgesOfTree(t *testing.T) {
 			t.Errorf("%v: %v, want %v", e, got.Edges[e], n)
 		}
 	}
-	if _, ok := got.Below[TopEdge{c, d}]; !ok || len(got.Below) != 1 {
+	if n := got.Below[TopEdge{c, d}]; n != 8 || len(got.Below) != 1 {
 		t.Errorf("calls below the top: %v", got.Below)
 	}
 	if hot := got.Hottest(1); len(hot) != 1 || hot[0].Frame.CompileID() != 2 || hot[0].samples != 7 {

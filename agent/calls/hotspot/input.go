@@ -146,19 +146,26 @@ func (in *input) addEdges(top fold.TopEdges) {
 	}
 }
 
+// maxBelow bounds the calls that addBelow adds: for each method of theirs the VM's counts and call sites are read, and remembered.
+const maxBelow = 1 << 9
+
 // addBelow adds the callers of code that was in stacks, but never at the top of one. Without a sample, nothing else may show who calls it:
-// the VM counts only the calls of methods that are called themselves.
+// the VM counts only the calls of methods that are called themselves. Of many calls it adds those that were in most stacks.
 func (in *input) addBelow(top fold.TopEdges) {
 	sampled := map[estimate.CodeID]bool{}
 	for i := range in.Edges {
 		sampled[in.Edges[i].Callee] = true
 	}
 	edges := slices.SortedFunc(maps.Keys(top.Below), func(a, b fold.TopEdge) int {
-		return cmp.Or(cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
+		return cmp.Or(cmp.Compare(top.Below[b], top.Below[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
 	})
+	most := min(len(in.Edges)+maxBelow, maxEstimated)
 	for _, e := range edges {
+		if len(in.Edges) >= most {
+			return
+		}
 		callee := in.code(e.At, false)
-		if callee == estimate.VM || sampled[callee] || len(in.Edges) >= maxEstimated {
+		if callee == estimate.VM || sampled[callee] {
 			continue
 		}
 		caller, site := in.place(e.From)

@@ -130,16 +130,29 @@ func TestEstimateOfUnsampledCalls(t *testing.T) {
 	}
 }
 
-// A code that is never at the top of a stack has its caller from further down.
+// A code that is never at the top of a stack has its caller from further down. Of many such calls those in most stacks are kept.
 func TestCallersBelowTheTop(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	before := len(in.Edges)
-	in.addBelow(fold.TopEdges{Below: map[fold.TopEdge]struct{}{
-		{At: target.RawFrame{Frame: compiledAt(leaf, 0x80)}, From: target.RawFrame{Frame: compiledAt(run, 0x40)}}:  {},
-		{At: target.RawFrame{Frame: compiledAt(step, 0x80)}, From: target.RawFrame{Frame: compiledAt(leaf, 0x40)}}: {}, // it is sampled
-	}})
+	call := func(callee, caller uint64) fold.TopEdge {
+		return fold.TopEdge{At: target.RawFrame{Frame: compiledAt(callee, 0x80)}, From: target.RawFrame{Frame: compiledAt(caller, 0x40)}}
+	}
+	top := fold.TopEdges{Below: map[fold.TopEdge]uint64{
+		call(leaf, run):  2 * maxBelow,
+		call(step, leaf): 1, // it is sampled
+	}}
+	in.addBelow(top)
 	if len(in.Edges) != before+1 || in.methods[in.Codes[in.Edges[before].Callee].Method] != leaf || in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
 		t.Errorf("%+v", in.Edges[before:])
+	}
+	for site := range uint64(2 * maxBelow) {
+		e := call(leaf, step)
+		e.From.Frame += bpf.Frame(site)
+		top.Below[e] = site
+	}
+	in = inputOf(t, &countingVM{})
+	if in.addBelow(top); len(in.Edges) != before+maxBelow || in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
+		t.Errorf("%d calls", len(in.Edges)-before)
 	}
 }
 
