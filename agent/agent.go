@@ -436,6 +436,9 @@ func (a *Agent) Open(pids []int) *Window {
 	snapshot := a.snapshot()
 	a.owner.Do(func(s *fold.State) {
 		w.before = snapshot(s)
+		for one := range implementing[source.Opener](&a.sources) {
+			one.Opened(s, w.open)
+		}
 		w.start, w.open.Began = time.Now(), monotonic()
 		s.Open(w.open)
 	})

@@ -9,34 +9,50 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A reading is how long threads had been on a CPU at some time, since recording began.
+// A reading is how long threads had been on a CPU at some time.
 type reading struct {
 	at time.Duration
-	on map[uint32]threadOn // by thread
+	on map[uint32]fold.ThreadOn // by thread
 }
 
-type threadOn struct {
-	born uint64 // guards against a reused id
-	on   time.Duration
+// onOf is how long threads have been on a CPU.
+func onOf(threads []bpf.Away) map[uint32]fold.ThreadOn {
+	on := make(map[uint32]fold.ThreadOn, len(threads))
+	for i := range threads {
+		a := &threads[i]
+		on[a.Tid] = fold.ThreadOn{Born: a.Born, On: time.Duration(a.On)}
+	}
+	return on
+}
+
+// Opened implements source.Opener: how long threads have been on a CPU when the window begins.
+func (e *Source) Opened(_ *fold.State, window *fold.Window) {
+	if e.waits == nil {
+		return
+	}
+	threads, err := e.waits.look()
+	if err != nil {
+		e.services.Log.Error("cannot read how long threads have been on a CPU", "err", err)
+		return
+	}
+	window.OnBefore = onOf(threads)
 }
 
 // addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It is known of windows that begin when
-// recording does, or where the last one ended.
+// recording does, or where the last one ended, and where somebody looked.
 func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away, end time.Duration) {
 	before, from := w.before, max(window.Began, w.begun)
 	known := true
 	switch {
+	case window.OnBefore != nil:
+		before.on = window.OnBefore
 	case window.Began <= w.begun:
 		before = reading{}
 	case window.Began != before.at:
 		known = false
 	}
-	now := reading{end, make(map[uint32]threadOn, len(threads))}
-	for i := range threads {
-		a := &threads[i]
-		now.on[a.Tid] = threadOn{a.Born, time.Duration(a.On)}
-	}
-	if known {
+	now := reading{end, onOf(threads)}
+	if window.Continued {
 		w.before = now
 	}
 	booted := proc.SinceBoot() - proc.Monotonic() // how much that clock is ahead: the machine was suspended
@@ -55,9 +71,9 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away,
 			window.AddThread(p, a.Tid, name, end-existed, end)
 			continue
 		}
-		on := now.on[a.Tid].on
-		if b := before.on[a.Tid]; b.born == a.Born {
-			on -= b.on
+		on := now.on[a.Tid].On
+		if b := before.on[a.Tid]; b.Born == a.Born {
+			on -= b.On
 		}
 		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.Tid), Name: name, Wall: existed, On: min(max(on, 0), existed)}, end)
 	}

@@ -129,7 +129,10 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	if sums == nil && len(r.Rows) >= MaxEventRows {
 		r.overflow++
 		key = EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Probe: e.Labels.Probe}, cover: e.Part.Cover}
-		if e.Labels.Value != "" {
+		switch {
+		case e.Kind == profile.OffCPU:
+			key.Value = e.Labels.Value
+		case e.Labels.Value != "":
 			key.Value = otherValue
 		}
 		sums = r.Rows[key]

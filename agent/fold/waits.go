@@ -51,26 +51,24 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		ready = wait.Until
 	}
 	e.Kind = profile.OffCPU
-	for _, part := range [...]struct {
-		state    string
-		from, to time.Duration
-		weight   float64
-		ended    bool // by a waker
-	}{
+	parts := [...]waitPart{
 		{wait.State, wait.Since, ready, wait.Weight, wait.Wakers && !wait.Away && !runnable},
 		{cause.Runnable, ready, wait.Until, cmp.Or(wait.DelayWeight, wait.Weight), false},
-	} {
-		length := part.to - max(part.from, w.Began)
-		if length <= 0 || part.weight == 0 {
+	}
+	all := parts[0].value(w.Began) + parts[1].value(w.Began)
+	for i := range parts {
+		part := &parts[i]
+		length, value := part.length(w.Began), part.value(w.Began)
+		if value == 0 {
 			continue
 		}
 		e.Every = uint32(min(max(math.Round(part.weight), 1), math.MaxUint32))
-		e.Labels.Place = part.state
-		exact := 0.0
-		if part.weight == 1 {
-			exact = float64(length)
+		e.Labels.Place, e.Labels.Value = part.state, ""
+		squares := 0.0
+		if part.weight > 1 { // both parts were drawn together, so each has its half of what they vary in common
+			e.Labels.Value, squares = profile.Drawn, (1-1/part.weight)*value*all
 		}
-		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, part.weight * float64(length), profile.ExactWaits: exact}}
+		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, value, profile.DrawSquares: squares}}
 		set := w.EventSet(p)
 		e.waker = 0
 		if part.ended {
@@ -91,6 +89,20 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 	}
 	return true
 }
+
+// A waitPart is a part of a wait: until the thread is ready to run, or from then on.
+type waitPart struct {
+	state    string
+	from, to time.Duration
+	weight   float64 // as Wait.Weight
+	ended    bool    // by a waker
+}
+
+// length is how long the part is in a window that began then.
+func (p *waitPart) length(began time.Duration) time.Duration { return max(p.to-max(p.from, began), 0) }
+
+// value is the time that it stands for.
+func (p *waitPart) value(began time.Duration) float64 { return p.weight * float64(p.length(began)) }
 
 // AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once for each thread.
 func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime, until time.Duration) {

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ func TestAddWait(t *testing.T) {
 	}{
 		{"within", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 1}, map[string][2]float64{cause.Blocked: {1, 3}}},
 		{"drawn", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 2.5}, map[string][2]float64{cause.Blocked: {2.5, 7.5}}},
+		{"drawn, then waits for a CPU", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Blocked, Weight: 4},
+			map[string][2]float64{cause.Blocked: {4, 8}, cause.Runnable: {4, 4}}},
 		{"then waits for a CPU", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Uninterruptible, Weight: 1},
 			map[string][2]float64{cause.Uninterruptible: {1, 2}, cause.Runnable: {1, 1}}},
 		{"preempted", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Runnable, Weight: 1}, map[string][2]float64{cause.Runnable: {1, 3}}},
@@ -40,14 +43,21 @@ func TestAddWait(t *testing.T) {
 			if !state.AddWait(p, 7, 0, &Event{TID: 8}, &tt.wait) {
 				t.Error("no window wanted it")
 			}
-			got := map[string][2]float64{}
+			got, squares, sum := map[string][2]float64{}, 0.0, 0.0
 			if set := w.Events[p]; set != nil {
 				for key, sums := range set.Of(profile.OffCPU).Rows {
 					got[key.Place] = [2]float64{sums.Values[0], sums.Values[1] / float64(s)}
+					squares, sum = squares+sums.Values[profile.DrawSquares], sum+sums.Values[1]
+					if (key.Value == profile.Drawn) != (tt.wait.Weight > 1) {
+						t.Errorf("a wait that stands for %v is %q", tt.wait.Weight, key.Value)
+					}
 				}
 			}
 			if len(got) != len(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
+			}
+			if want := (1 - 1/tt.wait.Weight) * sum * sum; math.Abs(squares-want) > 1e-9*want { // all of it was drawn together
+				t.Errorf("a variance of %v, want %v", squares, want)
 			}
 			for state, want := range tt.want {
 				if got[state] != want {

@@ -36,10 +36,18 @@ type Window struct {
 	// are under the zero Life.
 	RunTimes    map[Life]*LifeTime
 	threadTimes int // in RunTimes
+	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil if nobody looked, as where another window ended.
+	OnBefore map[uint32]ThreadOn
 
 	// For a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not finished
 	placed  bool                  // all of them are finished
+}
+
+// A ThreadOn is how long a thread had been on a CPU at some time since it was made known.
+type ThreadOn struct {
+	Born uint64 // guards against a reused id
+	On   time.Duration
 }
 
 // NewWindow returns a window that begins now, and is not open yet.

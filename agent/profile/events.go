@@ -97,8 +97,15 @@ type ThreadTime struct {
 	Seen int `json:",omitempty"`
 }
 
-// ExactWaits is the index in the values of OffCPU of the time in waits that were recorded each. Files do not have it.
-const ExactWaits = 2
+// DrawSquares is the index in the values of OffCPU and Wall of the sum of the squares of what the drawn waits, or samples, of a row stand for, in
+// ns². It is the variance of the row's time, and 0 if that is exact. Files have LabelDraw instead.
+const DrawSquares = 2
+
+// Values of EventLabels.Value of OffCPU and Wall, "" for time that is exact.
+const (
+	Drawn   = "drawn"   // every short wait was drawn, or every sample taken, by itself: so the sum of the rows is an estimate, too
+	Divided = "divided" // the scheduler counted the sum of a thread's rows; the draws say in which parts it is divided
+)
 
 // An EventRow sums up the events of one thread in one context with the same labels.
 type EventRow struct {
@@ -120,7 +127,7 @@ type EventLabels struct {
 	Field     string // Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process of Class, "" if it is the same one. Locks: the method that had the lock meanwhile, "" if that was not seen
 	Offset    int32  // Faults: offset of the address in the object, bytes. OffCPU, Wall: with Field, the pid
 	Probe     string // Values: the probe's name
-	Value     string // Values: a bucket, such as 16-31, or a text. Locks: the thread, or the group of threads, of Field
+	Value     string // Values: a bucket, such as 16-31, or a text. Locks: the thread, or the group of threads, of Field. OffCPU, Wall: Drawn, Divided or ""
 }
 
 // Values of EventLabels.What whose rows are not part of the kind's sum.

@@ -160,7 +160,9 @@ type tally struct {
 	// variance is that of the main value. The n events of a sample, of about equal weight w, are a Poisson number of them,
 	// so that the variance of their sum n w is n w², which is value²/n. Values that were not estimated have none.
 	variance float64
-	unsited  float64 // the part of the main value that no observed event stands for
+	unsited  float64                   // the part of the main value that no observed event stands for
+	drawn    float64                   // OffCPU, Wall: the part of the main value that draws stand for
+	divided  map[dividedTime]drawnTime // Wall: of which variance is not, as it depends on the rest; nil if there is none
 }
 
 func (t *tally) add(other tally) {
@@ -170,6 +172,14 @@ func (t *tally) add(other tally) {
 	t.events += other.events
 	t.variance += other.variance
 	t.unsited += other.unsited
+	t.drawn += other.drawn
+	if t.divided == nil && other.divided != nil {
+		t.divided = make(map[dividedTime]drawnTime)
+	}
+	for key, of := range other.divided {
+		sum := t.divided[key]
+		t.divided[key] = drawnTime{sum.time + of.time, sum.squares + of.squares}
+	}
 }
 
 // normal95 is how many standard deviations to either side hold 95 % of a normal distribution.
@@ -295,6 +305,7 @@ type storedEvents struct {
 	stacks  *stacks.Samples
 	columns []int      // of the values
 	events  int        // the column of events
+	draws   bool       // OffCPU, Wall: samples have LabelDraw where they are not exact
 	effect  float64    // what variances are multiplied by: 1 unless part of the time was not observed, or events were lost
 	stated  *statedSum // by the metadata; nil if it has no sums
 }
@@ -305,7 +316,7 @@ func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error)
 		name := stacks.EventNames[kind]
 		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.Events, name.Record)
 	}
-	e := &storedEvents{kind: kind, effect: 1}
+	e := &storedEvents{kind: kind, effect: 1, draws: (kind == profile.OffCPU || kind == profile.Wall) && haveDraws(p.Sample)}
 	types, _ := stored.EventTypes(kind)
 	for i, t := range types {
 		if i >= len(kind.Values()) || kind.Values()[i] != stored.ValueSum {
@@ -343,6 +354,10 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 			case main == 0 || stacks.Counted(sample):
 			case e.kind == profile.Allocations && t.events == 0: // the VM counted it
 				t.unsited = main
+			case e.draws:
+				if each := stacks.Number(sample, stored.LabelDraw); each > 0 {
+					t.draw(e, sample, float64(each))
+				}
 			default: // effect may be infinite
 				t.variance = e.effect * main * main / max(t.events, 1)
 			}

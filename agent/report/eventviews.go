@@ -311,7 +311,9 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 			layout.Time.Of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
 	}
 	table := eventTable{opts: opts, out: out, order: []int{time}}
-	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)}, columns...)
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)}, e.timeIntervalColumns(time, &all)...)
+	intervals := len(table.columns) > 2
+	table.columns = append(table.columns, columns...)
 	out.WriteByte('\n')
 	writeEvents(&table, "cause", &byCause)
 	out.WriteByte('\n')
@@ -319,6 +321,9 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	if len(byWaker.list) > 0 {
 		out.WriteByte('\n')
 		writeEvents(&table, "woken by / in method", &byWaker)
+	}
+	if intervals {
+		layout.Fold(out, "±: 95 % interval of the time, in percent of it: short waits and CPU time are known from samples; ?: too few samples for an interval", opts.Width)
 	}
 	return layout.Flush(out, name)
 }

@@ -157,8 +157,9 @@ func (v *perCall) interval(t tally) string {
 	if t.values[v.main] == 0 {
 		return "-"
 	}
-	half := math.Hypot(normal95*math.Sqrt(t.variance)/t.values[v.main], v.within)
-	if t.variance > 0 && t.events < leastEvents {
+	variance := t.apart()
+	half := math.Hypot(normal95*math.Sqrt(variance)/t.values[v.main], v.within)
+	if variance > 0 && t.events < leastEvents {
 		half = math.Inf(1)
 	}
 	return halfWidth(100*half, "%")

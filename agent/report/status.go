@@ -94,6 +94,8 @@ func doubt(p *pprof.Profile) (word, why string) {
 			return incomplete, "no call of " + m.Followed + " was seen"
 		case len(m.Observed()) > 0:
 			return approximate, "events were observed part of the time, the rest is estimated"
+		case vagueTimes(p) != "":
+			return approximate, vagueTimes(p)
 		case m.Events.Observed < fewSamples:
 			return coarse, "only " + stored.Plural(int(m.Events.Observed), "event")
 		}

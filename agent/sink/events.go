@@ -52,7 +52,7 @@ func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	case profile.Locks:
 		field, value = stored.LabelHolder, stored.LabelHolderThread
 	case profile.OffCPU, profile.Wall:
-		place, what, class, field = stored.LabelState, stored.LabelCause, stored.LabelWaker, stored.LabelWakerComm
+		place, what, class, field, value = stored.LabelState, stored.LabelCause, stored.LabelWaker, stored.LabelWakerComm, stored.LabelBasis
 		if row.Field != "" {
 			numbers[stored.LabelWakerPID] = []int64{int64(row.Offset)}
 		}
@@ -111,9 +111,22 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 		}
 		sample := &pprof.Sample{Location: stack, Value: b.content.eventValues(value, int64(row.Events))}
 		labels.set(sample, row)
+		if draw := drawOf(e.Kind, &row); draw > 0 {
+			sample.NumLabel = maps.Clone(sample.NumLabel)
+			sample.NumLabel[stored.LabelDraw] = []int64{draw}
+		}
 		b.profile.Sample = append(b.profile.Sample, sample)
 	}
 	return nil
+}
+
+// drawOf is what one draw of a row of waits stands for, on average, in ns; 0 if the row is exact.
+func drawOf(kind profile.EventKind, row *profile.EventRow) int64 {
+	time, squares := row.Values[kind.Main()], row.Values[profile.DrawSquares]
+	if kind != profile.OffCPU && kind != profile.Wall || !(time > 0) || !(squares > 0) {
+		return 0
+	}
+	return int64(math.Ceil(min(squares/time, math.MaxInt64/2)))
 }
 
 // wholeValues rounds one value of all rows, so that the sum stays. Sums of what probes saw are of any sign, and of

@@ -62,6 +62,10 @@ type (
 	Finisher interface {
 		Finishing() func(*fold.State, *fold.Window)
 	}
+	// An Opener notes something in a window that is about to begin, unless it begins where another one ends.
+	Opener interface {
+		Opened(*fold.State, *fold.Window)
+	}
 	// A Chooser must know when a process was chosen. Follow may also be called before Start and after Stop.
 	Chooser interface{ Follow() error }
 	// A Namer calls Need for the frames whose names must be kept, besides those of windows.

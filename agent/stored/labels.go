@@ -122,6 +122,9 @@ const (
 	LabelWaker        = "waker"         // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
 	LabelWakerComm    = "waker_comm"    // of another process
 	LabelWakerPID     = "waker_pid"     // numeric
+	// LabelDraw is numeric, of OffCPU and Wall: the time, in ns, that one draw stands for, of those that the time of a sample is estimated from. That
+	// time is exact without it. LabelBasis says whether the sum of a thread's time is known nevertheless: profile.Drawn, profile.Divided.
+	LabelDraw = "draw"
 	// Of TypeSlow, together with thread, tid, cause and state.
 	LabelCall  = "call"  // numeric, from 1, which is the slowest
 	LabelStart = "start" // when it began: RFC 3339, UTC
@@ -132,7 +135,7 @@ const (
 var labels = []string{
 	LabelThread, LabelThreadGroup, LabelComm, LabelRuntime, LabelService, LabelPID, LabelTID, LabelAttribution, LabelContext, LabelStopped,
 	LabelWindow, LabelEngine, LabelBasis, LabelFactor, LabelStride, LabelSamples, LabelClass, LabelGeneration, LabelPlace, LabelKind,
-	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelHolder, LabelHolderThread, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID,
+	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelHolder, LabelHolderThread, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID, LabelDraw,
 	LabelCall, LabelStart, LabelEnd,
 }
 

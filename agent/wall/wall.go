@@ -55,6 +55,14 @@ func (t *thread) scales() (ran, exact, drawn float64) {
 
 func (t *thread) off() time.Duration { return max(t.Wall-t.On, 0) }
 
+// basis says how well the parts of its time are known that are estimates: profile.Drawn or profile.Divided.
+func (t *thread) basis() string {
+	if t.known {
+		return profile.Divided
+	}
+	return profile.Drawn
+}
+
 // missing is the time for which there is no sample.
 func (t *thread) missing() (ran, waited float64) {
 	if !t.known {
@@ -85,32 +93,40 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		if t.Tree == nil {
 			continue
 		}
-		scale, _, _ := threads[t.TID].scales()
+		of := threads[t.TID]
+		scale, _, _ := of.scales()
+		labels, each := running, scale*float64(period)
+		labels.Value = of.basis()
 		for id, n := range t.Tree.Nodes() {
 			if n.Self > 0 {
-				u.add(t.TID, t.Name, t.Tree.Stack(id), running, n.Self, scale*float64(n.Self)*float64(period))
+				u.add(t.TID, t.Name, t.Tree.Stack(id), labels, n.Self, float64(n.Self)*each, float64(n.Self)*each*each)
 			}
 		}
 	}
 	for i := range off.Rows {
 		row := &off.Rows[i]
-		_, exact, drawn := threads[row.TID].scales()
-		all, recorded := row.Values[profile.OffCPU.Main()], row.Values[profile.ExactWaits]
-		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), row.EventLabels, row.Events, exact*recorded+drawn*(all-recorded))
+		of, labels := threads[row.TID], row.EventLabels
+		_, scale, drawn := of.scales()
+		if row.Value == profile.Drawn {
+			labels.Value, scale = of.basis(), drawn
+		}
+		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), labels, row.Events, scale*row.Values[profile.OffCPU.Main()], scale*scale*row.Values[profile.DrawSquares])
 	}
 	marker := []symbolize.Symbol{notSampled}
 	var partly int
 	for _, t := range off.Times {
 		ran, waited := threads[t.TID].missing()
 		if ran > 0 {
-			u.add(t.TID, t.Name, marker, running, 0, ran)
+			u.add(t.TID, t.Name, marker, running, 0, ran, 0)
 		}
 		switch {
 		case waited > 0 && t.Seen > 0 && t.Seen <= len(off.Rows):
 			row := &off.Rows[t.Seen-1]
-			u.add(t.TID, row.Thread, off.Tree.Stack(row.Context), row.EventLabels, 0, waited)
+			labels := row.EventLabels
+			labels.Value = profile.Divided // by one draw
+			u.add(t.TID, row.Thread, off.Tree.Stack(row.Context), labels, 0, waited, waited*waited)
 		case waited > 0:
-			u.add(t.TID, t.Name, marker, profile.EventLabels{Place: cause.Blocked, What: cause.Unknown}, 0, waited)
+			u.add(t.TID, t.Name, marker, profile.EventLabels{Place: cause.Blocked, What: cause.Unknown}, 0, waited, 0)
 		}
 	}
 	for _, t := range threads {
@@ -157,14 +173,16 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) ma
 		row := &off.Rows[i]
 		t := of(row.TID)
 		t.waited += row.Values[profile.OffCPU.Main()]
-		t.exact += row.Values[profile.ExactWaits]
+		if row.Value != profile.Drawn {
+			t.exact += row.Values[profile.OffCPU.Main()]
+		}
 	}
 	return threads
 }
 
 func compareRows(a, b profile.EventRow) int {
 	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
-		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset))
+		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Value, b.Value))
 }
 
 // A union adds rows, those with the same key once.
@@ -183,7 +201,7 @@ type rowKey struct {
 // running are the labels of time on a CPU.
 var running = profile.EventLabels{Place: cause.Running, What: cause.Running}
 
-func (u *union) add(tid int, name string, stack []symbolize.Symbol, labels profile.EventLabels, events uint64, value float64) {
+func (u *union) add(tid int, name string, stack []symbolize.Symbol, labels profile.EventLabels, events uint64, value, squares float64) {
 	context := u.into.Tree.Add(stack, events)
 	key := rowKey{context, tid, name, labels}
 	i, known := u.rows[key]
@@ -194,4 +212,5 @@ func (u *union) add(tid int, name string, stack []symbolize.Symbol, labels profi
 	}
 	u.into.Rows[i].Events += events
 	u.into.Rows[i].Values[profile.Wall.Main()] += value
+	u.into.Rows[i].Values[profile.DrawSquares] += squares
 }

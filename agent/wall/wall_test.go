@@ -32,12 +32,20 @@ func process(samples uint64, exact, drawn time.Duration, times ...profile.Thread
 			Context: off.Tree.Add(stack(name), 1), TID: 8, Thread: "one", EventLabels: profile.EventLabels{Place: cause.Blocked, What: cause.Socket}, Events: 1,
 		}
 		row.Values[profile.OffCPU.Main()] = float64(length)
-		if name == "exact" {
-			row.Values[profile.ExactWaits] = float64(length)
+		if name == "drawn" {
+			row.Value, row.Values[profile.DrawSquares] = profile.Drawn, float64(length)*float64(length)
 		}
 		off.Rows = append(off.Rows, row)
 	}
 	return &profile.Process{Threads: []*profile.Thread{{TID: 8, Name: "one", Tree: ran}}, Events: []*profile.Events{off}}
+}
+
+// off returns the off-CPU time of a process.
+func off(p *profile.Process) *profile.Events {
+	if len(p.Events) == 0 {
+		return &profile.Events{}
+	}
+	return p.Events[0]
 }
 
 // A thread's samples add up to its wall time, and each part to what is known of it.
@@ -73,6 +81,16 @@ func TestOf(t *testing.T) {
 					t.Errorf("%s has the state %s", frame, row.Place)
 				}
 				got[frame] += row.Values[profile.Wall.Main()]
+				basis, squares := "", row.Values[profile.DrawSquares]
+				if frame == "work" || frame == "drawn" {
+					basis = profile.Drawn
+					if len(off(tt.p).Times) > 0 {
+						basis = profile.Divided
+					}
+				}
+				if value := row.Values[profile.Wall.Main()]; row.Value != basis || (squares > 0) != (basis != "" && value > 0) {
+					t.Errorf("%s: %q, with a variance of %v", frame, row.Value, squares)
+				}
 			}
 			for frame, want := range tt.want {
 				if math.Abs(got[frame]-float64(want)) > 1 {

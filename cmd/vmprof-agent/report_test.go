@@ -98,6 +98,9 @@ func storedEvents(t *testing.T, kind profile.EventKind) string {
 		EventLabels: profile.EventLabels{Class: "byte[]", What: "spin", Probe: "p", Value: "8-15"},
 		Events:      30, Values: [profile.MaxEventValues]float64{6e6, 6e6, 6e6},
 	}}}
+	if kind == profile.OffCPU || kind == profile.Wall {
+		e.Rows[0].Values[profile.DrawSquares] = 6e6 * 6e6 / 30
+	}
 	p := &profile.Profile{
 		Processes:   []*profile.Process{{PID: 1, Comm: "java", Events: []*profile.Events{e}}},
 		EventCounts: profile.EventCounts{Folded: 30, Dropped: map[string]uint64{"ring_full": 2}},

@@ -59,6 +59,8 @@ var (
 	Carried = Program{Class: "Carried", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Carried::*", "-Djdk.virtualThreadScheduler.parallelism=8"}}
 	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each does.
 	Napping = Program{Class: "Napping"}
+	// Dozing has threads wait for 25 us to 60 ms, in six methods; AMOUNT is for how many milliseconds each does.
+	Dozing = Program{Class: "Dozing", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Dozing::*"}}
 	// Stages sleeps, works and waits for a monitor in turn; AMOUNT is how many rounds it does.
 	Stages = Program{Class: "Stages", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Stages::*"}}
 	// Requests handles requests, of which some are slow; AMOUNT is for how many milliseconds each thread does. The first run only has the

@@ -345,6 +345,9 @@ func (r *Recording) Cost(sample *pprof.Sample) audit.Cost {
 	c := audit.Cost{Amount: float64(r.stacks.Value(sample))}
 	if r.samples != nil && c.Amount > 0 {
 		c.Samples = float64(r.samples.Value(sample))
+		if each := stacks.Number(sample, stored.LabelDraw); each > 0 { // one wait may stand for more than others
+			c.Samples = c.Amount / float64(each)
+		}
 	}
 	return c
 }
