@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,8 +191,31 @@ func (a *api) flame(r *http.Request, s selection) (any, error) {
 			base = base.Of(s.service, s.pid)
 		}
 		f = f.Against(base)
+		if f.Verdicts, err = a.verdicts(r.Context(), s, f); err != nil {
+			return nil, err
+		}
 	}
 	return f.Cut(maxFlameNodes), nil
+}
+
+// verdicts compares the methods of both times of a selection, by the statistics of why. Where nothing is decided, a note of f says why.
+func (a *api) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame.Verdicts, error) {
+	times := [2]TimeRange{flame.Baseline: {s.baseFrom, s.baseTo}, flame.Selected: {s.from, s.to}}
+	ctx, cancel := whyContext(ctx)
+	defer cancel()
+	e := flame.NewExplainer(s.service, s.pid)
+	at := e.Kind(s.kind.Name)
+	if !times[0].overlaps(times[1]) && comparable(s.kind) {
+		err := a.recordings.Each(ctx, s.kind.Name, s.service, times, func(time int, f *flame.Graph) { e.Add(at, time, f) })
+		if err != nil {
+			return nil, whyError(ctx, err)
+		}
+	}
+	v, note := e.Verdicts()
+	if note != "" {
+		f.Notes = append(f.Notes[:len(f.Notes):len(f.Notes)], note)
+	}
+	return v, nil
 }
 
 type kindJSON struct {
@@ -240,12 +264,9 @@ type serviceJSON struct {
 
 // services is the answer of /api/v1/services.
 func (a *api) services(r *http.Request, s selection) (any, error) {
-	f, err := a.recordings.Outline(r.Context(), s.kind.Name, s.from, s.to)
+	f, err := a.find(r, s, "", s.from, s.to)
 	if err != nil {
 		return nil, err
-	}
-	if f == nil {
-		f = flame.Empty(s.kind.Name, s.kind.Title, time.Time{}, 0)
 	}
 	out := servicesJSON{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit, Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
 	if !f.Start.IsZero() {

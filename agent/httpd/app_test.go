@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -47,6 +48,8 @@ type flameAnswer struct {
 		Self    []float64
 	}
 	Timeline *struct{ Start []int64 }
+	Notes    []string
+	Verdicts *struct{ Total, Own map[string]string }
 }
 
 func (a *flameAnswer) total() (sum float64) {
@@ -131,6 +134,13 @@ func TestAPIBaseline(t *testing.T) {
 	if one.Seconds != 10 || one.Base.Seconds != 10 || one.total() <= 0 || one.total() >= both.total()/12 {
 		t.Errorf("one process: %+v", one)
 	}
+	// Whether a method differs is what /api/v1/why would say: nothing of few windows, whatever the shares are.
+	if one.Verdicts == nil || len(one.Verdicts.Own)+len(one.Verdicts.Total) != 0 || !strings.Contains(fmt.Sprint(one.Notes), "Undecided: the baseline has 1 window,") {
+		t.Errorf("verdicts on two windows: %+v, notes %v", one.Verdicts, one.Notes)
+	}
+	if all := both.Verdicts; all == nil || before.Verdicts != nil || len(all.Own) != 0 {
+		t.Errorf("verdicts on six windows: %+v", all)
+	}
 }
 
 // With enough windows, the answer says what differs; else that it is undecided. Without times it compares the last windows.
@@ -157,6 +167,19 @@ func TestAPIWhy(t *testing.T) {
 	}
 	if w := why.Whole[0]; w.Verdict != "less" || !strings.HasPrefix(w.Text, "CPU time fell: 0.13 → 0.071 CPUs ± ") {
 		t.Errorf("%+v", w)
+	}
+	// The flame graph of a comparison has the same verdicts, and none where nothing differs.
+	var both flameAnswer
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=postgresql.service&from=%d&basefrom=%d&baseto=%d", hs.URL, at(20), at(0), at(20)), &both)
+	if v := both.Verdicts; v == nil || v.Total["start_thread"] != "more" || v.Total["ExecScan"] != "less" || v.Own["ExecScan"] != "less" {
+		t.Errorf("verdicts %+v", v)
+	}
+	both = flameAnswer{}
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(10), at(20), at(0), at(10)), &both)
+	for method, verdict := range both.Verdicts.Total {
+		if verdict == "more" || verdict == "less" {
+			t.Errorf("%s: %s", method, verdict)
+		}
 	}
 	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(10), at(20)), &why); len(why.Findings) != 0 || len(why.Whole) != 1 || why.BaseFrom != at(10)-200e3 || why.Windows != [2]int{10, 10} {
 		t.Errorf("where nothing differs: %+v, %+v", why, why.Why)
@@ -289,8 +312,10 @@ func TestAPIBounds(t *testing.T) {
 	for n := range uint64(maxKept + 10) {
 		s.Observe(busyShop(n))
 	}
-	if n := len(s.kept.windows["cpu"]); n != maxKept {
-		t.Errorf("%d windows are kept", n)
+	windows := 0
+	s.kept.windows["cpu"].Each(func(*flame.Graph) { windows++ })
+	if windows != maxKept {
+		t.Errorf("%d windows are kept", windows)
 	}
 	for path, limit := range map[string]int{"/api/v1/flame": 1 << 20, "/api/v1/services": 1 << 17, "/": 2000} {
 		req, _ := http.NewRequest("GET", hs.URL+path, nil)
@@ -307,10 +332,12 @@ func TestAPIBounds(t *testing.T) {
 	}
 }
 
-// While nobody looks, windows are not converted and few are held. Who looks then sees these, and after that all that follow.
+// While nobody looks, windows are not converted and few are held. Who looks then sees these, of the kind that is looked at: no other is converted
+// before the answer. After that, all windows that follow are seen.
 func TestKeptUnlooked(t *testing.T) {
 	at := time.Now()
-	k := newKept(func() []*kind { return recordedKinds(profile.Stats{Time: true}) }, quiet())
+	recorded := recordedKinds(profile.Stats{Time: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}})
+	k := newKept(func() []*kind { return recorded }, quiet())
 	k.now = func() time.Time { return at }
 	seconds := func() float64 {
 		f, err := k.Flame(t.Context(), "cpu", "", time.Time{}, time.Time{})
@@ -328,11 +355,19 @@ func TestKeptUnlooked(t *testing.T) {
 	if got := seconds(); got != 10*maxFresh {
 		t.Errorf("who looks first sees %v s", got)
 	}
+	if len(k.windows) != 1 || len(k.fresh) != maxFresh {
+		t.Errorf("for one kind, %d kinds are converted; %d windows are held for the others", len(k.windows), len(k.fresh))
+	}
 	for n := range uint64(5) {
 		k.observe(shop(10 + n))
 	}
-	if got := seconds(); got != 10*(maxFresh+5) || len(k.fresh) != 0 {
-		t.Errorf("then %v s", got)
+	if got := seconds(); got != 10*(maxFresh+5) || len(k.fresh) != 0 || len(k.windows) != len(recorded) {
+		t.Errorf("then %v s of %d kinds", got, len(k.windows))
+	}
+	for _, of := range recorded {
+		if f, err := k.Flame(t.Context(), of.Name, "", time.Time{}, time.Time{}); err != nil || f.Duration.Seconds() != 10*(maxFresh+5) {
+			t.Errorf("%s: %v, %v", of.Name, f, err)
+		}
 	}
 	at = at.Add(lookedAt)
 	if k.observe(shop(20)); k.windows != nil || len(k.fresh) != 1 {

@@ -20,8 +20,6 @@ type Recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
 	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error)
-	// Outline is the Outline of Flame, of all services.
-	Outline(ctx context.Context, kind string, from, to time.Time) (*flame.Graph, error)
 	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
 	// than the named one. Nobody may change what yield gets.
 	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error
@@ -30,8 +28,8 @@ type Recordings interface {
 const (
 	// maxKept is how many windows the page can show: five minutes if they have 10 s.
 	maxKept = 30
-	// maxKeptNodes bounds the contexts of such a window. A node takes about 130 bytes, so a kind takes up to 40 MB on
-	// a busy machine, while somebody looks.
+	// maxKeptNodes bounds the contexts of such a window: see Cut. Windows share what a context is, and each has 32 to 64 bytes of its values. So a
+	// kind takes up to 20 MB on a busy machine, while somebody looks.
 	maxKeptNodes = 8000
 	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes tens of milliseconds on a busy machine.
 	maxFresh = 3
@@ -39,7 +37,8 @@ const (
 	lookedAt = 10 * time.Minute
 )
 
-// kept are the last windows as the page shows them. They are converted when somebody looks.
+// kept are the last windows as the page shows them. They are converted when somebody looks: first of the kind that is looked at, and of the others
+// with the next window.
 type kept struct {
 	recorded func() []*kind
 	logger   *slog.Logger
@@ -47,11 +46,17 @@ type kept struct {
 
 	mu      sync.Mutex
 	asked   time.Time
-	slices  []history.Slice           // sums of the last windows, which are kept although nobody looks
-	courses []course                  // of the same windows
-	marks   marks                     // what happened in windows, also longer ago
-	fresh   []*profile.Profile        // not converted yet, oldest first
-	windows map[string][]*flame.Graph // by kind, oldest first; nobody changes them
+	slices  []history.Slice        // sums of the last windows, which are kept although nobody looks
+	courses []course               // of the same windows
+	marks   marks                  // what happened in windows, also longer ago
+	fresh   []*profile.Profile     // not converted of all kinds yet, oldest first
+	windows map[string]*keptOfKind // by kind; nil if nobody looks
+}
+
+// keptOfKind are the windows of a kind.
+type keptOfKind struct {
+	*flame.Series
+	converted int // of fresh
 }
 
 func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
@@ -72,7 +77,13 @@ func (k *kept) observe(p *profile.Profile) {
 	}
 	k.fresh = append(k.fresh, p)
 	if k.now().Sub(k.asked) < lookedAt {
-		k.convert()
+		for _, of := range k.recorded() {
+			k.convert(of)
+		}
+		k.fresh = nil
+		for _, of := range k.windows {
+			of.converted = 0
+		}
 		return
 	}
 	k.windows = nil
@@ -81,27 +92,26 @@ func (k *kept) observe(p *profile.Profile) {
 	}
 }
 
-// convert makes what the page shows of fresh windows.
-func (k *kept) convert() {
-	recorded := k.recorded()
+// convert makes what the page shows of a kind of fresh windows, and returns all windows of the kind.
+func (k *kept) convert(of *kind) *flame.Series {
 	if k.windows == nil {
-		k.windows = make(map[string][]*flame.Graph)
+		k.windows = make(map[string]*keptOfKind)
 	}
-	for _, p := range k.fresh {
-		for _, of := range recorded {
-			f, err := flameOf(p, of, recorded)
-			if err != nil {
-				k.logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
-				continue
-			}
-			list := append(k.windows[of.Name], f.Cut(maxKeptNodes).Frozen())
-			if more := len(list) - maxKept; more > 0 {
-				list = append([]*flame.Graph(nil), list[more:]...)
-			}
-			k.windows[of.Name] = list
+	list := k.windows[of.Name]
+	if list == nil {
+		list = &keptOfKind{Series: flame.NewSeries(maxKept)}
+		k.windows[of.Name] = list
+	}
+	for _, p := range k.fresh[list.converted:] {
+		f, err := flameOf(p, of, k.recorded())
+		if err != nil {
+			k.logger.Error("A window cannot be shown", "kind", of.Name, "err", err)
+			continue
 		}
+		list.Add(f.Cut(maxKeptNodes))
 	}
-	k.fresh = nil
+	list.converted = len(k.fresh)
+	return list.Series
 }
 
 // contentOf is what a kind is made of. That of CPU time includes calls.
@@ -138,45 +148,20 @@ func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*flame.Graph, erro
 }
 
 // Flame implements Recordings.
-func (k *kept) Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error) {
-	var sum *flame.Graph
-	for _, w := range k.look(kind) {
-		if !(TimeRange{from, to}).has(w.Start) {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("add windows: %w", err)
-		}
-		if sum == nil {
-			sum = w.Of(service, 0)
-		} else {
-			sum.MergeOf(w, service)
-		}
-	}
-	return sum, nil
+func (k *kept) Flame(_ context.Context, kind, service string, from, to time.Time) (f *flame.Graph, _ error) {
+	k.look(kind, func(windows *flame.Series) { f = windows.Sum(TimeRange{from, to}.has, service, 0) })
+	return f, nil
 }
 
-// Outline implements Recordings. It merges no contexts.
-func (k *kept) Outline(_ context.Context, kind string, from, to time.Time) (sum *flame.Graph, _ error) {
-	for _, w := range k.look(kind) {
-		switch {
-		case !(TimeRange{from, to}).has(w.Start):
-		case sum == nil:
-			sum = w.Outline()
-		default:
-			sum.Merge(w.Outline())
-		}
-	}
-	return sum, nil
-}
-
-// look returns the windows of a kind, for somebody who looks.
-func (k *kept) look(kind string) []*flame.Graph {
+// look lends the windows of a kind to somebody who looks.
+func (k *kept) look(name string, use func(*flame.Series)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked = k.now()
-	k.convert()
-	return k.windows[kind]
+	recorded := k.recorded()
+	if i := slices.IndexFunc(recorded, func(of *kind) bool { return of.Name == name }); i >= 0 {
+		use(k.convert(recorded[i]))
+	}
 }
 
 // Timeline returns the sums of windows that touch a time, as a history does.
@@ -195,8 +180,8 @@ func (k *kept) Timeline(_ context.Context, from, to time.Time, service string) (
 func (k *kept) oldest(kind string) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if list := k.windows[kind]; len(list) > 0 {
-		return list[0].Start
+	if list := k.windows[kind]; list != nil && !list.Start().IsZero() {
+		return list.Start()
 	}
 	if len(k.fresh) > 0 {
 		return k.fresh[0].Start
@@ -208,18 +193,6 @@ func (k *kept) oldest(kind string) time.Time {
 type withHistory struct {
 	*kept
 	history History
-}
-
-// Outline implements Recordings.
-func (w *withHistory) Outline(ctx context.Context, name string, from, to time.Time) (*flame.Graph, error) {
-	if w.keeps(name, from) {
-		return w.kept.Outline(ctx, name, from, to)
-	}
-	f, err := w.Flame(ctx, name, "", from, to)
-	if f != nil {
-		f = f.Outline()
-	}
-	return f, err
 }
 
 // keeps reports whether what was recorded from a time on is kept.

@@ -102,10 +102,10 @@ type whyJSON struct {
 
 // why is the answer of /api/v1/why: how a time differs from another.
 func (a *api) why(r *http.Request, s selection) (any, error) {
-	if _, ofEvents := s.kind.content.Events(); !ofEvents && s.kind.content != sink.Time {
+	if !comparable(s.kind) {
 		return nil, badRequest{fmt.Errorf("%s cannot be compared", s.kind.Title)}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), whyTimeout, fmt.Errorf("this takes more than %v: select a shorter time, or one service", whyTimeout))
+	ctx, cancel := whyContext(r.Context())
 	defer cancel()
 	times, err := a.spans(ctx, s)
 	if err != nil {
@@ -129,6 +129,17 @@ func (a *api) why(r *http.Request, s selection) (any, error) {
 	return whyJSON{apiFormat, s.kind.Name, newTimes(times), why}, nil
 }
 
+// comparable reports whether there are statistics for a kind.
+func comparable(k *kind) bool {
+	_, ofEvents := k.content.Events()
+	return ofEvents || k.content == sink.Time
+}
+
+// whyContext bounds the time of a comparison.
+func whyContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, whyTimeout, fmt.Errorf("this takes more than %v: select a shorter time, or one service", whyTimeout))
+}
+
 func whyError(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return badRequest{context.Cause(ctx)}
@@ -138,15 +149,17 @@ func whyError(ctx context.Context, err error) error {
 
 // Each implements Recordings.
 func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
-	for _, w := range k.look(kind) {
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("read windows: %w", err)
-		}
-		for i, t := range times {
-			if t.has(w.Start) {
-				yield(i, w)
+	k.look(kind, func(windows *flame.Series) {
+		windows.Each(func(w *flame.Graph) {
+			for i, t := range times {
+				if t.has(w.Start) && ctx.Err() == nil {
+					yield(i, w)
+				}
 			}
-		}
+		})
+	})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("read windows: %w", err)
 	}
 	return nil
 }

@@ -29,17 +29,22 @@ type Graph struct {
 	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the interval of each share.
 	Verdicts *Verdicts
 
-	effect    float64 // what variances are multiplied by, at least 1: see report.EffectOf
+	effect float64 // what variances are multiplied by, at least 1: see report.EffectOf
+	frameTable
+	nodes    []flameNode // parents before children; the first is the root, without a frame
+	children map[flameChild]int32
+	calls    map[flameCall]float64
+	bars     []flameBar
+	base     *flameBase
+	lanes    []stored.Lanes // what threads did over time, if waits were recorded
+	slow     *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
+}
+
+// A frameTable numbers frames.
+type frameTable struct {
 	frames    []flameFrame
 	index     map[flameFrame]int32
-	nodes     []flameNode // parents before children; the first is the root, without a frame
-	children  map[flameChild]int32
 	processes map[int32]Process // by frame
-	calls     map[flameCall]float64
-	bars      []flameBar
-	base      *flameBase
-	lanes     []stored.Lanes // what threads did over time, if waits were recorded
-	slow      *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
 }
 
 // Verdicts are more, less, same or undecided, by method: with its callees (Total), and by itself (Own). A method that is missing is undecided.
@@ -157,8 +162,12 @@ const (
 )
 
 func newFlame(kind, title, unit string) *Graph {
-	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, index: make(map[flameFrame]int32), nodes: []flameNode{{parent: -1, frame: -1}},
-		children: make(map[flameChild]int32), processes: make(map[int32]Process), calls: make(map[flameCall]float64)}
+	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, frameTable: newFrameTable(), nodes: []flameNode{{parent: -1, frame: -1}},
+		children: make(map[flameChild]int32), calls: make(map[flameCall]float64)}
+}
+
+func newFrameTable() frameTable {
+	return frameTable{index: make(map[flameFrame]int32), processes: make(map[int32]Process)}
 }
 
 // Titles of the kinds that have no events.
@@ -180,14 +189,48 @@ func (f *Graph) cutCalls(n int) {
 }
 
 // frame returns the place of a frame.
-func (f *Graph) frame(frame flameFrame) int32 {
-	at, known := f.index[frame]
+func (t *frameTable) frame(frame flameFrame) int32 {
+	at, known := t.index[frame]
 	if !known {
-		at = int32(len(f.frames))
-		f.frames = append(f.frames, frame)
-		f.index[frame] = at
+		at = int32(len(t.frames))
+		t.frames = append(t.frames, frame)
+		t.index[frame] = at
 	}
 	return at
+}
+
+// taking returns a function that takes frames of another table, each once: it returns their place in t. Processes are renamed.
+func (t *frameTable) taking(o *frameTable, rename func(Process, flameFrame) (Process, flameFrame)) func(of int32) int32 {
+	frames := make([]int32, len(o.frames)) // in t, -1 until it is needed
+	for i := range frames {
+		frames[i] = -1
+	}
+	return func(of int32) int32 {
+		if frames[of] < 0 {
+			to := o.frames[of]
+			p, process := o.processes[of]
+			if process {
+				p, to = rename(p, to)
+			}
+			frames[of] = t.frame(to)
+			if known, ok := t.processes[frames[of]]; process && (!ok || known.Runtime == "") {
+				t.processes[frames[of]] = p
+			}
+		}
+		return frames[of]
+	}
+}
+
+// keepNames renames no process.
+func keepNames(p Process, frame flameFrame) (Process, flameFrame) { return p, frame }
+
+// keeper returns a function that says whether a process, by its frame, is of a service and has a number. An empty service is all, and so is
+// pid 0.
+func (t *frameTable) keeper(service string, pid int64) func(process int32) bool {
+	return func(process int32) bool {
+		p := t.processes[process]
+		return (service == "" || p.Service == service) && (pid == 0 || p.PID == pid)
+	}
 }
 
 // child finds or makes a node. If there is no room, it is the parent.
@@ -204,24 +247,6 @@ func (f *Graph) child(parent, frame int32) int32 {
 	f.nodes = append(f.nodes, flameNode{parent: parent, frame: frame})
 	f.children[key] = at
 	return at
-}
-
-// Outline returns what a Graph has of whole processes: its Services are the same, and it is as quick to merge as there are processes.
-func (f *Graph) Outline() *Graph {
-	out := newFlame(f.Kind, f.Title, f.Unit)
-	out.Start, out.Duration, out.effect = f.Start, f.Duration, f.effect
-	totals := f.totals(0)
-	for at, n := range f.nodes {
-		if at == 0 || n.parent != 0 {
-			continue
-		}
-		frame := out.frame(f.frames[n.frame])
-		if p, known := f.processes[n.frame]; known {
-			out.processes[frame] = p
-		}
-		out.nodes[out.child(0, frame)].value[0] += totals[at]
-	}
-	return out
 }
 
 // Services are the processes, the busiest first.
@@ -285,8 +310,15 @@ func (f *Graph) totals(column int) []float64 {
 	return totals
 }
 
-// Merge adds the values of another window of the same kind.
+// Merge adds the values of another recording of the same kind.
 func (f *Graph) Merge(o *Graph) {
+	f.addAbout(o)
+	f.take(o, 0, func(int32) bool { return true })
+	f.addOwned(o, "", 0)
+}
+
+// addAbout adds what another window has of all processes together.
+func (f *Graph) addAbout(o *Graph) {
 	if f.Start.IsZero() || !o.Start.IsZero() && o.Start.Before(f.Start) {
 		f.Start = o.Start
 	}
@@ -297,25 +329,24 @@ func (f *Graph) Merge(o *Graph) {
 			f.Notes = append(f.Notes, note)
 		}
 	}
-	f.take(o, 0, func(int32) bool { return true })
-	f.lanes = append(f.lanes[:len(f.lanes):len(f.lanes)], o.lanes...)
-	f.slow = f.slow.merged(o.slow)
+}
+
+// addOwned adds what another window has of single processes, except for values.
+func (f *Graph) addOwned(o *Graph, service string, pid int64) {
+	for _, l := range o.lanes {
+		if (service == "" || laneService(&l) == service) && (pid == 0 || l.PID == pid) {
+			f.lanes = append(f.lanes, l)
+		}
+	}
+	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) }))
 }
 
 // Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty service is all.
 func (f *Graph) Of(service string, pid int64) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
-	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, f.effect
-	out.take(f, 0, func(process int32) bool {
-		p := f.processes[process]
-		return (service == "" || p.Service == service) && (pid == 0 || p.PID == pid)
-	})
-	for _, l := range f.lanes {
-		if (service == "" || laneService(&l) == service) && (pid == 0 || l.PID == pid) {
-			out.lanes = append(out.lanes, l)
-		}
-	}
-	out.slow = f.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) })
+	out.addAbout(f)
+	out.take(f, 0, f.keeper(service, pid))
+	out.addOwned(f, service, pid)
 	return out
 }
 
@@ -333,7 +364,7 @@ func (f *Graph) Against(base *Graph) *Graph {
 
 // take adds the values of the processes of another Graph to a column.
 func (f *Graph) take(o *Graph, column int, keep func(process int32) bool) {
-	f.takeAs(o, column, keep, func(p Process, frame flameFrame) (Process, flameFrame) { return p, frame })
+	f.takeAs(o, column, keep, keepNames)
 }
 
 // takeRenamed is take where processes have no numbers: those of two runs are to meet.
@@ -347,24 +378,7 @@ func (f *Graph) takeRenamed(o *Graph, column int, keep func(process int32) bool)
 }
 
 func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame)) {
-	frames := make([]int32, len(o.frames)) // in f, -1 until it is needed
-	for i := range frames {
-		frames[i] = -1
-	}
-	frame := func(of int32) int32 {
-		if frames[of] < 0 {
-			to := o.frames[of]
-			p, process := o.processes[of]
-			if process {
-				p, to = rename(p, to)
-			}
-			frames[of] = f.frame(to)
-			if known, ok := f.processes[frames[of]]; process && (!ok || known.Runtime == "") {
-				f.processes[frames[of]] = p
-			}
-		}
-		return frames[of]
-	}
+	frame := f.taking(&o.frameTable, rename)
 	place := make([]int32, len(o.nodes)) // -1 for those left out
 	for at := 1; at < len(o.nodes); at++ {
 		n := &o.nodes[at]
@@ -381,16 +395,22 @@ func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rena
 		}
 	}
 	f.cutCalls(maxFlameCalls)
-	for _, bar := range o.bars {
+	f.bars = append(f.bars, barsOf(o.bars, keep, frame)...)
+	f.bars = f.bars[max(0, len(f.bars)-stored.MaxWindows):]
+}
+
+// barsOf are bars of the processes that are kept, whose frames get other places. They have no cells.
+func barsOf(bars []flameBar, keep func(process int32) bool, frame func(int32) int32) (list []flameBar) {
+	for _, bar := range bars {
 		to := flameBar{start: bar.start, duration: bar.duration, of: make(map[int32]*[classes]float64)}
 		for process, sums := range bar.of {
 			if keep(process) {
 				to.of[frame(process)] = sums
 			}
 		}
-		f.bars = append(f.bars, to)
+		list = append(list, to)
 	}
-	f.bars = f.bars[max(0, len(f.bars)-stored.MaxWindows):]
+	return list
 }
 
 // merge adds what another node has in its first column.
@@ -402,16 +422,21 @@ func (n *flameNode) merge(o *flameNode, column int) {
 	}
 	n.approx += o.approx
 	n.inner += o.inner
-	switch {
-	case n.line == o.line:
-		n.votes += o.votes
-	case o.votes > n.votes:
-		n.line, n.votes = o.line, o.votes-n.votes
-	default:
-		n.votes -= o.votes
-	}
+	n.vote(o.line, o.votes)
 	for i := range n.tiers {
 		n.tiers[i] += o.tiers[i]
+	}
+}
+
+// vote adds votes for a line.
+func (n *flameNode) vote(line int32, votes float64) {
+	switch {
+	case n.line == line:
+		n.votes += votes
+	case votes > n.votes:
+		n.line, n.votes = line, votes-n.votes
+	default:
+		n.votes -= votes
 	}
 }
 
@@ -432,8 +457,8 @@ func (f *Graph) Cut(limit int) *Graph {
 		}
 	}
 	order := slices.Clone(weights[1:])
-	slices.SortFunc(order, func(a, b float64) int { return cmp.Compare(b, a) })
-	least := order[limit]
+	slices.Sort(order)
+	least := order[len(order)-1-limit]
 	ties := limit // of the weight least, as many as there is room for
 	for _, w := range order {
 		if w > least {
@@ -457,15 +482,16 @@ func (f *Graph) Cut(limit int) *Graph {
 		return true
 	}
 	out := *f
-	out.frames, out.index = slices.Clone(f.frames), make(map[flameFrame]int32, len(f.frames))
-	for i, frame := range out.frames {
-		out.index[frame] = int32(i)
+	rare := int32(slices.Index(f.frames, flameFrame{name: RareFrames}))
+	if rare < 0 {
+		rare = int32(len(f.frames))
+		out.frames = append(f.frames[:rare:rare], flameFrame{name: RareFrames})
 	}
-	out.nodes, out.children = []flameNode{f.nodes[0]}, make(map[flameChild]int32)
-	rare := out.frame(flameFrame{name: RareFrames})
+	out.nodes = []flameNode{f.nodes[0]}
+	out.index, out.children = nil, make(map[flameChild]int32) // of [rare], and below it: other nodes are one of f each
 	place := make([]int32, len(f.nodes))
 	cut := make([]bool, len(f.nodes))
-	leaves := make(map[flameChild]*flameLeaf)
+	var leaves cutLeaves
 	for at := 1; at < len(f.nodes); at++ {
 		n := f.nodes[at]
 		if cut[n.parent] {
@@ -473,58 +499,86 @@ func (f *Graph) Cut(limit int) *Graph {
 		} else if n.frame == rare || !keep(at) {
 			place[at], cut[at] = out.child(place[n.parent], rare), true
 		} else {
-			place[at] = out.child(place[n.parent], n.frame)
-			n.parent = out.nodes[place[at]].parent
-			out.nodes[place[at]] = n
+			place[at] = int32(len(out.nodes))
+			n.parent = place[n.parent]
+			out.nodes = append(out.nodes, n)
 			continue
 		}
-		leaf := flameChild{place[at], n.frame}
-		if leaves[leaf] == nil {
-			leaves[leaf] = &flameLeaf{flameChild: leaf}
+		if n.value != ([2]float64{}) || n.count != ([2]float64{}) { // it is more than a caller
+			leaves.add(flameChild{place[at], n.frame}, &n, int32(at))
 		}
-		leaves[leaf].add(&n, int32(at))
 	}
-	out.placeLeaves(leaves, rare, limit/2, place)
+	leaves.place(&out, rare, limit/2, place)
 	out.bars = placeCells(f.bars, place)
 	return &out
 }
 
-// A flameLeaf is the values of nodes of one frame that Cut leaves out below one frame [rare].
-type flameLeaf struct {
+// cutLeaves are the values of what Cut leaves out, by frame and by the frame [rare] that they are below.
+type cutLeaves struct {
+	index map[flameChild]int32
+	list  []cutLeaf
+	of    [][2]int32 // nodes, and the leaf that each is part of
+}
+
+type cutLeaf struct {
 	flameChild
-	flameNode
-	of []int32 // the nodes
+	value, count [2]float64
+	approx       float64
 }
 
-func (l *flameLeaf) add(n *flameNode, at int32) {
-	l.flameNode.add(n)
-	l.of = append(l.of, at)
-}
+func (l *cutLeaf) weight() float64 { return l.value[0] + l.value[1] }
 
-func (n *flameNode) add(o *flameNode) {
-	for c := range o.value {
-		n.value[c] += o.value[c]
-		n.count[c] += o.count[c]
+func (l *cutLeaves) add(to flameChild, n *flameNode, at int32) {
+	i, known := l.index[to]
+	if !known {
+		if l.index == nil {
+			l.index = make(map[flameChild]int32)
+		}
+		i = int32(len(l.list))
+		l.index[to], l.list = i, append(l.list, cutLeaf{flameChild: to})
 	}
-	n.approx += o.approx
+	leaf := &l.list[i]
+	for c := range n.value {
+		leaf.value[c] += n.value[c]
+		leaf.count[c] += n.count[c]
+	}
+	leaf.approx += n.approx
+	l.of = append(l.of, [2]int32{at, i})
 }
 
-// placeLeaves makes nodes of the heaviest leaves, and adds the others to their frame [rare].
-func (f *Graph) placeLeaves(leaves map[flameChild]*flameLeaf, rare int32, most int, place []int32) {
-	weight := func(l *flameLeaf) float64 { return l.value[0] + l.value[1] }
-	sorted := slices.SortedFunc(maps.Values(leaves), func(a, b *flameLeaf) int {
-		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(a.flameChild.parent, b.flameChild.parent), cmp.Compare(a.flameChild.frame, b.flameChild.frame))
-	})
-	for _, l := range sorted {
-		to := l.flameChild.parent
-		if most > 0 && weight(l) > 0 && l.flameChild.frame != rare {
-			to = f.child(to, l.flameChild.frame)
-			most--
+// place makes nodes of the heaviest leaves, and adds the others to their frame [rare]. It says where each node is now.
+func (l *cutLeaves) place(out *Graph, rare int32, most int, place []int32) {
+	weights := make([]float64, len(l.list))
+	for i := range l.list {
+		weights[i] = l.list[i].weight()
+	}
+	slices.Sort(weights)
+	least, ties := 0.0, 0 // of those that become nodes: what has more, and as many of the weight least as there is room for
+	if len(weights) > most {
+		least = weights[len(weights)-1-most]
+		above, _ := slices.BinarySearchFunc(weights, least, func(w, least float64) int { return cmp.Or(cmp.Compare(w, least), -1) })
+		ties = most - (len(weights) - above)
+	}
+	to := make([]int32, len(l.list))
+	for i := range l.list {
+		leaf := &l.list[i]
+		w := leaf.weight()
+		tie := w == least && w > 0 && ties > 0
+		if to[i] = leaf.parent; (w > least || tie) && leaf.frame != rare {
+			to[i] = out.child(leaf.parent, leaf.frame)
+			if tie {
+				ties--
+			}
 		}
-		f.nodes[to].add(&l.flameNode)
-		for _, at := range l.of {
-			place[at] = to
+		n := &out.nodes[to[i]]
+		for c := range n.value {
+			n.value[c] += leaf.value[c]
+			n.count[c] += leaf.count[c]
 		}
+		n.approx += leaf.approx
+	}
+	for _, of := range l.of {
+		place[of[0]] = to[of[1]]
 	}
 }
 
@@ -538,20 +592,4 @@ func Empty(kind, title string, start time.Time, length time.Duration) *Graph {
 	f := newFlame(kind, title, stored.UnitCount)
 	f.Start, f.Duration = start, length
 	return f
-}
-
-// Frozen returns f without what only changes need, to be kept. It can be merged into others, and Of and Against work.
-func (f *Graph) Frozen() *Graph {
-	out := *f
-	out.index, out.children = nil, nil
-	out.nodes, out.frames, out.lanes = slices.Clone(f.nodes), slices.Clone(f.frames), keptLanes(f.lanes, maxKeptLanes)
-	return &out
-}
-
-// MergeOf is Merge of what o has of one service; an empty service is all.
-func (f *Graph) MergeOf(o *Graph, service string) {
-	if service != "" {
-		o = o.Of(service, 0)
-	}
-	f.Merge(o)
 }

@@ -191,7 +191,7 @@ func TestFlameCut(t *testing.T) {
 	if got["shop (pid 1);main;run;hot"] != 1000 || rare == 0 {
 		t.Errorf("%v", got)
 	}
-	if again := cut.Frozen().Of("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 26 {
+	if again := cut.Of("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 26 {
 		t.Errorf("cut twice: %v", again)
 	}
 

@@ -233,11 +233,7 @@ func (r *flameReader) add(s *stacks.Samples, sample *pprof.Sample, value, count 
 		f := path[i]
 		at = r.child(at, f.frame)
 		n := &r.nodes[at]
-		if f.line == n.line {
-			n.votes += value
-		} else if n.votes -= value; n.votes < 0 {
-			n.line, n.votes = f.line, -n.votes
-		}
+		n.vote(f.line, value)
 		if f.tier >= 0 {
 			tier := f.tier
 			if tier > tierInlined { // a version

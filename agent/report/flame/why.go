@@ -97,8 +97,8 @@ func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
 	}
 	first, others := e.kinds[0], e.kinds[1:]
 	w.Windows = [2]int{len(first.sides[Baseline]), len(first.sides[Selected])}
-	if least := min(w.Windows[0], w.Windows[1]); least < LeastWindows {
-		w.Notes = append(w.Notes, fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(w.Windows[0], "window"), w.Windows[1], LeastWindows))
+	if note := first.tooFew(); note != "" {
+		w.Notes = append(w.Notes, note)
 		return w, nil
 	}
 	for _, t := range e.kinds {
@@ -132,6 +132,54 @@ func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
 		w.Notes = append(w.Notes, fmt.Sprintf("No method's share of %s differs by %g points or more, beyond chance", lowerFirst(first.title), 100*whyPoints))
 	}
 	return w, nil
+}
+
+// tooFew says that a time has too few windows for a comparison; empty if it has enough.
+func (t *whyTree) tooFew() string {
+	before, now := len(t.sides[Baseline]), len(t.sides[Selected])
+	if min(before, now) >= LeastWindows {
+		return ""
+	}
+	return fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(before, "window"), now, LeastWindows)
+}
+
+// Verdicts compares the methods of the first kind per second, whether they explain much or not, and returns what is known: a method is more or less
+// only if its difference is more than chance. The note says why nothing is decided; it is empty otherwise.
+func (e *Explainer) Verdicts() (v *Verdicts, note string) {
+	t := e.kinds[0]
+	if note := t.tooFew(); note != "" {
+		return &Verdicts{Total: map[string]string{}, Own: map[string]string{}}, note
+	}
+	t.coarsen()
+	return &Verdicts{Total: t.verdicts(), Own: t.innermost().verdicts()}, ""
+}
+
+// verdicts are those of methods with what they call, per second.
+func (t *whyTree) verdicts() map[string]string {
+	keys := slices.DeleteFunc(t.choose(make([]bool, len(t.nodes))), func(k whyKey) bool { return k.caller != -1 })
+	of := make(map[string]string, len(keys))
+	for i, d := range compareWhy(t.count(keys, nil, inSeconds), len(keys), whyAlpha).Keys {
+		of[t.names[keys[i].callee]] = d.Verdict.String()
+	}
+	return of
+}
+
+// innermost has the innermost methods only: what each costs without what it calls.
+func (t *whyTree) innermost() *whyTree {
+	out := newWhyTree(t.kind)
+	for side, windows := range t.sides {
+		for _, w := range windows {
+			to := whyWindow{duration: w.duration}
+			for _, c := range w.cells {
+				if c.node > 0 {
+					c.node = out.child(0, t.names[t.nodes[c.node].callee])
+				}
+				to.cells = append(to.cells, c)
+			}
+			out.sides[side] = append(out.sides[side], to)
+		}
+	}
+	return out
 }
 
 // lowerFirst writes a title within a sentence, unless it begins with an abbreviation.

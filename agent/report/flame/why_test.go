@@ -42,7 +42,7 @@ func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample,
 			f.nodes[at].value[0] += perSample * count
 			f.nodes[at].count[0] += count
 		}
-		list = append(list, f.Frozen())
+		list = append(list, f)
 	}
 	return list
 }
@@ -196,5 +196,37 @@ func TestExplainSeveral(t *testing.T) {
 	stop()
 	if _, err := explainer("", k).Explain(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
+	}
+}
+
+// Verdicts of methods are those that are known: what costs more with a callee is more, though by itself it is the same; nothing differs by chance; and
+// too few windows decide nothing.
+func TestVerdicts(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 1))
+	before := quietLoad()
+	now := before.with(whyLoad{"run handle search compile": 200})
+	windows := func(l whyLoad, n int) []*Graph { return l.windows(random, n, KindCPU, stored.UnitTime, tenMillis, 1) }
+	v, note := explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15), windows(now, 15)}}).Verdicts()
+	if note != "" || v.Own["compile"] != "more" || v.Total["compile"] != "more" || v.Total["search"] != "more" || v.Own["search"] == "more" || v.Own["total"] == "" || v.Own["run"] != "" {
+		t.Errorf("%+v, %q", v, note)
+	}
+	wrong, all := 0, 0
+	for range 20 {
+		v, _ := explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15), windows(before, 12)}}).Verdicts()
+		for _, of := range []map[string]string{v.Total, v.Own} {
+			all += len(of)
+			for _, verdict := range of {
+				if verdict == "more" || verdict == "less" {
+					wrong++
+				}
+			}
+		}
+	}
+	if wrong > 2 || all < 20*20 {
+		t.Errorf("%d of %d verdicts are wrong", wrong, all)
+	}
+	v, note = explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15), windows(now, LeastWindows-1)}}).Verdicts()
+	if len(v.Total)+len(v.Own) != 0 || !strings.Contains(note, "Undecided: ") {
+		t.Errorf("of few windows: %+v, %q", v, note)
 	}
 }

@@ -225,8 +225,10 @@ func TestFlameLanes(t *testing.T) {
 		}
 		return starts, pids
 	}
-	both := flames[0].Of("", 0)
-	both.Merge(other[0].Frozen())
+	windows := flame.NewSeries(2)
+	windows.Add(flames[0])
+	windows.Add(other[0])
+	both := windows.Sum(func(time.Time) bool { return true }, "", 0)
 	if starts, pids := shown(both); len(starts) != 2 || starts[0] != float64(noon.UnixMilli()) || pids[1] != 8 {
 		t.Errorf("%v, %v", starts, pids)
 	}

@@ -1,0 +1,243 @@
+package flame
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// leastSeriesNodes is how many contexts a Series has before it looks for those of windows that it has forgotten.
+const leastSeriesNodes = 1 << 12
+
+// A Series keeps the last windows of one kind of values, such that any of them are added up in a few milliseconds: the contexts of all windows are
+// one tree, and a window is a list of values of its nodes. What Add does once for each window is not done again for each reader.
+//
+// It is not safe for concurrent use, but what Sum returns belongs to the caller.
+type Series struct {
+	frameTable
+	most     int
+	nodes    []flameChild // of all windows, parents before children; the first is the root
+	children map[flameChild]int32
+	calls    []flameCall // of all windows
+	callAt   map[flameCall]int32
+	windows  []seriesWindow // oldest first
+	tidied   int            // how many nodes there were without those of forgotten windows
+}
+
+// A seriesWindow is one window: its values, and everything else.
+type seriesWindow struct {
+	about *Graph // without frames, nodes and calls; its bars have frames of the Series
+	nodes int    // how many it had
+	self  []selfCell
+	code  []codeCell
+	calls []callCell
+}
+
+// A selfCell is what a node has of its own. Most nodes are only callers, and have none.
+type selfCell struct {
+	node          int32
+	approx, inner float32
+	value, count  float64
+}
+
+// A codeCell is the line and the tiers of a node that has any.
+type codeCell struct {
+	node, line int32
+	votes      float32
+	tiers      [tiers]float32
+}
+
+type callCell struct {
+	call int32 // place in Series.calls
+	n    float64
+}
+
+// NewSeries makes a Series that keeps at most so many windows.
+func NewSeries(most int) *Series {
+	s := &Series{most: most}
+	s.clear()
+	return s
+}
+
+// clear forgets all contexts.
+func (s *Series) clear() {
+	s.frameTable = newFrameTable()
+	s.nodes, s.children = []flameChild{{-1, -1}}, make(map[flameChild]int32)
+	s.calls, s.callAt = nil, make(map[flameCall]int32)
+}
+
+// Add adds a window, which must not change afterwards, and forgets the oldest one if there are too many. Call Cut first to bound it.
+func (s *Series) Add(f *Graph) {
+	s.windows = append(s.windows, s.window(f))
+	if more := len(s.windows) - s.most; more > 0 {
+		s.windows = slices.Clone(s.windows[more:]) // a copy, so that the rest can be freed
+	}
+	if len(s.nodes) > max(leastSeriesNodes, 2*s.tidied) {
+		s.tidy()
+	}
+}
+
+// window is a Graph as a Series keeps it.
+func (s *Series) window(f *Graph) seriesWindow {
+	frame := s.taking(&f.frameTable, keepNames)
+	about := *f
+	about.frameTable, about.nodes, about.children, about.calls = frameTable{}, nil, nil, nil
+	about.lanes, about.bars = keptLanes(f.lanes, maxKeptLanes), barsOf(f.bars, func(int32) bool { return true }, frame)
+	w := seriesWindow{about: &about, nodes: len(f.nodes)}
+	place := make([]int32, len(f.nodes))
+	for at := 1; at < len(f.nodes); at++ {
+		n := &f.nodes[at]
+		place[at] = s.child(flameChild{place[n.parent], frame(n.frame)})
+		if n.value[0] != 0 || n.count[0] != 0 {
+			w.self = append(w.self, selfCell{place[at], float32(n.approx), float32(n.inner), n.value[0], n.count[0]})
+		}
+		code := codeCell{node: place[at], line: n.line, votes: float32(n.votes)}
+		for i, v := range n.tiers {
+			code.tiers[i] = float32(v)
+		}
+		if code.line != 0 || code.tiers != ([tiers]float32{}) {
+			w.code = append(w.code, code)
+		}
+	}
+	for c, n := range f.calls {
+		w.calls = append(w.calls, callCell{s.call(flameCall{frame(c.process), frame(c.caller), frame(c.callee), c.site}), n})
+	}
+	w.self, w.code, w.calls = slices.Clone(w.self), slices.Clone(w.code), slices.Clone(w.calls) // without spare room
+	return w
+}
+
+// child finds or makes a node. If there is no room, it is the parent.
+func (s *Series) child(of flameChild) int32 {
+	at, known := s.children[of]
+	switch {
+	case known:
+		return at
+	case len(s.nodes) >= maxFlameNodes:
+		return of.parent
+	}
+	at = int32(len(s.nodes))
+	s.nodes = append(s.nodes, of)
+	s.children[of] = at
+	return at
+}
+
+func (s *Series) call(of flameCall) int32 {
+	at, known := s.callAt[of]
+	if !known {
+		at = int32(len(s.calls))
+		s.calls, s.callAt[of] = append(s.calls, of), at
+	}
+	return at
+}
+
+// tidy forgets the contexts that only forgotten windows had: processes end, and code changes.
+func (s *Series) tidy() {
+	old := *s
+	s.clear()
+	s.windows = nil
+	for i := range old.windows {
+		s.windows = append(s.windows, s.window(old.sum(old.windows[i:i+1], "", 0)))
+	}
+	s.tidied = len(s.nodes)
+}
+
+// Start is when the oldest window begins; zero if there is none.
+func (s *Series) Start() time.Time {
+	if len(s.windows) == 0 {
+		return time.Time{}
+	}
+	return s.windows[0].about.Start
+}
+
+// Sum adds up the windows that begin at a time that want has, as far as they are of one service, and of one process of it if pid is not 0. An
+// empty service is all. It is nil if there is no such window.
+func (s *Series) Sum(want func(start time.Time) bool, service string, pid int64) *Graph {
+	var list []seriesWindow
+	for _, w := range s.windows {
+		if want(w.about.Start) {
+			list = append(list, w)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.sum(list, service, pid)
+}
+
+// Each calls yield with each window.
+func (s *Series) Each(yield func(f *Graph)) {
+	for i := range s.windows {
+		yield(s.sum(s.windows[i:i+1], "", 0))
+	}
+}
+
+func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
+	first, keep := list[0].about, s.keeper(service, pid)
+	sum := seriesSum{Series: s, keep: keep, out: &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit, effect: 1}, at: make([]int32, len(s.nodes))}
+	out := sum.out
+	out.frames, out.processes = s.frames[:len(s.frames):len(s.frames)], maps.Clone(s.processes) // frames never change
+	out.nodes, sum.at[0] = []flameNode{{parent: -1, frame: -1}}, 1
+	room := 0
+	for _, w := range list {
+		room += w.nodes
+	}
+	out.nodes = slices.Grow(out.nodes, min(room, len(s.nodes)))
+	calls := make([]float64, len(s.calls))
+	for _, w := range list {
+		out.addAbout(w.about)
+		out.bars = append(out.bars, barsOf(w.about.bars, keep, func(frame int32) int32 { return frame })...)
+		out.addOwned(w.about, service, pid)
+		for i := range w.self {
+			c := &w.self[i]
+			if at := sum.node(c.node); at >= 0 {
+				n := &out.nodes[at]
+				n.value[0] += c.value
+				n.count[0] += c.count
+				n.approx += float64(c.approx)
+				n.inner += float64(c.inner)
+			}
+		}
+		for i := range w.code {
+			c := &w.code[i]
+			if at := sum.node(c.node); at >= 0 {
+				n := &out.nodes[at]
+				n.vote(c.line, float64(c.votes))
+				for i, v := range c.tiers {
+					n.tiers[i] += float64(v)
+				}
+			}
+		}
+		for _, c := range w.calls {
+			calls[c.call] += c.n
+		}
+	}
+	out.calls = make(map[flameCall]float64)
+	for at, n := range calls {
+		if n > 0 && keep(s.calls[at].process) {
+			out.calls[s.calls[at]] = n
+		}
+	}
+	out.cutCalls(maxFlameCalls)
+	return out
+}
+
+// A seriesSum is a sum in the making. It has only the nodes that some window has.
+type seriesSum struct {
+	*Series
+	keep func(process int32) bool
+	out  *Graph
+	at   []int32 // the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its process is left out
+}
+
+// node finds or makes the node of out for one of the Series; -1 if its process is left out.
+func (s *seriesSum) node(of int32) int32 {
+	if s.at[of] == 0 {
+		n := s.nodes[of]
+		parent := s.node(n.parent)
+		if s.at[of] = -1; parent > 0 || parent == 0 && s.keep(n.frame) {
+			s.out.nodes = append(s.out.nodes, flameNode{parent: parent, frame: n.frame})
+			s.at[of] = int32(len(s.out.nodes))
+		}
+	}
+	return max(s.at[of]-1, -1)
+}
