@@ -33,13 +33,13 @@ export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect,
 	}
 	const shown = rows.slice(0, all ? mostRows : firstRows);
 	const head = doc.base
-		? [["self before", "n"], ["self now", "n"], ["change", "n"], ["\u00b1", "n wide"], ["method", ""]]
+		? [["self before", "n"], ["self now", "n"], ["change", "n"], ["\u00b1", "n wide"], ["verdict", "wide"], ["method", ""]]
 		: [["self", "n"], ["\u00b1", "n wide"], ["amount", "n wide"], ["total", "n"], ...(rates ? [["calls/s", "n"]] : []), ["method", ""]];
 	const body = shown.map((m) => {
 		const share = m.self / total;
 		const half = interval(share, m.selfN, doc.effect);
 		const cells = doc.base
-			? [percent(m.baseSelf / baseTotal), percent(share), points(m.change.delta), (100 * m.change.noise).toFixed(2)]
+			? [percent(m.baseSelf / baseTotal), percent(share), points(m.change.delta), (100 * m.change.noise).toFixed(2), m.change.verdict]
 			: [percent(share), half === null ? "" : (100 * half).toFixed(half >= 0.1 ? 0 : 2), amount(m.self, doc.unit), percent(m.total / total),
 				...(rates ? [rates.of(m.name) === undefined ? "" : amount(rates.of(m.name), "count")] : [])];
 		return el("tr", {class: [m.name === selected && "selected", m.change && !m.change.sure && "dim"].filter(Boolean).join(" ") || null},
