@@ -30,6 +30,8 @@ type CallCounter interface {
 	// InlineTree is what was inlined where in a compilation, as far as the VM keeps track: methods that were inlined
 	// without a place where the VM may have to look at the frame are not in it. The caller must not change it.
 	InlineTree(Compilation) (*InlineTree, error)
+	// PassingTree is an InlineTree of which the Process remembers nothing: for a look at many compilations.
+	PassingTree(Compilation) (*InlineTree, error)
 	// AtEdge reports whether a sampled compiled site (Site.Exact) is in a prologue or an epilogue, where the frame
 	// does not stand: the call was just made, or is about to return.
 	AtEdge(Site) (bool, error)
@@ -199,6 +201,9 @@ type LocalWrite struct {
 	Local int // its number; long and double have two, of which this is the first
 	Step  int // that is added to an int; 0 if the variable is replaced
 }
+
+// CallCost is the part of a FlowBlock's Cost for each call in it.
+const CallCost = 20.
 
 // A FlowBlock is a row of instructions that are executed one after the other. Block 0 is the entry.
 type FlowBlock struct {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -73,9 +74,16 @@ func callsText(t *testing.T, p *Process) string {
 		t.Fatal(err)
 	}
 	for _, c := range compilations {
+		passing, err := p.PassingTree(c)
+		if err != nil {
+			t.Fatal(err)
+		}
 		tree, err := p.InlineTree(c)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(passing, tree) {
+			t.Errorf("version %d: %+v, and %+v if nothing is remembered", c.Version, tree, passing)
 		}
 		trees[c.Version] = tree
 		for _, n := range tree.Nodes {

@@ -29,6 +29,38 @@ func (p *Process) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, e
 	return c.tree, nil
 }
 
+// PassingTree is InlineTree, of which nothing is remembered: for a look at many compilations. Methods are not checked for being what they
+// were.
+func (p *Process) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
+	if c, ok := p.codes.get(of.Version & codecache.VersionMask); ok && c.contains(of.Begin) {
+		return p.InlineTree(of)
+	}
+	header, b, err := p.readHeader(of.Addr, of.Version)
+	if err != nil {
+		return nil, err
+	}
+	c := &code{begin: b.Begin, end: b.End, method: b.Method}
+	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
+		raw, err := debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header)
+		if err != nil {
+			return nil, err
+		}
+		if c.scopes, err = debuginfo.Decode(raw, p.version.unsigned5Bias()); err != nil {
+			return nil, err
+		}
+	}
+	calls, err := p.madeCalls(of, c)
+	if err != nil {
+		return nil, err
+	}
+	if _, after, err := p.readHeader(of.Addr, of.Version); err != nil {
+		return nil, err
+	} else if !after.Same(b) {
+		return nil, vmruntime.ErrStale
+	}
+	return c.inlineTree(calls), nil
+}
+
 // inlineTree folds the scopes into copies of methods: scopes that differ only in their bytecode index are places in
 // one copy. Those are kept that calls return to; all of them if calls is nil.
 func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {

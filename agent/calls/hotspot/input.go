@@ -234,8 +234,11 @@ func (in *input) add(k codeKey, c estimate.Code, e listener.Entry) estimate.Code
 	return id
 }
 
+// notLoop is Compilation.EntryBCI of code that calls enter.
+const notLoop = -1
+
 func (in *input) addCode(k codeKey, c *vmruntime.Compilation) estimate.CodeID {
-	code := estimate.Code{Method: in.method(c.Method), Loop: c.EntryBCI >= 0, Replaced: !c.InUse}
+	code := estimate.Code{Method: in.method(c.Method), Loop: c.EntryBCI != notLoop, Replaced: !c.InUse}
 	switch {
 	case c.Native():
 		code.Tier = estimate.Native
@@ -336,7 +339,7 @@ func (in *input) markLoops() {
 	for i := range in.Codes {
 		c := &in.Codes[i]
 		p := &in.Methods[c.Method]
-		if !p.Known || p.Rate > 0 || c.Tier != estimate.Interpreted && c.Tier != estimate.Profiling {
+		if !p.EntersKnown || p.Entered > 0 || c.Tier != estimate.Interpreted && c.Tier != estimate.Profiling {
 			continue
 		}
 		c.Loop = true
@@ -363,13 +366,15 @@ func (in *input) markElsewhere() error {
 	}); err != nil {
 		return err
 	}
+	if len(others) > maxSearched {
+		in.markAll()
+		return nil
+	}
 	elsewhere := map[uint64]bool{}
 	for i := range others {
-		tree, err := in.vm.InlineTree(others[i])
-		if err != nil || len(others) > maxSearched {
-			for m := range in.Methods {
-				in.Methods[m].Elsewhere = true
-			}
+		tree, err := in.vm.PassingTree(others[i])
+		if err != nil {
+			in.markAll()
 			return nil
 		}
 		for n := range tree.Nodes {
@@ -381,6 +386,12 @@ func (in *input) markElsewhere() error {
 		in.Methods[i].Elsewhere = elsewhere[in.methods[i]]
 	}
 	return nil
+}
+
+func (in *input) markAll() {
+	for m := range in.Methods {
+		in.Methods[m].Elsewhere = true
+	}
 }
 
 // markVanished marks methods that were inlined into a copy without a trace: the copy neither calls nor contains them.

@@ -248,7 +248,7 @@ func CountFlow(blocks []vmruntime.FlowBlock, invocations uint64, counts []Branch
 // opcodeCost is about what an instruction costs in compiled code, in units of an addition. Calls have at least the cost of a call.
 func opcodeCost(op byte) float64 {
 	const (
-		free, simple, memory, multiply, checked, divide, call, allocate, raise = 0.5, 1, 3, 3, 4, 20, 20, 20, 50
+		free, simple, memory, multiply, checked, divide, call, allocate, raise = 0.5, 1, 3, 3, 4, 20, vmruntime.CallCost, 20, 50
 	)
 	switch {
 	case op < 46 || op >= 54 && op < 79 || op >= 87 && op < 96: // constants, local variables, the stack
