@@ -37,6 +37,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		section("hotspot-calls", "closer than the timer; 85 % of calls made, 75 % of logical ones", hotspotCalls(jdks).plan()),
 		section("hotspot-phases", "closer than the timer; 95 % in code that counts, 80 % from the start", hotspotPhases(jdks).plan()),
 		section("hotspot-unchecked", "75 % of logical calls", hotspotUnchecked(jdks).plan()),
+		section("calls-shapes", "95 % of the intervals contain the number of calls", planShapes(jdks)),
 		section("contexts-chain", "first caller right in 95 %, three in 90 %, of five programs in seven", planContexts(chainStudy, jdks[0]),
 			"contexts-aims", "contexts-table1"),
 		section("contexts-every", "first caller right in 95 %", planContexts(everyStudy, jdks[0])),

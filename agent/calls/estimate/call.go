@@ -82,7 +82,7 @@ func attribute(in *Input, frequencies frequencies, list []call) {
 	var order []siteKey
 	for i := range list {
 		c := &list[i]
-		if c.caller == VM || len(c.site) == 0 || in.Codes[c.caller].Loop {
+		if c.caller == VM || len(c.site) == 0 || in.Codes[c.callee].Loop {
 			continue
 		}
 		k := keyOf(c.caller, c.site)
@@ -169,7 +169,7 @@ func samplesOf(in *Input, calls []call) []float64 {
 
 func (u *unseenCalls) code(id CodeID) {
 	code := &u.in.Codes[id]
-	if code.Tier == Native || code.Loop || code.Replaced {
+	if code.Tier == Native || code.Replaced {
 		return
 	}
 	if code.Tier == Interpreted {

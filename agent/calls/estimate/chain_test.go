@@ -87,7 +87,7 @@ func TestOwnCounter(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
 	in.Codes[root].Tier = Profiling
-	in.Methods[root].Rate = 1000
+	in.Methods[root].Entered, in.Methods[root].EntersKnown = 1000, true
 	r := Estimate(in, Options{})
 	if got := r.Rates[root]; got.Evidence != Counter || math.Abs(math.Log(got.PerSecond/1000)) > 0.2 {
 		t.Errorf("root: %+v, want 1000 a second by its counter", got)

@@ -199,7 +199,7 @@ func newTally(in *Input, n *network) (t tally) {
 	for m := range in.Methods {
 		p := &in.Methods[m]
 		// A method that was not entered in the window may run all the time, in a loop.
-		if entries := p.Rate * in.Duration; len(codes[m]) > 0 && entries > 0 && finite(entries) {
+		if entries := p.Entered * in.Duration; p.EntersKnown && len(codes[m]) > 0 && entries > 0 && finite(entries) {
 			t = append(t, tallied{codes[m], near(math.Log(entries / n.cpu)), tallyVariance + 1/entries, inlined[m]})
 		}
 	}
@@ -226,4 +226,84 @@ func (t tally) equations(x []float64, to []equation) []equation {
 		}
 	}
 	return to
+}
+
+// made returns how often a second of wall time the VM counted the calls of each link whose caller counts its calls, and the variance of the
+// logarithm; 0 if that is not known. If several codes count into the same site, it is not known which of them made the calls.
+func (in *Input) made(n *network) (rates, variances []float64) {
+	rates, variances = make([]float64, len(n.links)), make([]float64, len(n.links))
+	counting := map[Place]CodeID{}
+	for c := range in.Codes {
+		code := &in.Codes[c]
+		if !in.has(CodeID(c)) || !code.counts() {
+			continue
+		}
+		note := func(at Place) {
+			at.Method = in.counter(at.Method)
+			if of, ok := counting[at]; ok && of != CodeID(c) {
+				counting[at] = VM
+			} else {
+				counting[at] = CodeID(c)
+			}
+		}
+		if len(code.Copies) == 0 {
+			for _, s := range in.Methods[code.Method].Sites {
+				note(Place{code.Method, s.BCI})
+			}
+		}
+		for _, copied := range code.Copies {
+			for _, bci := range copied.Calls {
+				note(Place{copied.Method, bci})
+			}
+		}
+	}
+	alone := func(c *call) bool {
+		return counting[Place{in.counter(c.site[0].Method), c.site[0].BCI}] == c.caller
+	}
+	for i := range n.links {
+		l := &n.links[i]
+		sum := 0.
+		for _, j := range l.calls {
+			rate, missing := in.siteRate(&n.calls[j])
+			if l.from == VM || !in.Codes[l.from].counts() || len(n.calls[j].site) == 0 || !alone(&n.calls[j]) || rate < 0 {
+				sum = 0
+				break
+			}
+			sum += rate
+			variances[i] = max(variances[i], counterVariance+missing*missing)
+		}
+		if sum*in.Duration >= 1 {
+			rates[i] = sum
+			variances[i] += 1 / (sum * in.Duration)
+		}
+	}
+	return rates, variances
+}
+
+// siteRate is how often a second the VM counted a call, and the share of the window in which it did not count; -1 if unknown.
+func (in *Input) siteRate(c *call) (rate, missing float64) {
+	if len(c.site) == 0 || !in.knowsMethod(c.site[0].Method) {
+		return -1, 0
+	}
+	p := &in.Methods[c.site[0].Method]
+	if !p.Known || p.Covered < hardlyCovered {
+		return -1, 0
+	}
+	for i := range p.Sites {
+		s := &p.Sites[i]
+		if s.BCI != c.site[0].BCI || !sensible(s.Rate) || !sensible(s.Count) {
+			continue
+		}
+		sum, of := 0., 0.
+		for _, t := range s.Targets {
+			sum += t.Count
+			if t.Method == in.Codes[c.callee].Method {
+				of += t.Count
+			}
+		}
+		if all := max(sum, s.Count); all > 0 && of > 0 {
+			return s.Rate * of / all, 1 - p.Covered
+		}
+	}
+	return -1, 0
 }

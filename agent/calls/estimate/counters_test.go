@@ -13,8 +13,8 @@ func TestTallyOfSeveralCodes(t *testing.T) {
 	in := &Input{
 		Duration: 10, CPU: 10, Period: 1. / 400,
 		Methods: []Profile{
-			{Invocations: 1000, Rate: 100, Known: true, Sites: []Site{{BCI: 3, Count: 100e3, Rate: 10e3, Targets: []Target{{parse, 100e3}}}}},
-			{Invocations: 20e3, Rate: 2e3, Known: true},
+			{Invocations: 1000, Entered: 100, EntersKnown: true, Known: true, Sites: []Site{{BCI: 3, Count: 100e3, Rate: 10e3, Targets: []Target{{parse, 100e3}}}}},
+			{Invocations: 20e3, Entered: 2e3, EntersKnown: true, Known: true},
 		},
 		Codes: []Code{
 			{Method: loop, Tier: Interpreted, CountsCalls: true},
@@ -70,7 +70,7 @@ func TestScaleOfTime(t *testing.T) {
 	for range codes {
 		counted, compiled, other := MethodID(len(in.Methods)), MethodID(len(in.Methods)+1), MethodID(len(in.Methods)+2)
 		in.Methods = append(in.Methods, Profile{
-			Invocations: 1e6, Rate: rate / 100, Known: true, Sites: []Site{{BCI: 3, Count: 100e6, Targets: []Target{{compiled, 100e6}}}},
+			Invocations: 1e6, Entered: rate / 100, EntersKnown: true, Known: true, Sites: []Site{{BCI: 3, Count: 100e6, Targets: []Target{{compiled, 100e6}}}},
 		}, Profile{}, Profile{})
 		in.Codes = append(in.Codes, Code{Method: counted, Tier: Interpreted, CountsCalls: true},
 			Code{Method: compiled, Copies: alone(compiled)}, Code{Method: other, Copies: alone(other)})

@@ -49,8 +49,10 @@ func Estimate(in *Input, options Options) *Result {
 	if !in.measured() {
 		return &Result{Credibility: profile.Credibility{Error: math.NaN(), Why: "no time was observed"}}
 	}
+	whole, in := in, in.splitLoops()
 	frequencies := newFrequencies(in.Methods)
 	n := newNetwork(in, frequencies)
+	n.weighWork(in, frequencies)
 	h := listen(in)
 	r := &Result{Credibility: believe(n, h), network: n}
 	n.apply(&r.Credibility, h)
@@ -65,7 +67,8 @@ func Estimate(in *Input, options Options) *Result {
 		}
 		newExpansion(in, frequencies, n, r, depth, calls).expand()
 	}
-	in.useCounters(n, calls, options.Logical)
+	in.joinLoops(calls)
+	whole.useCounters(n, calls, options.Logical)
 	r.Calls = calls.sorted()
 	return r
 }
@@ -94,7 +97,7 @@ func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float
 	learn := profiles && len(tally) > 0
 	x = make([]float64, n.unknowns)
 	for c := range n.spent {
-		x[c] = n.spent[c].guess(in.Period / n.cpu)
+		x[c] = n.spent[c].guess(in.Period/n.cpu, bodyTime)
 	}
 	for c, output := range n.output {
 		x[output] = x[c]
@@ -112,7 +115,7 @@ func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float
 	}
 	n.divide(x, true)
 	n.settle(x, all)
-	return x, variances(x, all, n.edges(x, in))
+	return x, variances(x, all, n.edges(x, in), n.worked(x, in))
 }
 
 // settle records for each code the evidence that its rate mostly follows from. Measurements of the code itself come first: links to others
@@ -154,7 +157,7 @@ func (n *network) rates(in *Input, x, variances []float64) []Rate {
 	}
 	rates := make([]Rate, len(in.Codes))
 	for c := range rates {
-		if active[c] && in.has(CodeID(c)) && !in.Codes[c].Loop {
+		if active[c] && in.has(CodeID(c)) {
 			rates[c] = Rate{min(math.Exp(near(x[c]))*n.cpu/in.Duration, maxRate), variances[c], n.evidence[c]}
 		}
 	}

@@ -42,7 +42,7 @@ func (r *fuzzReader) site() (site []Place) {
 func (r *fuzzReader) input() *Input {
 	in := &Input{Duration: r.number(), CPU: r.number(), Period: r.number() / 100, HitCost: r.number() / 1e6}
 	for range r.byte() % 10 {
-		p := Profile{Invocations: r.number(), Rate: r.number()}
+		p := Profile{Invocations: r.number(), Work: r.number(), Entered: r.number(), EntersKnown: true}
 		for range r.byte() % 4 {
 			s := Site{BCI: int32(r.byte() % 4), Count: r.number()}
 			for range r.byte() % 3 {

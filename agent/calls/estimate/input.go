@@ -32,6 +32,8 @@ type Input struct {
 	Codes   []Code    // by CodeID; codes that are neither sampled nor called by others may be missing
 	Edges   []Edge    // what timer samples show
 	Windows []Window  // what breakpoints observed
+
+	loops []MethodID // the Methods that those behind the others are the loops of: see splitLoops
 }
 
 // A Profile is what the VM counted in a method while it interpreted it, or ran code of its profiling tiers: HotSpot's MethodData. Methods
@@ -39,12 +41,17 @@ type Input struct {
 type Profile struct {
 	Invocations float64
 	Sites       []Site // with distinct BCIs
-	// Rate is the growth of Invocations per second during the window; 0 if unknown.
-	Rate float64
-	// Known says that Rate and those of Sites are known, even if they are 0.
+	// Entered is how often per second of the window the VM counted an entry, if EntersKnown: also of interpreted methods whose calls are not
+	// counted.
+	Entered     float64
+	EntersKnown bool
+	// Known says that the Rates of Sites are known, even if they are 0.
 	Known bool
-	// Covered is the share of the executions in the window that Rate and those of Sites are from, if they are Known: 1 if all were counted.
+	// Covered is the share of the executions in the window that the Rates of Sites are from, if they are Known: 1 if all were counted.
 	Covered float64
+	// Work is the cost of the bytecode that was executed while Invocations and the Sites were counted, or of one execution if nothing was counted,
+	// in additions. Calls are not in it. 0 if unknown.
+	Work float64
 	// Elsewhere says that code contains the method that does not count, and that may not be among the Codes.
 	Elsewhere bool
 }
@@ -80,8 +87,8 @@ const (
 type Code struct {
 	Method MethodID
 	Tier   Tier
-	// Loop marks code that is entered in the middle of a loop (on-stack replacement): it is never a callee, and the Profile's counts per
-	// invocation do not apply per entry of this code.
+	// Loop marks code that is entered in the middle of a loop (on-stack replacement): it is never a callee. Its rate is not that of entries, but of
+	// the most frequent call in Method.
 	Loop bool
 	// Replaced marks code that new calls no longer enter.
 	Replaced bool

@@ -15,9 +15,12 @@ const scaleVariance = 0.5
 // variances returns the variances of unknowns, given the weights that solve ended with, and edges, the information of all samples in
 // prologues and epilogues together. Few samples are an error that all rates from time share, which does not average away. +Inf: nothing is
 // known.
-func variances(x []float64, equations []equation, edges float64) []float64 {
+func variances(x []float64, equations []equation, edges, worked float64) []float64 {
 	unknowns := len(x)
 	common := scaleVariance + 1/(edges+1/programVariance)
+	if worked > 0 {
+		common = 1 / (1/common + 1/(workerVariance+1/worked)) // both are measurements of the same rates
+	}
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })
 	counted := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about && e.evidence != Time })
 	for i := range all {

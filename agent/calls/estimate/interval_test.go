@@ -116,7 +116,7 @@ func TestUseCounters(t *testing.T) {
 		return &Input{
 			Duration: 10, CPU: 10, Period: 1. / 400,
 			Methods: []Profile{
-				{Invocations: 1000, Rate: 100, Known: true, Covered: 1, Sites: []Site{
+				{Invocations: 1000, Entered: 100, EntersKnown: true, Known: true, Covered: 1, Sites: []Site{
 					{BCI: 3, Count: 4000, Rate: 400, Targets: []Target{{callee, 4000}}},
 					{BCI: 7, Count: 3000, Rate: 0, Targets: []Target{{other, 3000}}}, // of an earlier phase
 				}}, {}, {},

@@ -15,7 +15,9 @@ type network struct {
 	output   []CodeID   // by CodeID: the unknown that calls out of the code depend on
 	scale    CodeID     // the unknown for the common error of all rates from the time of calls
 	body     CodeID     // the unknown for the common error of all guesses from the time in bodies
-	unknowns int        // codes, outputs that are unknowns of their own, scale and body
+	worker   CodeID     // the unknown for the common error of all rates from the time that known work takes
+	work     []float64  // by CodeID: seconds per entry that the counted bytecode takes; 0 if unknown
+	unknowns int        // codes, outputs that are unknowns of their own, scale, body and worker
 	evidence []Evidence // by CodeID, after solve
 }
 
@@ -32,6 +34,7 @@ type link struct {
 	share            float64 // of the entries into to
 	calls            []int32 // indexes of calls
 	profile          float64 // perEntry before observations
+	counted, noise   float64 // calls per second of CPU time that the VM counted in the window, 0 if unknown; the variance of the logarithm
 }
 
 func newNetwork(in *Input, frequencies frequencies) *network {
@@ -55,6 +58,10 @@ func newNetwork(in *Input, frequencies frequencies) *network {
 		n.cpu = in.Duration
 	}
 	n.link()
+	rates, variances := in.made(n)
+	for i := range n.links {
+		n.links[i].counted, n.links[i].noise = rates[i]*in.Duration/n.cpu, variances[i]
+	}
 	n.connect()
 	return n
 }
@@ -94,10 +101,16 @@ func (n *network) link() {
 }
 
 // known reports whether the link gives the callee's rate from the caller's.
-func (l *link) known() bool { return l.from != VM && l.perEntry > 0 && l.covered > 0 }
+func (l *link) known() bool { return l.counted > 0 || l.follows() }
+
+// follows reports whether the caller's profiles give the callee's rate from the caller's.
+func (l *link) follows() bool { return l.from != VM && l.perEntry > 0 && l.covered > 0 }
 
 // inflow is the number of entries a second that a link makes at the rate of its caller.
 func (n *network) inflow(l *link, x []float64) float64 {
+	if l.counted > 0 {
+		return l.counted
+	}
 	return l.perEntry * math.Exp(x[n.output[l.from]])
 }
 
@@ -119,8 +132,8 @@ func (n *network) connect() {
 			n.unknowns++
 		}
 	}
-	n.scale, n.body = CodeID(n.unknowns), CodeID(n.unknowns+1)
-	n.unknowns += 2
+	n.scale, n.body, n.worker = CodeID(n.unknowns), CodeID(n.unknowns+1), CodeID(n.unknowns+2)
+	n.unknowns += 3
 }
 
 // outputVariance is the variance of the logarithm of the factor by which all of a code's calls differ from its profiles.
@@ -199,7 +212,7 @@ func (n *network) variance(l *link) float64 {
 }
 
 // firm reports whether a link gives information about rates.
-func (l *link) firm() bool { return l.known() && l.from != l.to && l.share*l.covered > 1e-9 }
+func (l *link) firm() bool { return l.follows() && l.from != l.to && l.share*l.covered > 1e-9 }
 
 // equations adds what the links say about the rates of callers and callees, with the present shares: the callee's rate times the share is
 // the caller's rate times the calls per entry.
@@ -213,6 +226,12 @@ func (n *network) equations(to []equation) []equation {
 	}
 	for i := range n.links {
 		l := &n.links[i]
+		if l.counted > 0 && l.share > 1e-9 {
+			to = append(to, equation{
+				to: l.to, from: VM, value: near(logRatio(l.counted, l.share)), variance: l.noise + n.shareVariance(l.to, l.share),
+				freedom: often, evidence: Counter,
+			})
+		}
 		if !l.firm() {
 			continue
 		}

@@ -48,13 +48,24 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 		to = append(to, equation{to: scale, from: VM, variance: scaleVariance, freedom: hardly, evidence: Time})
 	}
 	to = append(to, equation{to: n.body, from: VM, variance: programVariance, freedom: rarely, evidence: Time})
+	to = append(to, equation{to: n.worker, from: VM, variance: workerVariance, freedom: rarely, evidence: Time})
 	perSample := in.Period / n.cpu
 	for c := range in.Codes {
 		id := CodeID(c)
-		if !in.has(id) || in.Codes[c].Loop {
+		if !in.has(id) {
 			continue
 		}
 		t := n.spent[c]
+		if n.work[c] > 0 {
+			value := x[id] - x[n.worker]
+			step, information := t.worked(value, perSample, n.work[c])
+			to = append(to, equation{
+				to: id, from: n.worker, value: near(value + step), variance: 1 / information, freedom: rarely, evidence: Time,
+			})
+		}
+		if in.Codes[c].Loop {
+			continue // it has no calls of its own
+		}
 		if took, ok := wholeTime[in.Codes[c].Tier]; ok {
 			to = append(to, equation{
 				to: id, from: VM, value: math.Log((t.samples + bodySeen) * perSample / took), variance: 2,
@@ -73,19 +84,19 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
 			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
 		})
-		if t.samples > 0 && in.Codes[c].Tier == Compiled { // most code without samples is hardly ever called
+		if t.samples > 0 && in.Codes[c].Tier == Compiled && n.work[c] == 0 { // most code without samples is hardly ever called
 			to = append(to, equation{
-				to: id, from: n.body, value: t.guess(perSample), variance: bodyVariance, freedom: often, evidence: Time,
+				to: id, from: n.body, value: t.guess(perSample, bodyTime), variance: bodyVariance, freedom: often, evidence: Time,
 			})
 		}
 	}
 	return to
 }
 
-// guess is the logarithm of a rate of which only the time in the body is known. perSample is the seconds that one sample stands for, per
-// second.
-func (t spent) guess(perSample float64) float64 {
-	return math.Log((t.samples + bodySeen) * perSample / bodyTime)
+// guess is the logarithm of a rate by the time in the code, if a call takes that many seconds. perSample is the seconds that one sample stands
+// for, per second.
+func (t spent) guess(perSample, seconds float64) float64 {
+	return math.Log((t.samples + bodySeen) * perSample / seconds)
 }
 
 // edge returns by how much the samples in prologue and epilogue move a rate near exp(x), and what they weigh: a step of Fisher scoring for
@@ -97,10 +108,37 @@ func (t spent) edge(x, perSample float64) (step, information float64) {
 	expected := rate * edgeTime * cold / perSample
 	// Where a call of rarer code takes longer, the time depends little on the rate.
 	slope := 1 - (cold-1)/cold*rate/warm/(1+rate/warm)
+	return scoring(t.atEdge, expected, slope, edgeVariance)
+}
+
+// scoring is a step for a number of samples of which so many are expected, with that variance of their logarithm. slope is that of the
+// expectation's logarithm over the rate's.
+func scoring(samples, expected, slope, variance float64) (step, information float64) {
 	slope *= expected / (expected + byChance)
 	expected += byChance
-	most := max(expected, t.atEdge) // bounds the step, and the weight of far too many samples
-	return (t.atEdge - expected) / most, slope * most / (1 + edgeVariance*most)
+	most := max(expected, samples) // bounds the step, and the weight of far too many samples
+	return (samples - expected) / most, slope * most / (1 + variance*most)
+}
+
+// worked is as edge, for all samples of a code whose work takes that many seconds per entry.
+func (t spent) worked(x, perSample, work float64) (step, information float64) {
+	rate := math.Exp(near(x))
+	cold := workCold / (1 + rate/warm)
+	expected := rate * (work + cold) / perSample
+	share := cold / (work + cold)
+	slope := 1 - share*rate/warm/(1+rate/warm)
+	return scoring(t.samples, expected, slope, workVariance+coldVariance*share*share)
+}
+
+// worked is the information of all samples about the error that all rates from work share, for rates exp(x).
+func (n *network) worked(x []float64, in *Input) (information float64) {
+	for c, t := range n.spent {
+		if n.work[c] > 0 {
+			_, of := t.worked(x[c]-x[n.worker], in.Period/n.cpu, n.work[c])
+			information += of
+		}
+	}
+	return information
 }
 
 // edges is the information of the samples in all prologues and epilogues about the error that all rates from time share, for rates exp(x).

@@ -102,6 +102,9 @@ const onlyCaller = 0.99
 func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	for i := range n.links {
 		l := &n.links[i]
+		if in.Codes[l.to].Loop {
+			continue // no call leads there
+		}
 		rate := rates[l.to].PerSecond * l.share
 		perEntry := 0.
 		for _, c := range l.calls {

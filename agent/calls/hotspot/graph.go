@@ -180,6 +180,7 @@ func (e *Engine) estimateNow(g *target.VM, t task) (out calls.Estimated, err err
 	if err := in.readProfiles(&t.reading, proc.Monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}
+	in.readWork()
 	if err := in.markElsewhere(); err != nil {
 		return out, fmt.Errorf("list compilations: %w", err)
 	}
@@ -267,7 +268,7 @@ func (in *input) extent(r *estimate.Result, period time.Duration) profile.Extent
 	var with, without float64
 	for i := range in.Edges {
 		m := in.Codes[in.Edges[i].Callee].Method
-		if numbered[m] || in.Codes[in.Edges[i].Callee].Loop && in.Methods[m].Known {
+		if numbered[m] || in.Codes[in.Edges[i].Callee].Loop && in.Methods[m].EntersKnown {
 			with += in.Edges[i].Samples
 		} else {
 			without += in.Edges[i].Samples

@@ -79,7 +79,7 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 // shortestReading is the minimum time between two readings that give rates.
 const shortestReading = 100 * time.Millisecond
 
-// rates fills in how often per second the VM counted an invocation, and each call, since the reading; nothing if unknown. length is that of the
+// rates fills in how often per second the VM counted an entry, and each call, since the reading; nothing if unknown. length is that of the
 // window that ends about now.
 func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, to *estimate.Profile) {
 	before, ok := r.counted[p.Method]
@@ -90,19 +90,20 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 		before.at = r.at
 	}
 	invocations := p.Invocations + p.Before
-	if before.invocations > 0 && !before.counting {
-		return // it may have run for some time when its calls began to be counted
-	}
-	if before.unknown || !p.Counted || invocations < before.invocations || now-before.at < shortestReading {
+	if before.unknown || invocations < before.invocations || now-before.at < shortestReading {
 		return
 	}
 	seconds := (now - before.at).Seconds()
+	to.Entered, to.EntersKnown = float64(invocations-before.invocations)/seconds, true
+	if before.invocations > 0 && !before.counting || !p.Counted {
+		return // it may have run for some time when its calls began to be counted
+	}
 	for i := range p.Calls {
 		if p.Calls[i].Count < before.of(p.Calls[i].BCI) {
 			return
 		}
 	}
-	to.Known, to.Rate = true, float64(invocations-before.invocations)/seconds
+	to.Known = true
 	to.Covered = min(seconds/length.Seconds(), 1)
 	if all := invocations - before.invocations; all > 0 && p.Before > before.before {
 		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all) // in the others, no calls were counted
@@ -116,10 +117,7 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 func (r *reading) replace(profiles map[uint64]*vmruntime.MethodProfile, now time.Duration) {
 	*r = reading{at: now, counted: make(map[uint64]methodCounts, len(profiles))}
 	for m, p := range profiles {
-		if !p.Counted {
-			continue
-		}
-		c := methodCounts{at: now, invocations: p.Invocations + p.Before, before: p.Before, counting: true}
+		c := methodCounts{at: now, invocations: p.Invocations + p.Before, before: p.Before, counting: p.Counted}
 		for i := range p.Calls {
 			if n := p.Calls[i].Count; n > 0 {
 				c.calls = append(c.calls, siteCount{p.Calls[i].BCI, n})

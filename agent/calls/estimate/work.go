@@ -1,0 +1,75 @@
+package estimate
+
+// Time that the VM's own counts explain, in seconds.
+const (
+	// unitTime is what an addition of the bytecode takes in optimised code, on average over what programs do.
+	unitTime = 0.12e-9
+	// workCold is what a rare call takes longer, because its code and data are not in the caches.
+	workCold = 500e-9
+	// madeCall is the cost of a call that is made, in additions.
+	madeCall = 8
+)
+
+// Variances of logarithms.
+const (
+	workVariance   = 1.  // of the time that work takes, among the codes of a program
+	coldVariance   = 3.  // of workCold
+	workerVariance = 0.7 // among programs: an error that all codes of a program share
+)
+
+// leastWorked are executions of a copy per entry that are not worth following.
+const leastWorked = 1e-3
+
+// weighWork sets how long an entry of each optimised code takes by what the VM counted in the methods that are compiled into it. The
+// time of a call may be anything; that of an addition is known within a factor of a few.
+func (n *network) weighWork(in *Input, f frequencies) {
+	n.work = make([]float64, len(in.Codes))
+	e := newExpansion(in, f, n, &Result{}, DefaultDepth, nil)
+	e.least = leastWorked
+	for c := range in.Codes {
+		if id := CodeID(c); in.Codes[c].Tier == Compiled && in.has(id) {
+			n.work[c] = e.work(id) * unitTime
+		}
+	}
+}
+
+// work is the cost of an entry of a code in additions; 0 if it is not known.
+func (e *expansion) work(id CodeID) float64 {
+	code := &e.in.Codes[id]
+	own := e.in.Methods[code.Method].work()
+	if own == 0 {
+		return 0
+	}
+	tree, ok := newCopyTree(e.in, id)
+	if !ok {
+		return own + madeCall
+	}
+	w := codeWalk{
+		expansion: e, id: id, most: maxRate, copyTree: tree, rates: make([]float64, len(tree.copies)),
+		variances: make([]float64, len(tree.copies)),
+	}
+	w.rates[0] = 1
+	sum := madeCall + own
+	for i := range tree.copies {
+		w.copy(int32(i))
+	}
+	for _, found := range w.found {
+		if found.callee != NoMethod {
+			sum += found.perSecond * e.in.Methods[found.callee].work()
+		}
+	}
+	return sum
+}
+
+// work is the cost of an invocation, in additions; 0 if it is not known.
+func (p *Profile) work() float64 {
+	switch {
+	case !(p.Work > 0) || !finite(p.Work):
+		return 0
+	case p.Invocations == 0:
+		return p.Work
+	case !(p.Invocations >= minInvocations) || !finite(p.Invocations):
+		return 0
+	}
+	return p.Work / p.Invocations
+}
