@@ -49,7 +49,7 @@ func (t shapeTrial) how() string {
 
 func shapeTrials(jdks []jvm.JDK, short bool) (trials []shapeTrial) {
 	if short {
-		return []shapeTrial{{"requests", "", jdks[0]}, {"batch", "", jdks[0]}}
+		return []shapeTrial{{"batch", "", jdks[0]}}
 	}
 	for _, shape := range callshapes.Shapes {
 		for _, jdk := range []jvm.JDK{jdks[0], jdks[len(jdks)-1]} {
