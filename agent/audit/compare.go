@@ -163,7 +163,7 @@ func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 
 	// The difference x, its standard error and the effect that does not count, in logarithms if these are about normal.
 	x, least := d.Change, c.options.Least*ra.value
-	logs := ra.se <= maxRelative*ra.value && rb.se <= maxRelative*rb.value
+	logs := min(ra.value, rb.value) > 0 && ra.se <= maxRelative*ra.value && rb.se <= maxRelative*rb.value
 	if logs {
 		x, least = math.Log(rb.value/ra.value), math.Log1p(c.options.Least)
 		va, vb = va/(ra.value*ra.value), vb/(rb.value*rb.value)

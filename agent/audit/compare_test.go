@@ -342,3 +342,51 @@ func TestLooks(t *testing.T) {
 		t.Errorf("without Looks only %.3f of the programs differ from themselves: the test shows nothing", share)
 	}
 }
+
+// What begins or ends has nothing on one side: that is a difference, not a fault.
+func TestNothingOnOneSide(t *testing.T) {
+	for _, test := range []struct {
+		a, b float64
+		want audit.Verdict
+	}{{0, 1e6, audit.More}, {1e6, 0, audit.Less}} {
+		d := audit.Compare(constant(12, test.a, 0, 0), constant(12, test.b, 0, 0), []int{0}, &audit.Options{Least: 0.2, Windows: 5}).Keys[0]
+		if d.Verdict != test.want || d.P != 0 {
+			t.Errorf("%v to %v: %v (%v), p = %v", test.a, test.b, d.Verdict, d.Reason, d.P)
+		}
+	}
+}
+
+// constant is a side with one key that costs as much in each window, but for step more from one window to the next.
+func constant(windows int, amount, step, samples float64) (s audit.Side[int]) {
+	var run audit.Run[int]
+	for i := range windows {
+		w := audit.Window[int]{Units: 10}
+		if c := (audit.Cost{Amount: amount + float64(i)*step, Samples: samples}); c != (audit.Cost{}) {
+			w.Keys, w.Total = map[int]audit.Cost{0: c}, c
+		}
+		run.Windows = append(run.Windows, w)
+	}
+	s.Runs = []audit.Run[int]{run}
+	return s
+}
+
+// No amounts make a comparison panic, and each verdict has a probability.
+func FuzzCompare(f *testing.F) {
+	f.Add(uint8(12), 0.0, 0.0, 0.0, 1e6, 0.0, 0.0, 0.2)
+	f.Add(uint8(12), 1e6, 5e4, 0.0, 0.0, 0.0, 0.0, 0.0)
+	f.Add(uint8(6), 1.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.1)
+	f.Add(uint8(1), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+	f.Add(uint8(20), math.MaxFloat64, 0.0, 0.0, math.SmallestNonzeroFloat64, 0.0, 1e300, 0.1)
+	f.Fuzz(func(t *testing.T, windows uint8, a, stepA, samplesA, b, stepB, samplesB, least float64) {
+		for _, v := range []*float64{&a, &stepA, &samplesA, &b, &stepB, &samplesB, &least} {
+			if *v = math.Abs(*v); math.IsNaN(*v) || math.IsInf(*v, 0) {
+				*v = 0
+			}
+		}
+		n := int(windows % 32)
+		r := audit.Compare(constant(n, a, stepA, samplesA), constant(n, b, stepB, samplesB), []int{0}, &audit.Options{Least: least, Windows: 5, Looks: windows >= 128})
+		if d := r.Keys[0]; (d.Verdict == audit.More || d.Verdict == audit.Less) && !(d.P >= 0 && d.P <= 1) {
+			t.Errorf("%v with p = %v", d.Verdict, d.P)
+		}
+	})
+}

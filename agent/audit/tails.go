@@ -6,11 +6,16 @@ import (
 	"github.com/aclements/go-moremath/mathx"
 )
 
-// tails is the probability that Student's t with df degrees of freedom is further from 0 than x, which is at least 0. The CDF of
-// the library subtracts from 1, so that it cannot tell small tails from 0.
+// tails is the probability that Student's t with df degrees of freedom is further from 0 than x, which is at least 0; 1 if one of them is
+// not a number. The CDF of the library subtracts from 1, so that it cannot tell small tails from 0, and panics at what is not a number.
 func tails(x, df float64) float64 {
-	if math.IsInf(x, 1) {
+	switch at := df / (df + x*x); {
+	case math.IsNaN(x) || !(df > 0):
+		return 1
+	case math.IsInf(x, 1) || at == 0:
 		return 0
+	case math.IsNaN(at): // df is infinite
+		return math.Erfc(x / math.Sqrt2)
 	}
 	return mathx.BetaInc(df/(df+x*x), df/2, 0.5)
 }

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"os"
 
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/advise/gopgo"
+	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
 )
 
 // adviseGo makes a profile for the Go compiler.
@@ -19,16 +18,8 @@ func adviseGo(o *adviseOptions, p *pprof.Profile, stdout io.Writer) error {
 	if o.output == "" {
 		return usageError("--for=go-pgo needs -o FILE, such as default.pgo")
 	}
-	f, err := os.Create(o.output)
-	if err != nil {
-		return fmt.Errorf("write advice: %w", err)
-	}
-	if err := plan.Profile.Write(f); err != nil {
-		f.Close()
-		return fmt.Errorf("write advice: %w", err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("write advice: %w", err)
+	if err := outfile.Write(o.output, plan.Profile.Write); err != nil {
+		return err
 	}
 	_, err = io.WriteString(stdout, plan.Text(o.output))
 	return err

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/advise/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
 )
 
 // adviseHotspot makes compiler directives.
@@ -40,8 +40,11 @@ func adviseJVM(o *adviseOptions, p *pprof.Profile, stdout io.Writer, form hotspo
 	case o.output == "":
 		_, err = fmt.Fprintf(stdout, "%s, as -o writes it:\n%s", name, content(plan))
 	default:
-		if err := os.WriteFile(o.output, content(plan), 0o644); err != nil {
-			return fmt.Errorf("write advice: %w", err)
+		if err := outfile.Write(o.output, func(w io.Writer) error {
+			_, err := w.Write(content(plan))
+			return err
+		}); err != nil {
+			return err
 		}
 		_, err = fmt.Fprintf(stdout, "written to %s\n", o.output)
 	}

@@ -32,6 +32,17 @@ var hostileRows = []Row{
 		},
 	},
 	{
+		Fault: "a link of another user with the name of an output file, or of its directory",
+		Holds: "In a directory where everybody may create files the name is refused, and the error says what to do. Elsewhere the link itself is replaced. " +
+			"What it leads to is left alone.",
+		Elsewhere: []string{"agent/outfile.TestForeignNames", "agent/outfile.TestOwnLinks", "agent/outfile.TestLinkIsReplaced", "agent/outfile.TestNoFile"},
+	},
+	{
+		Fault:     "a service begins or ends while versions are compared",
+		Holds:     "What is on one side only is a difference; no amounts make the comparison fail.",
+		Elsewhere: []string{"agent/audit.TestNothingOnOneSide", "agent/audit.FuzzCompare"},
+	},
+	{
 		Fault: "a collector moves objects while the agent reads them",
 		Holds: "The agent records time, allocations and locks of the JVM to the end.",
 		Test:  movingObjects,
