@@ -1,9 +1,11 @@
 package httpd
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -36,6 +38,23 @@ func bodiless(next http.Handler) http.Handler {
 			http.Error(w, "the request has a body: send it without", http.StatusBadRequest)
 			return
 		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// caught answers and logs that a handler panicked. The server would end the connection without a word.
+func caught(logger *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			switch {
+			case v == http.ErrAbortHandler:
+				panic(v)
+			case v != nil:
+				logger.Error("Request failed: the agent panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				http.Error(w, "the agent failed at this; its log says where", http.StatusInternalServerError)
+			}
+		}()
 		next.ServeHTTP(w, r)
 	})
 }

@@ -1,9 +1,12 @@
 package httpd
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -35,5 +38,16 @@ func TestLocalHost(t *testing.T) {
 		if rec.Code != tt.want {
 			t.Errorf("listening on %s, asked for %q: %d, want %d", tt.listens, tt.host, rec.Code, tt.want)
 		}
+	}
+}
+
+// A handler that panics is answered and logged, with the place, and the server goes on.
+func TestCaught(t *testing.T) {
+	var log bytes.Buffer
+	rec := httptest.NewRecorder()
+	h := caught(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("betainc") }))
+	h.ServeHTTP(rec, httptest.NewRequest("GET", "/api/v1/services", nil))
+	if text := log.String(); rec.Code != 500 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "betainc") || !strings.Contains(text, "/api/v1/services") || !strings.Contains(text, "TestCaught") {
+		t.Errorf("%d, %s", rec.Code, text)
 	}
 }

@@ -103,7 +103,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /-/healthy", alive) // Prometheus' name
 	mux.HandleFunc("GET /healthz", alive)   // Kubernetes'
 	mux.HandleFunc("GET /-/ready", s.ready)
-	s.handler = bodiless(headers(mux))
+	s.handler = caught(logger, bodiless(headers(mux)))
 	return s
 }
 
