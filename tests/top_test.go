@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -122,6 +123,29 @@ func probes(t *testing.T, pid int) (n int) {
 		}
 	}
 	return n
+}
+
+// A process that is stopped did not choose to use no CPU time, and top says so; when it continues, it is shown.
+func TestTopStopped(t *testing.T) {
+	needs.Root(t, "sampling")
+	loop := exec.Command("sh", "-c", "kill -STOP $$; while :; do :; done")
+	if err := loop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { loop.Process.Kill(); loop.Wait() })
+	pid := loop.Process.Pid
+	wait.For(t, time.Minute, "it is stopped", func() bool {
+		stat, err := proc.DefaultRoot.Stat(pid)
+		return err == nil && stat.State == 'T'
+	})
+	term := startTop(t, "-p", strconv.Itoa(pid))
+	at := term.Shows(fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d`", pid, pid), 0)
+	if err := loop.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	term.Shows("%  ", at) // the share and the range of a function
+	term.Press("q")
+	term.End(0)
 }
 
 // However top ends, the terminal is as it was.

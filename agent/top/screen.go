@@ -104,9 +104,10 @@ type Screen struct {
 	input   string
 	message string
 
-	states [profile.EventKinds]string // of the recording of events
-	own    float64                    // share of a CPU that top takes
-	ascii  bool
+	states  [profile.EventKinds]string // of the recording of events
+	stopped string                     // why nothing runs; "" if something may
+	own     float64                    // share of a CPU that top takes
+	ascii   bool
 }
 
 // NewScreen returns a screen of the model that shows the methods of the last ten seconds.
@@ -120,6 +121,9 @@ func (s *Screen) Say(message string) { s.message = message }
 
 // Recording sets what is shown of a kind of events until there are some: why there are none.
 func (s *Screen) Recording(kind profile.EventKind, state string) { s.states[kind] = state }
+
+// Stopped sets why nothing runs of what is shown, as a tracer or a signal stopped all of it; "" if something may run.
+func (s *Screen) Stopped(why string) { s.stopped = why }
 
 // Own sets the CPU time that top itself takes, as a share of one CPU.
 func (s *Screen) Own(share float64) { s.own = share }

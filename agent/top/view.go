@@ -400,6 +400,8 @@ func (s *Screen) why() string {
 		return "waiting for the first samples"
 	case in.events && s.states[in.kind] != "":
 		return s.states[in.kind]
+	case s.stopped != "":
+		return s.stopped
 	case in.events:
 		return "none in the last " + spanName(spans[s.span])
 	case s.view == viewChanges:

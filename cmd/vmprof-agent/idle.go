@@ -37,6 +37,21 @@ func stoppedBy(pid int) string {
 	return ""
 }
 
+// stoppedNote says that processes do not run, if each of them is stopped; "" otherwise, or if there are none.
+func stoppedNote(pids []int) (note string) {
+	for _, pid := range pids[:min(len(pids), maxIdle)] {
+		by := stoppedBy(pid)
+		if by == "" {
+			return ""
+		}
+		note = fmt.Sprintf("process %d is stopped %s", pid, by)
+	}
+	if len(pids) > 1 {
+		note = fmt.Sprintf("all %d processes are stopped, by signals or a debugger", len(pids))
+	}
+	return note
+}
+
 // idleNotes name the processes that have used no CPU time since then, or less than one sample stands for, of which a profile shows nothing.
 // Stopped says that all of them are stopped, and that there are any.
 func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []string, stopped bool) {

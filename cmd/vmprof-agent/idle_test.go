@@ -52,4 +52,12 @@ func TestIdleNotes(t *testing.T) {
 	if want := fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d` continues it", pid, pid); !stopped || strings.Join(notes, "\n") != want {
 		t.Errorf("stopped is %v: %q", stopped, notes)
 	}
+	for _, test := range []struct {
+		pids []int
+		want string
+	}{{nil, ""}, {[]int{pid}, notes[0]}, {[]int{pid, pid}, "all 2 processes are stopped, by signals or a debugger"}, {[]int{pid, os.Getpid()}, ""}} {
+		if got := stoppedNote(test.pids); got != test.want {
+			t.Errorf("of %v: %q, want %q", test.pids, got, test.want)
+		}
+	}
 }

@@ -209,6 +209,7 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			}
 			model.Observe(w.profile)
 			screen.Own(own.share())
+			screen.Stopped(stoppedNote(o.follower.pids()))
 			if text := warnings.fresh(); text != "" {
 				screen.Say(text)
 			}
