@@ -19,6 +19,13 @@ struct thread_run *export_thread_run __attribute__((unused));
 struct thread_end *export_thread_end __attribute__((unused));
 
 #define MAX_ENDING 65536
+#define MAX_ARRIVED 65536
+
+/* One arrival in so many is measured, at random: arrivals of a thread may alternate. */
+#define ARRIVALS_EACH 8
+
+/* Clocks of the scheduler and of bpf_ktime_get_ns differ by some 100 ppm: longer stretches on a CPU would measure that. */
+#define LONGEST_STRETCH 2000000 /* ns */
 
 /* key: thread of a chosen process that has ended and was not freed yet */
 struct {
@@ -28,6 +35,32 @@ struct {
 	__type(key, __u32);
 	__type(value, __u8);
 } ending SEC(".maps");
+
+struct arrived {
+	__u64 times, early; /* thread_run.arrivals, thread_run.arriving */
+};
+
+/* key: thread of a chosen process that was measured */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_ARRIVED);
+	__type(key, __u32);
+	__type(value, struct arrived);
+} arrived SEC(".maps");
+
+struct arrival {
+	__u64 time, ran;
+	__u32 tid; /* 0: none is measured */
+};
+
+/* The measured arrival of the thread that is on the CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct arrival);
+} arrival SEC(".maps");
 
 /* Threads that were in that map, and those that are no longer. */
 __u64 threads_ended = 0, threads_freed = 0;
@@ -45,6 +78,7 @@ int each_run_time(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task, *leader;
 	struct thread_run r = {};
+	struct arrived *a;
 
 	if (!task || !chosen(task->tgid))
 		return 0;
@@ -55,6 +89,11 @@ int each_run_time(struct bpf_iter__task *ctx)
 	r.switches = switches_of(task);
 	r.pid = task->tgid;
 	r.tid = task->pid;
+	a = bpf_map_lookup_elem(&arrived, &r.tid);
+	if (a) {
+		r.arrivals = a->times;
+		r.arriving = a->early;
+	}
 	r.ended = ((struct task_struct___ending *)task)->exit_state != 0;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
@@ -69,6 +108,42 @@ static __always_inline bool was_chosen(__u32 pid, __u64 start)
 		return true;
 	ended = bpf_map_lookup_elem(&ended_pids, &pid);
 	return ended && *ended == start;
+}
+
+/*
+ * The scheduler's clock stands still from the wake-up of a thread until the thread comes to the CPU, if that was idle: the rest of the timer's
+ * interrupt and the way out of idleness are the thread's run time, though no tick can see it there. This is what it ran by the scheduler's clock
+ * minus what it was on the CPU by another one.
+ */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(thread_arrives, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	__u32 zero = 0, tid = next->pid;
+	struct arrival *a = bpf_map_lookup_elem(&arrival, &zero);
+	struct arrived none = {}, *sum;
+	__u64 charged, stretch;
+
+	if (!a)
+		return 0;
+	if (a->tid && a->tid == (__u32)prev->pid) {
+		stretch = bpf_ktime_get_ns() - a->time;
+		charged = ran(prev) - a->ran;
+		sum = bpf_map_lookup_elem(&arrived, &a->tid);
+		if (!sum && !bpf_map_update_elem(&arrived, &a->tid, &none, BPF_NOEXIST))
+			sum = bpf_map_lookup_elem(&arrived, &a->tid);
+		if (sum && stretch <= LONGEST_STRETCH) {
+			sum->times++;
+			if (charged > stretch)
+				sum->early += charged - stretch;
+		}
+	}
+	a->tid = 0;
+	if (!tid || bpf_get_prandom_u32() % ARRIVALS_EACH || !chosen(next->tgid))
+		return 0;
+	a->tid = tid;
+	a->ran = ran(next);
+	a->time = bpf_ktime_get_ns();
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -86,8 +161,15 @@ SEC("tp_btf/sched_process_free")
 int BPF_PROG(thread_freed, struct task_struct *task)
 {
 	struct thread_end e = {};
+	struct arrived *a;
 
 	fill_header(&e.header, task, EVENT_THREAD_END, bpf_ktime_get_ns());
+	a = bpf_map_lookup_elem(&arrived, &e.header.tid);
+	if (a) {
+		e.arrivals = a->times;
+		e.arriving = a->early;
+		bpf_map_delete_elem(&arrived, &e.header.tid);
+	}
 	if (!was_chosen(e.header.pid, e.header.start))
 		return 0;
 	e.born = task->start_boottime;

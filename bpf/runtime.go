@@ -24,6 +24,7 @@ type RunTimes struct {
 		Each         *ebpf.Program  `ebpf:"each_run_time"`
 		Ends         *ebpf.Program  `ebpf:"thread_ends"`
 		Freed        *ebpf.Program  `ebpf:"thread_freed"`
+		Arrives      *ebpf.Program  `ebpf:"thread_arrives"`
 		ThreadsEnded *ebpf.Variable `ebpf:"threads_ended"`
 		ThreadsFreed *ebpf.Variable `ebpf:"threads_freed"`
 	}
@@ -42,7 +43,7 @@ func (o *Objects) LoadRunTimes() (*RunTimes, error) {
 	if err := o.LoadBeside(spec, &r.objects); err != nil {
 		return nil, fmt.Errorf("load programs of run times: %w", err)
 	}
-	for _, p := range []*ebpf.Program{r.objects.Freed, r.objects.Ends} {
+	for _, p := range []*ebpf.Program{r.objects.Freed, r.objects.Ends, r.objects.Arrives} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
@@ -96,5 +97,5 @@ func (r *RunTimes) Close() error {
 	if r.tasks != nil {
 		errs = append(errs, r.tasks.Close())
 	}
-	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Freed.Close(), r.objects.RunTimeMaps.Close())...)
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Freed.Close(), r.objects.Arrives.Close(), r.objects.RunTimeMaps.Close())...)
 }

@@ -10,6 +10,8 @@ struct thread_run {
 	__u64 born;  /* ns, CLOCK_BOOTTIME */
 	__u64 ran;   /* ns on a CPU in its life; while it is on one, until the last tick */
 	__u64 switches; /* times that it has left a CPU */
+	__u64 arrivals; /* of the times that it came to a CPU, those that were measured */
+	__u64 arriving; /* ns of its run time before it came, of those: the scheduler counts from its wake-up on if the CPU was idle */
 	__u32 pid, tid;
 	__u8 ended; /* 1 if it only waits to be freed */
 	__u8 pad[7];
@@ -18,5 +20,5 @@ struct thread_run {
 /* A thread has ended, and will not run again: the thread of the header. */
 struct thread_end {
 	struct event_header header;
-	__u64 born, ran, switches; /* as in struct thread_run */
+	__u64 born, ran, switches, arrivals, arriving; /* as in struct thread_run */
 };

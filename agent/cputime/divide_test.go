@@ -20,6 +20,7 @@ type thread struct {
 	samples  uint64
 	ran      time.Duration
 	switches uint64
+	before   time.Duration // it ran before it came to a CPU, each time
 }
 
 // process makes a process of a profile of the threads that have samples, and the run times of all.
@@ -32,7 +33,9 @@ func process(pid int, threads ...thread) (*profile.Process, *fold.LifeTime) {
 			p.Threads = append(p.Threads, &profile.Thread{TID: t.tid, Tree: tree})
 		}
 		if t.ran > 0 {
-			l.Threads[uint32(t.tid)] = fold.RunTime{Ran: t.ran, Switches: t.switches}
+			l.Threads[uint32(t.tid)] = fold.RunTime{
+				Ran: t.ran, Switches: t.switches, Arrivals: t.switches / 8, Arriving: time.Duration(t.switches/8) * t.before,
+			}
 		}
 	}
 	return p, l
@@ -122,19 +125,20 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// What no tick sees after wake-ups is a row, and is not divided among samples. CPU-bound threads have none of it, whatever chance does to them.
+// What the kernel does to put threads on a CPU is a row, and is not divided among samples; these stand for what they come too late for. CPU-bound
+// threads have none of it, whatever chance does to them.
 func TestWaking(t *testing.T) {
-	const units, hole, tick = 10000, 8 * time.Microsecond, 20 * time.Microsecond
+	const units, before, late, tick = 10000, 8 * time.Microsecond, 18 * time.Microsecond, 20 * time.Microsecond
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, length := range []time.Duration{20 * time.Microsecond, 110 * time.Microsecond, 700 * time.Microsecond} {
+	for _, length := range []time.Duration{30 * time.Microsecond, 110 * time.Microsecond, 700 * time.Microsecond} {
 		var samples uint64
 		for range units { // the part of each unit that ticks can see
-			if rng.Float64() < float64(length)/float64(period) {
+			if rng.Float64() < float64(length-late)/float64(period) {
 				samples++
 			}
 		}
-		ran := units*(length+hole) + time.Duration(samples)*tick
-		paced, times := process(1, thread{tid: 1, samples: samples, ran: ran, switches: units})
+		ran := units*(length+before) + time.Duration(samples)*tick
+		paced, times := process(1, thread{tid: 1, samples: samples, ran: ran, switches: units, before: before})
 		d := &division{period: period, usual: usualLatency(true), tick: tick}
 		d.add([]*profile.Process{paced}, times)
 		d.finish()
@@ -142,9 +146,18 @@ func TestWaking(t *testing.T) {
 		if !near(got, ran) {
 			t.Errorf("units of %v: total %v, want %v", length, got, ran)
 		}
-		// Four standard errors of the number of samples.
-		if want := units*length + time.Duration(samples)*tick; math.Abs(float64(seen-want)) > 4*math.Sqrt(float64(samples))*float64(period) {
+		if want := ran - units*(before+wayBack); !near(seen, want) {
 			t.Errorf("units of %v: samples stand for %v, want %v", length, seen, want)
+		}
+		// Four standard errors of the number of samples.
+		missed := 0.0
+		for _, m := range paced.Extents[0].Missed {
+			if m.Why == whyWaking || m.Why == whyLate {
+				missed += m.Amount
+			}
+		}
+		if want := float64(units * (before + late)); math.Abs(missed-want) > 4*math.Sqrt(float64(samples))*float64(period) {
+			t.Errorf("units of %v: %v are missed after wake-ups, want %v", length, time.Duration(missed), time.Duration(want))
 		}
 	}
 	for _, samples := range []uint64{900, 1000, 1100} {
@@ -152,7 +165,7 @@ func TestWaking(t *testing.T) {
 		d := &division{period: period, usual: usualLatency(true), tick: tick}
 		d.add([]*profile.Process{bound}, times)
 		d.finish()
-		if got, seen := total(bound); !near(got, time.Second) || got-seen > 20*maxWaking {
+		if got, seen := total(bound); !near(got, time.Second) || got-seen > 20*maxLate {
 			t.Errorf("CPU-bound with %d samples: %v, %v of it in samples", samples, got, seen)
 		}
 	}
@@ -160,7 +173,7 @@ func TestWaking(t *testing.T) {
 
 // A profile whose samples stand for less than the scheduler counted says how much, and why.
 func TestAccount(t *testing.T) {
-	p, times := process(1, thread{tid: 1, samples: 10000, ran: 12 * time.Second, switches: 100000})
+	p, times := process(1, thread{tid: 1, samples: 10000, ran: 12 * time.Second, switches: 100000, before: 10 * time.Microsecond})
 	d := &division{period: period, usual: usualLatency(true), tick: 2 * time.Microsecond}
 	d.add([]*profile.Process{p}, times)
 	d.finish()

@@ -1,10 +1,15 @@
 // Package cputime has the CPU time of a profile add up to what the scheduler counted: samples divide it.
 //
-// A sample stands for one period of the clock, but ticks miss a part of the run time of threads that sleep often. When a timer wakes a CPU, the
-// interrupt comes late, by 5 to 10 µs on a small virtual machine, and the kernel handles all timers at once that are due by then. So no tick
-// comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when it
-// sleeps again. That part is the kernel's way from the wake-up to the thread's own code: the row [waking]. Ticks themselves take time of the
-// threads that they interrupt, and no tick comes in it; samples stand for that.
+// A sample stands for one period of the clock, but ticks miss a part of the run time of threads that sleep often:
+//
+//   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and not from when the thread comes to the CPU. What lies
+//     between, some 8 µs on a small virtual machine, is measured (bpf/runtime.bpf.c). With the kernel's way back to the thread's own code, it is the
+//     row [waking].
+//   - When a timer wakes a CPU, the interrupt comes late, by 10 to 30 µs there, and the kernel handles all timers at once that are due by then. So no
+//     tick comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when
+//     it sleeps again. The thread's own code runs in that part. Its samples stand for it: what the thread does later is all that is known of it.
+//   - Ticks themselves take time of the threads that they interrupt, and no tick comes in it. Samples stand for that, too, and for ticks that the
+//     machine lost: these are as likely in one place as in another.
 package cputime
 
 import (

@@ -16,12 +16,16 @@ type Life struct {
 type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
+	Arrivals uint64        // of the times that they came to a CPU, those that were measured
+	Arriving time.Duration // run time before they came, of those
 }
 
 // Add adds the run time of other threads.
 func (r *RunTime) Add(o RunTime) {
 	r.Ran += o.Ran
 	r.Switches += o.Switches
+	r.Arrivals += o.Arrivals
+	r.Arriving += o.Arriving
 }
 
 // maxThreadTimes bounds the threads of a window whose run times are kept one by one, and its processes.
@@ -91,7 +95,7 @@ func (s *State) ReadRunTimes(began time.Duration, threads []bpf.ThreadRun) {
 	a.applied++
 	for i := range threads {
 		t := &threads[i]
-		s.ran(Life{int(t.Pid), t.Start}, t.Tid, t.Born, RunTime{time.Duration(t.Ran), t.Switches}, false)
+		s.ran(Life{int(t.Pid), t.Start}, t.Tid, t.Born, RunTime{time.Duration(t.Ran), t.Switches, t.Arrivals, time.Duration(t.Arriving)}, false)
 	}
 	if threads != nil {
 		if a.first == 0 {
@@ -119,7 +123,7 @@ func (s *State) ThreadEnded(e *bpf.ThreadEnd) {
 	if s.runs.complete == 0 {
 		return // run times are not read
 	}
-	s.ran(Life{int(e.Header.Pid), e.Header.Start}, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches}, true)
+	s.ran(Life{int(e.Header.Pid), e.Header.Start}, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches, e.Arrivals, time.Duration(e.Arriving)}, true)
 }
 
 // ran adds to the open windows what a thread has run since it was last seen.
@@ -135,7 +139,10 @@ func (s *State) ran(of Life, tid uint32, born uint64, total RunTime, ended bool)
 	var since RunTime
 	switch {
 	case t != nil:
-		since = RunTime{max(total.Ran-t.Ran, 0), total.Switches - min(total.Switches, t.Switches)}
+		since = RunTime{
+			max(total.Ran-t.Ran, 0), total.Switches - min(total.Switches, t.Switches),
+			total.Arrivals - min(total.Arrivals, t.Arrivals), max(total.Arriving-t.Arriving, 0),
+		}
 	case ended && a.first != 0 && time.Duration(born) >= a.first:
 		since = total // no reading came in its life, though its record may come after one
 	case !ended && a.complete != 0 && time.Duration(born) >= a.complete:
@@ -159,7 +166,7 @@ func (s *State) ran(of Life, tid uint32, born uint64, total RunTime, ended bool)
 		}
 		a.threads[tid] = t
 	}
-	t.RunTime = RunTime{max(t.Ran, total.Ran), max(t.Switches, total.Switches)}
+	t.RunTime = RunTime{max(t.Ran, total.Ran), max(t.Switches, total.Switches), max(t.Arrivals, total.Arrivals), max(t.Arriving, total.Arriving)}
 	t.reading = a.applied
 	if ended && !t.ended {
 		t.ended = true
