@@ -56,13 +56,17 @@ const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) { return newCPUClock(prog, hz, nil) }
 
 // newCPUClock is NewTicks on some CPUs; nil means all.
+//
+// Idle CPUs have no ticks. The kernel stops an event that had too many between two ticks of its own (perf_event_max_sample_rate / CONFIG_HZ), until the
+// next one. An idle CPU stops the kernel's tick, and one that is idle most of the time may have none for hundreds of milliseconds: a tenth of a second
+// of idleness at 4 kHz was enough, and threads that ran for short times after it had no samples.
 func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
 	}
 	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, attr: unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
-		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled,
+		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled | unix.PerfBitExcludeIdle,
 	}})
 }
 

@@ -56,7 +56,7 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Folded)) }),
 		ofTicks("vmprof_samples_discarded_total", "Samples that were received but are in no profile, by reason.", "reason", counterKind,
 			func(s snapshot, y yield) { each(s.Discarded, y) }),
-		ofTicks("vmprof_ticks_skipped_total", "Ticks of the sampling event without a sample, by reason: idle CPU, or a process that is not selected. Every other tick is an attempted sample.", "reason", counterKind,
+		ofTicks("vmprof_ticks_skipped_total", "Ticks of the sampling event without a sample, by reason: idle CPU (with --clock=tick), or a process that is not selected. Every other tick is an attempted sample.", "reason", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Idle), "idle"); y(float64(s.Filtered), "filtered") }),
 
 		// Closed windows: the samples in them are complete or truncated, the frames are named, stale or unknown.
