@@ -106,6 +106,7 @@ accuracy: ## profiles of programs with known truth
 	go run ./tests/accuracy
 	go run ./tests/crosscheck
 	go run ./tests/audit
+	go run ./tests/paced/measure
 	go run ./tests/llvm
 	go run ./tests/gopgo
 

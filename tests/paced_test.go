@@ -71,10 +71,8 @@ func TestRecordPaced(t *testing.T) {
 		if off := paced.Off(all.CPU, time.Duration(all.Samples)*time.Second/time.Duration(test.hz)); off > most && !test.order.OwnThreads {
 			t.Errorf("%s: samples alone stand for %+.1f %% more than %v", name, 100*off, all.CPU)
 		}
-		// The guest's trial computes as units do, and has some more of the samples. What of the kernel's part is in units is known to a few percent.
-		own := used - (truth.Threads - truth.Units)
-		if off, most := paced.Off(own, units.CPU), 0.1+4*paced.Chance(units.Samples); off < -most || off > most {
-			t.Errorf("%s: units and the trial are off by %+.1f %%, more than %.1f %%", name, 100*off, 100*most)
+		if off, most := paced.Off(truth.Units, units.CPU), 0.1+4*paced.Chance(units.Samples); off < -most || off > most {
+			t.Errorf("%s: units are off by %+.1f %%, more than %.1f %%", name, 100*off, 100*most)
 		}
 	}
 }
