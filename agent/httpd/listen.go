@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/prometheus/exporter-toolkit/web"
@@ -15,20 +14,16 @@ import (
 // DefaultListen is the address that an agent listens on by default.
 const DefaultListen = "127.0.0.1:9464"
 
-const (
-	// maxConnections is how many connections there are at once. Others wait in the kernel's queue.
-	maxConnections = 256
-	// sendBuffer bounds what the kernel holds of an answer that is not read, which counts as memory of the agent's cgroup.
-	// The kernel doubles it.
-	sendBuffer = 64 << 10
-)
+// sendBuffer bounds what the kernel holds of an answer that is not read, which counts as memory of the agent's cgroup.
+// The kernel doubles it.
+const sendBuffer = 64 << 10
 
 // A Listener is an address that a Server answers on, and who may ask.
 type Listener struct {
 	net.Listener
-	webConfig string // file, or ""
-	protected bool   // the file configured TLS or users when the address was opened
-	slots     chan struct{}
+	webConfig   string // file, or ""
+	protected   bool   // the file configured TLS or users when the address was opened
+	connections *connections
 }
 
 // Listen opens address, a host and port. webConfig is a file with TLS and users in the format of the Prometheus
@@ -67,32 +62,19 @@ func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open --web.listen-address=%s: %w", address, err)
 	}
-	return &Listener{Listener: ln, webConfig: webConfig, protected: protected, slots: make(chan struct{}, maxConnections)}, nil
+	return &Listener{Listener: ln, webConfig: webConfig, protected: protected, connections: newConnections()}, nil
 }
 
-// Accept waits until there are fewer than maxConnections, then for the next one.
+// Accept waits for a connection, and until there is room for it.
 func (l *Listener) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
 	conn, err := l.Listener.Accept()
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
 	}
-	return &limitedConn{Conn: conn, release: sync.OnceFunc(func() { <-l.slots })}, nil
-}
-
-// A limitedConn is one of so many connections.
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
+	return l.connections.add(conn), nil
 }
 
 // readProtection says whether a file configures TLS, and whether it configures users.

@@ -129,7 +129,7 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	srv := &http.Server{
-		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
+		Handler: connected(ln.protect(localHost(ln.Addr(), s.handler))),
 		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
 		ReadHeaderTimeout: 10 * time.Second,
 		WriteTimeout:      writeTimeout,
@@ -137,6 +137,7 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // mostly clients that hung up
 		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       withConnection,
 	}
 
 	served := make(chan error, 1)
