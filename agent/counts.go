@@ -96,6 +96,7 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	note(since(bpf.WaitsRefused), "%d times a thread was not followed, and its waits are not recorded: at most %d threads can be, and the kernel needs memory for each", bpf.MaxFollowedThreads)
 	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
 		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)
+	note(since(bpf.ThreadEndsDropped), "%d ends of Java threads were lost: what these threads allocated in this window is in no total")
 	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached to their JVM yet")
 	return notes
 }

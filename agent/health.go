@@ -47,7 +47,7 @@ func (a *Agent) Stats() profile.Stats {
 			s.Processes[r.Name()] = 0
 		}
 	}
-	s.ProcessesRefused, s.ThreadsRefused = a.processesRefused(&c), c[bpf.ThreadsRefused]
+	s.ProcessesRefused, s.ThreadsRefused, s.ThreadEndsLost = a.processesRefused(&c), c[bpf.ThreadsRefused], c[bpf.ThreadEndsDropped]
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
 	for one := range implementing[source.Reporter](&a.sources) {

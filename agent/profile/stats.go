@@ -31,6 +31,7 @@ type Stats struct {
 	Services         map[string]int    // gauge: live processes, by Process.Service; keys are hostile text
 	Workloads        map[Workload]int  // gauge: live processes, by where they run; hostile text
 	ThreadsRefused   uint64            // counter: Java threads that did not fit into the map of threads
+	ThreadEndsLost   uint64            // counter: ends of Java threads that were not reported; what they allocated last is in no total
 	ProcessesRefused uint64            // counter: selected processes that did not fit into the map of processes
 	Quarantined      int               // gauge: processes left alone for a while because a read hung or failed
 	StuckReads       int               // gauge: reads of targets that exceeded their deadline and have not returned yet
