@@ -73,6 +73,7 @@ func Estimate(in *Input, options Options) *Result {
 	}
 	in.joinLoops(calls)
 	whole.useCounters(n, calls, options.Logical)
+	calls.join()
 	r.Calls = calls.sorted()
 	return r
 }

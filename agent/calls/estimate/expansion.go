@@ -180,7 +180,11 @@ func (w *codeWalk) finish() {
 		if f.basis == profile.Inferred {
 			f.perSecond *= scale
 		}
-		w.to.add(f.caller, f.callee, f.perSecond, f.variance, 0, f.basis)
+		most := 0. // if the code runs as often as it has time for
+		if w.in.Codes[w.id].Tier == Compiled && !w.in.Codes[w.id].Loop {
+			most = f.perSecond * w.network.busiest(w.in, w.id) / w.rates[0] * factor(max(f.variance-w.variances[0], 0))
+		}
+		w.to.add(f.caller, f.callee, f.perSecond, f.variance, most, f.basis)
 	}
 }
 

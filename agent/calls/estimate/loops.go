@@ -74,8 +74,7 @@ func (in *Input) joinLoops(calls callSet) {
 		if m := in.counter(key.caller.Method); m != key.caller.Method {
 			delete(calls, key)
 			key.caller.Method = m
-			sum := calls[key]
-			calls[key] = interval{sum.rate + found.rate, sum.low + found.low, sum.high + found.high}
+			calls.sum(key, found)
 		}
 	}
 }

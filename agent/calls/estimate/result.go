@@ -68,18 +68,47 @@ func newCalls() callSet { return callSet{} }
 // rate unmeasured. Ends of intervals add up as if all
 // errors had the same direction.
 func (s callSet) add(caller Place, callee MethodID, rate, variance, most float64, basis profile.Basis) {
-	if rate > 0 && finite(rate) {
-		f := factor(variance)
-		if f == widest {
-			basis = profile.Unmeasured
+	if !(rate > 0) || !finite(rate) {
+		return
+	}
+	i, measured := newInterval(rate, variance, most)
+	if !measured {
+		basis = profile.Unmeasured
+	}
+	s.sum(callKey{caller, callee, basis}, i)
+}
+
+func (s callSet) sum(key callKey, i interval) { s[key] = s[key].plus(i) }
+
+func (i interval) plus(other interval) interval {
+	return interval{i.rate + other.rate, i.low + other.low, i.high + other.high}
+}
+
+// newInterval is the interval of a rate whose logarithm has that variance, and that is not higher than most, unless that is 0. measured is false
+// if the variance says nothing.
+func newInterval(rate, variance, most float64) (i interval, measured bool) {
+	f := factor(variance)
+	i = interval{rate, rate / f, rate * f}
+	if most > 0 {
+		i.high = min(i.high, max(most, rate))
+	}
+	return i, f < widest
+}
+
+// join adds calls that are not measured to the intervals of the same calls that are, if they are no more than these may be.
+func (s callSet) join() {
+	for key, unknown := range s {
+		if key.basis != profile.Unmeasured {
+			continue
 		}
-		key := callKey{caller, callee, basis}
-		high := rate * f
-		if most > 0 {
-			high = min(high, max(most, rate))
+		for _, basis := range []profile.Basis{profile.Estimated, profile.Inferred} {
+			to := callKey{key.caller, key.callee, basis}
+			if known, ok := s[to]; ok && unknown.high <= known.high {
+				s[to] = interval{known.rate, known.low, known.high + unknown.high}
+				delete(s, key)
+				break
+			}
 		}
-		sum := s[key]
-		s[key] = interval{sum.rate + rate, sum.low + rate/f, sum.high + high}
 	}
 }
 
@@ -98,39 +127,84 @@ func (s callSet) sorted() []Call {
 // onlyCaller is the share from which a caller counts as the only one.
 const onlyCaller = 0.99
 
+// An entering is all calls of a code at one place, from whatever code: together they are no more than the code's entries.
+type entering struct {
+	place    Place
+	code     CodeID
+	measured bool // some of them are
+	interval
+}
+
 // physical adds the calls of one code by another. The entries that a link makes divide among its call sites by their samples and profiles.
 func (n *network) physical(in *Input, rates []Rate, to callSet) {
+	type key struct {
+		place Place
+		code  CodeID
+	}
+	var all []entering
+	at := map[key]int{}
 	for i := range n.links {
 		l := &n.links[i]
 		if in.Codes[l.to].Loop {
 			continue // no call leads there
 		}
-		rate := rates[l.to].PerSecond * l.share
-		perEntry := 0.
-		for _, c := range l.calls {
-			perEntry += n.calls[c].perEntry
-		}
-		weight := func(c *call) float64 {
-			w := c.samples
-			if perEntry > 0 {
-				w += profileWeight * c.perEntry / perEntry
-			}
-			return w
-		}
-		total := 0.
-		for _, c := range l.calls {
-			total += weight(&n.calls[c])
-		}
-		for _, j := range l.calls {
-			c := &n.calls[j]
-			if total > 0 {
-				part := weight(c) / total
-				of := rates[l.to]
-				to.add(c.place(in), in.Codes[c.callee].Method, rate*part, of.Variance+n.shareVariance(l.to, l.share*part),
-					of.PerSecond*factor(of.Variance), profile.Estimated)
+		of := rates[l.to]
+		for k, part := range n.parts(l) {
+			if rate := of.PerSecond * l.share * part; rate > 0 && finite(rate) {
+				place := n.calls[l.calls[k]].place(in)
+				j, ok := at[key{place, l.to}]
+				if !ok {
+					j = len(all)
+					at[key{place, l.to}] = j
+					all = append(all, entering{place: place, code: l.to})
+				}
+				own, measured := newInterval(rate, of.Variance+n.shareVariance(l.to, l.share*part), n.most(in, l.to, of))
+				all[j].interval, all[j].measured = all[j].plus(own), all[j].measured || measured
 			}
 		}
 	}
+	for _, e := range all {
+		basis := profile.Estimated
+		if !e.measured {
+			basis = profile.Unmeasured
+		}
+		e.high = min(e.high, max(n.most(in, e.code, rates[e.code]), e.rate))
+		to.sum(callKey{e.place, in.Codes[e.code].Method, basis}, e.interval)
+	}
+}
+
+// most is how often a code may be entered.
+func (n *network) most(in *Input, c CodeID, rate Rate) float64 {
+	most := rate.PerSecond * factor(rate.Variance)
+	if in.Codes[c].Tier == Compiled {
+		most = min(most, n.busiest(in, c))
+	}
+	return most
+}
+
+// parts are the parts that the calls of a link have in its entries.
+func (n *network) parts(l *link) []float64 {
+	perEntry, total := 0., 0.
+	for _, c := range l.calls {
+		perEntry += n.calls[c].perEntry
+	}
+	parts := make([]float64, len(l.calls))
+	for i, j := range l.calls {
+		c := &n.calls[j]
+		parts[i] = c.samples
+		if perEntry > 0 {
+			parts[i] += profileWeight * c.perEntry / perEntry
+		}
+		total += parts[i]
+	}
+	for i := range parts {
+		if total > 0 {
+			parts[i] /= total
+		} else { // only stacks show that there are such calls
+			parts[i] = 1 / float64(len(parts))
+		}
+	}
+	return parts
 }
 
 // place returns where a call is made, as far as known.
