@@ -106,9 +106,21 @@ func (w *edgeWriter) edges() {
 	if used != 0 {
 		layout.Fold(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
 	}
+	if w.onlyMade() {
+		layout.Fold(w.out, "calls of methods that were compiled into their callers are not in the list: record --logical estimates them", w.opts.Width)
+	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)
 	}
+}
+
+// onlyMade reports whether calls were estimated without those that were inlined.
+func (w *edgeWriter) onlyMade() bool {
+	var all bases
+	for _, b := range w.bases {
+		all |= b
+	}
+	return w.engine != stored.EngineCount && all&basisOf(profile.Estimated.String()) != 0 && all&basisOf(profile.Inferred.String()) == 0
 }
 
 // onlySeenEdges lists edges that stacks or code have, and of which nothing says how often they are called: n at most, 0 or less for
