@@ -1,6 +1,9 @@
 package estimate
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Time that the VM's own counts explain, in seconds.
 const (
@@ -19,18 +22,30 @@ const (
 	workerVariance = 0.7 // among programs: an error that all codes of a program share
 )
 
-// leastWorked are executions of a copy per entry that are not worth following.
-const leastWorked = 1e-3
+const (
+	// leastWorked are executions of a copy per entry that are not worth following.
+	leastWorked = 1e-3
+	// Bounds on the calls that are followed for the work of one code, and of all together. Beyond them it is not known.
+	codeSteps, workSteps = 1 << 12, 1 << 18
+)
 
 // weighWork sets how long an entry of each optimised code takes by what the VM counted in the methods that are compiled into it. The
 // time of a call may be anything; that of an addition is known within a factor of a few.
 func (n *network) weighWork(in *Input, f frequencies) {
 	n.work = make([]float64, len(in.Codes))
+	if !slices.ContainsFunc(in.Methods, func(p Profile) bool { return p.Work > 0 }) {
+		return
+	}
 	e := newExpansion(in, f, n, &Result{}, DefaultDepth, nil)
 	e.least = leastWorked
-	for c := range in.Codes {
+	for c, left := 0, workSteps; c < len(in.Codes) && left > 0; c++ {
 		if id := CodeID(c); in.Codes[c].Tier == Compiled && in.has(id) {
-			n.work[c] = e.work(id) * unitTime
+			e.steps = min(codeSteps, left)
+			left -= e.steps
+			if work := e.work(id); e.steps > 0 {
+				n.work[c] = work * unitTime
+			}
+			left += e.steps
 		}
 	}
 }
