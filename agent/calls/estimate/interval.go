@@ -19,7 +19,7 @@ func variances(x []float64, equations []equation, edges, worked float64) []float
 	unknowns := len(x)
 	common := scaleVariance + 1/(edges+1/programVariance)
 	if worked > 0 {
-		common = 1 / (1/common + 1/(workerVariance+1/worked)) // both are measurements of the same rates
+		common = min(common, workerVariance+1/worked) // they may be about different code, so that one does not confirm the other
 	}
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })
 	counted := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about && e.evidence != Time })

@@ -227,8 +227,12 @@ func (n *network) equations(to []equation) []equation {
 	for i := range n.links {
 		l := &n.links[i]
 		if l.counted > 0 && l.share > 1e-9 {
+			others := 0. // few samples do not show how much other callers call
+			if len(n.into[l.to]) > 1 {
+				others = 1 / (1 + n.spent[l.to].samples)
+			}
 			to = append(to, equation{
-				to: l.to, from: VM, value: near(logRatio(l.counted, l.share)), variance: l.noise + n.shareVariance(l.to, l.share),
+				to: l.to, from: VM, value: near(logRatio(l.counted, l.share)), variance: l.noise + n.shareVariance(l.to, l.share) + others,
 				freedom: often, evidence: Counter,
 			})
 		}

@@ -58,7 +58,7 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 		t := n.spent[c]
 		if n.work[c] > 0 {
 			value := x[id] - x[n.worker]
-			step, information := t.worked(value, perSample, n.work[c])
+			step, information := t.worked(value, perSample, n.work[c], workVariance)
 			to = append(to, equation{
 				to: id, from: n.worker, value: near(value + step), variance: 1 / information, freedom: rarely, evidence: Time,
 			})
@@ -120,21 +120,22 @@ func scoring(samples, expected, slope, variance float64) (step, information floa
 	return (samples - expected) / most, slope * most / (1 + variance*most)
 }
 
-// worked is as edge, for all samples of a code whose work takes that many seconds per entry.
-func (t spent) worked(x, perSample, work float64) (step, information float64) {
+// worked is as edge, for all samples of a code whose work takes that many seconds per entry, with that variance of its logarithm.
+func (t spent) worked(x, perSample, work, variance float64) (step, information float64) {
 	rate := math.Exp(near(x))
 	cold := workCold / (1 + rate/warm)
 	expected := rate * (work + cold) / perSample
 	share := cold / (work + cold)
 	slope := 1 - share*rate/warm/(1+rate/warm)
-	return scoring(t.samples, expected, slope, workVariance+coldVariance*share*share)
+	return scoring(t.samples, expected, slope, variance+coldVariance*share*share)
 }
 
-// worked is the information of all samples about the error that all rates from work share, for rates exp(x).
+// worked is the information of all samples about the error that all rates from work share, for rates exp(x): their number, without those that
+// are not due to work.
 func (n *network) worked(x []float64, in *Input) (information float64) {
 	for c, t := range n.spent {
 		if n.work[c] > 0 {
-			_, of := t.worked(x[c]-x[n.worker], in.Period/n.cpu, n.work[c])
+			_, of := t.worked(x[c]-x[n.worker], in.Period/n.cpu, n.work[c], 0)
 			information += of
 		}
 	}
