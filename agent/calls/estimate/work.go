@@ -3,6 +3,8 @@ package estimate
 import (
 	"math"
 	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
 // Time that the VM's own counts explain, in seconds.
@@ -36,8 +38,7 @@ func (n *network) weighWork(in *Input, f frequencies) {
 	if !slices.ContainsFunc(in.Methods, func(p Profile) bool { return p.Work > 0 }) {
 		return
 	}
-	e := newExpansion(in, f, n, &Result{}, DefaultDepth, nil)
-	e.least = leastWorked
+	e := &expansion{in: in, frequencies: f, result: &Result{}, network: n, depth: DefaultDepth, least: leastWorked}
 	for c, left := 0, workSteps; c < len(in.Codes) && left > 0; c++ {
 		if id := CodeID(c); in.Codes[c].Tier == Compiled && in.has(id) {
 			e.steps = min(codeSteps, left)
@@ -84,7 +85,7 @@ func (e *expansion) work(id CodeID) float64 {
 		w.copy(int32(i))
 	}
 	for _, found := range w.found {
-		if found.callee != NoMethod {
+		if found.basis == profile.Inferred { // others take their time in code of their own
 			sum += found.perSecond * e.in.Methods[found.callee].work()
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 // Bounds of what is read to know the work of calls.
 const (
-	maxWorkers  = 1 << 10 // methods, some 20 us each
-	workSamples = 0.99    // share of the samples whose code is looked at: that with most of them
+	maxWorkers  = 1 << 9 // methods, some 20 us each
+	workSamples = 0.95   // share of the samples whose code is looked at: that with most of them
 )
 
 // readWork adds how much bytecode the VM counted in the methods of the sampled code: how long a call takes follows from it. Methods whose flow
