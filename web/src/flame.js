@@ -85,6 +85,7 @@ export class Flame {
 	#found = null;
 	#zoomed = null; // path of names
 	#inverted = false;
+	#width = 0; // that it is drawn with
 
 	// onSelect gets the node that was clicked.
 	constructor(host, onSelect) {
@@ -116,18 +117,19 @@ export class Flame {
 	draw() {
 		const host = this.#host;
 		const zoomed = this.#zoomed;
+		const width = this.#width = host.clientWidth; // read once: each time, the browser lays out what was drawn
 		this.#hideTip();
 		host.replaceChildren();
 		if (!(this.#root.value > 0 || this.#root.base > 0)) return;
 		// The library writes into what it draws.
 		const data = this.#copy(this.#root);
 		const chart = flamegraph()
-			.width(host.clientWidth)
+			.width(width)
 			.cellHeight(rowHeight)
 			.transitionDuration(0)
 			.minFrameSize(1)
 			.inverted(this.#inverted)
-			.getName((d) => shortName(d.data.node, (d.x1 - d.x0) * host.clientWidth))
+			.getName((d) => shortName(d.data.node, (d.x1 - d.x0) * width))
 			.setColorMapper((d) => this.#colour(d))
 			.sort((a, b) => b.data.value - a.data.value || (a.data.node.name < b.data.node.name ? -1 : 1))
 			.onClick((d) => {
@@ -198,8 +200,9 @@ export class Flame {
 
 	// search highlights frames, and returns the share of what they and all below them have.
 	search(test) {
+		const before = this.#found;
 		this.#found = test;
-		if (!this.#chart || !this.#host.firstChild) return 0;
+		if (!this.#chart || !this.#host.firstChild || !test && !before) return 0; // what is drawn stays as it is
 		this.#chart.update();
 		this.#decorate();
 		let sum = 0;
@@ -227,7 +230,7 @@ export class Flame {
 		if (!svg) return;
 		// The library animates what is new, and cannot be told not to.
 		const root = select(this.#host).datum();
-		const scale = this.#host.clientWidth / (root.x1 - root.x0);
+		const scale = this.#width / (root.x1 - root.x0);
 		select(svg).selectAll("g.frame > rect").interrupt().attr("width", (d) => (d.x1 - d.x0) * scale);
 		select(svg).selectAll("g.frame > foreignObject > div").interrupt().text(this.#chart.getName());
 		svg.style[this.#inverted ? "marginBottom" : "marginTop"] = `${-2 * rowHeight}px`; // two rows that the library leaves for a title
