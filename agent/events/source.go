@@ -46,7 +46,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	}
 	e := &Source{services: services, received: received{discarded: noEventDiscards()}}
 	if opt.Kinds[profile.Allocations] {
-		e.totals = &totals{services: services, vms: map[weak.Pointer[target.Process]]*countingVM{}, following: map[*target.Process][]weak.Pointer[vmReading]{}}
+		e.totals = &totals{services: services, vms: map[weak.Pointer[target.Process]]*countingVM{}, following: map[*target.Process][]weak.Pointer[vmReading]{}, left: map[*target.Process]leftThreads{}}
 	}
 	var err error
 	e.Probes, err = New(Config{

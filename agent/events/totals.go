@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -30,6 +31,35 @@ type totals struct {
 
 	// readings of the threads that end. Only functions that have the State use it. A reading that no snapshot has any more is forgotten.
 	following map[*target.Process][]weak.Pointer[vmReading]
+	// left are threads that have ended lately. They are reported before they leave their VM's list, which takes a while where many end at once. Only
+	// functions that have the State use it.
+	left map[*target.Process]leftThreads
+}
+
+// leftThreads are threads that have ended lately, and when.
+type leftThreads map[threadKey]time.Duration
+
+// leavingTime bounds how long a thread that was reported to end may be in its VM's list.
+const leavingTime = 30 * time.Second
+
+// add notes a thread that ends. Of more than maxWaiting, those are forgotten that ended long ago, or else all.
+func (l leftThreads) add(t *bpf.EndedThread) {
+	ended := time.Duration(t.Header.Time)
+	if len(l) >= maxWaiting {
+		maps.DeleteFunc(l, func(_ threadKey, at time.Duration) bool { return at < ended-leavingTime })
+	}
+	if len(l) >= maxWaiting {
+		clear(l)
+	}
+	l[threadKey{t.Thread, t.OwnTid}] = ended
+}
+
+// leave takes threads out of a reading that had ended before it.
+func (l leftThreads) leave(r *vmReading) {
+	maps.DeleteFunc(r.threads, func(key threadKey, _ uint64) bool {
+		at, ended := l[key]
+		return ended && at <= r.at
+	})
 }
 
 // A countingVM is an attached VM.
@@ -142,7 +172,7 @@ func (t *totals) attached(p *target.Process, g *target.VM, endless bool) {
 		status, err := t.services.Root.Status(p.PID)
 		vm.host = err == nil && len(status.NSpid) == 1
 		settle := vm.counts.read()
-		t.services.Owner.Do(func(*fold.State) { settle(vm.first) })
+		t.services.Owner.Do(func(*fold.State) { t.settled(p, vm.first, settle) })
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +181,10 @@ func (t *totals) attached(p *target.Process, g *target.VM, endless bool) {
 
 // leave notes that a process has ended.
 func (t *totals) leave(p *target.Process) {
-	t.services.Owner.Do(func(*fold.State) { delete(t.following, p) })
+	t.services.Owner.Do(func(*fold.State) {
+		delete(t.following, p)
+		delete(t.left, p)
+	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if vm := t.vms[weak.Make(p)]; vm != nil {
@@ -172,6 +205,14 @@ func (c *vmCounts) read() func(*vmReading) {
 		threads[threadKey{t.Address, t.ID}] = t.Bytes
 	}
 	return func(r *vmReading) { r.settle(at, threads, err) }
+}
+
+// settled completes a reading.
+func (t *totals) settled(p *target.Process, r *vmReading, settle func(*vmReading)) {
+	settle(r)
+	if l := t.left[p]; l != nil {
+		l.leave(r)
+	}
 }
 
 // follow has readings know of threads that end from now on.
@@ -228,7 +269,7 @@ func (t *totals) take() func(*fold.State) map[*target.Process]*vmReading {
 	group.Wait()
 	return func(*fold.State) map[*target.Process]*vmReading {
 		for p, r := range readings {
-			settle[p](r)
+			t.settled(p, r, settle[p])
 		}
 		return readings
 	}
@@ -241,6 +282,13 @@ func (e *Source) HandleThreadEnd(s *fold.State, raw []byte) {
 		return
 	}
 	p := s.Process((*bpf.Header)(&ended.Header))
+	if e.totals.following[p.Process] == nil {
+		return // nobody wants to know
+	}
+	if e.totals.left[p.Process] == nil {
+		e.totals.left[p.Process] = leftThreads{}
+	}
+	e.totals.left[p.Process].add(ended)
 	for _, w := range e.totals.following[p.Process] {
 		if r := w.Value(); r != nil {
 			r.end(ended)
@@ -261,6 +309,7 @@ func (t *totals) between(ctx context.Context, w *source.Closed, before, after ma
 		}
 	}
 	t.mu.Unlock()
+	lost := w.After.Kernel[bpf.ThreadEndsDropped] - w.Before.Kernel[bpf.ThreadEndsDropped]
 	all := make(map[*target.Process]*counted)
 	t.services.Owner.Do(func(*fold.State) {
 		for p, from := range before {
@@ -280,6 +329,9 @@ func (t *totals) between(ctx context.Context, w *source.Closed, before, after ma
 			}
 			if c := all[p]; c.Allocated != nil && vm.endless {
 				missEnds(c.Allocated)
+			}
+			if c := all[p]; c.Allocated != nil && !vm.endless && lost > 0 {
+				c.EndsLost, c.Skew = true, math.Inf(1)
 			}
 			if c := all[p]; c.Allocated != nil && !vm.host {
 				for address, thread := range c.Alive {

@@ -91,6 +91,30 @@ func TestReadings(t *testing.T) {
 	}
 }
 
+// A thread that was reported to end before a reading may be in its VM's list still.
+func TestLeavingThreads(t *testing.T) {
+	const s = time.Second
+	leaving, later := threadKey{0x1000, 1}, threadKey{0x2000, 2}
+	l := leftThreads{}
+	for key, at := range map[threadKey]time.Duration{leaving: 9 * s, later: 11 * s} {
+		e := bpf.EndedThread{Thread: key.address, OwnTid: key.id}
+		e.Header.Time = uint64(at)
+		l.add(&e)
+	}
+	r := &vmReading{at: 10 * s, threads: map[threadKey]uint64{leaving: 5, later: 7, {0x1000, 3}: 9}}
+	l.leave(r)
+	if want := map[threadKey]uint64{later: 7, {0x1000, 3}: 9}; !maps.Equal(r.threads, want) {
+		t.Errorf("%v, want %v", r.threads, want)
+	}
+	for i := range uint64(3 * maxWaiting) {
+		e := bpf.EndedThread{Thread: i}
+		e.Header.Time = uint64(20*s) + i
+		if l.add(&e); len(l) > maxWaiting {
+			t.Fatalf("%d threads are kept", len(l))
+		}
+	}
+}
+
 // A VM that has ended is known as long as a window has its process, without what was read of it.
 func TestEndedVMIsForgotten(t *testing.T) {
 	services := &source.Services{Owner: fold.NewOwner(&fold.State{}, func(err error) { panic(err) })}

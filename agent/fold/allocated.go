@@ -19,6 +19,7 @@ type Allocated struct {
 	Cut         float64                    // of these, the last ones of each thread: no observed allocation can stand for them any more
 	Before      float64                    // bytes before the agent had attached, where the process began in the window; they are not in the others
 	EndsUnknown bool                       // Ended does not have those that probes do not report
+	EndsLost    bool                       // Ended does not have some, as their records were lost
 	// Skew bounds the error: the bytes that were allocated between the ends of the window and the times at which the counts were read.
 	Skew float64
 }
@@ -47,6 +48,7 @@ const (
 	whyCut    = "threads ended before their next allocation was sampled"
 	whyFew    = "threads allocated too little to be sampled"
 	whyEnds   = "this libjvm has no symbols, so that bytes of threads that ended are not known"
+	whyLost   = "records of threads that ended were lost"
 	whySliced = "to observe them all the time would exceed the budget"
 )
 
@@ -132,6 +134,9 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 	}
 	if a.EndsUnknown {
 		d.extent.Miss(0, whyEnds)
+	}
+	if a.EndsLost {
+		d.extent.Miss(0, whyLost)
 	}
 	return d
 }

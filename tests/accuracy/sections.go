@@ -49,6 +49,7 @@ func sections(jdks []jvm.JDK) []harness.Section[meter] {
 		detailed("events-sites", "exact counts exact, samples within chance", planKnown(allocStudy, jdks)),
 		detailed("events-locks", "delays within 5 %, of the right class", planKnown(lockStudy, jdks)),
 		detailed("events-waits", "each way within 5 % and chance, for the right cause", planWaits(jdks)),
+		section("events-alloc-rows", "totals within 1 %, 95 % of the intervals contain the truth", planAllocRows(jdks)),
 		section("events-wait-rows", "95 % of the intervals contain the truth", planWaitRows(jdks)),
 		detailed("events-enters", "shares within 10 %", planKnown(enterStudy, jdks)),
 		detailed("events-pauses", "time stopped within 1 %", planKnown(pauseStudy, jdks)),

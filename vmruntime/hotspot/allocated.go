@@ -3,6 +3,7 @@ package hotspot
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
@@ -52,5 +53,13 @@ func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation,
 			threads[i].ID = uint32(id)
 		}
 	}
-	return threads, nil
+	// The memory of a thread that left the list meanwhile may have been anything.
+	if addrs, err = reader.threads(vmruntime.MaxListedThreads); err != nil {
+		return nil, fmt.Errorf("list of threads: %w", err)
+	}
+	listed := make(map[uint64]bool, len(addrs))
+	for _, addr := range addrs {
+		listed[addr] = true
+	}
+	return slices.DeleteFunc(threads, func(t vmruntime.ThreadAllocation) bool { return !listed[t.Address] }), nil
 }

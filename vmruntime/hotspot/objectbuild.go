@@ -12,7 +12,7 @@ import (
 
 // objectFlags are the command line flags that change how objects look.
 var objectFlags = []string{"UseCompressedClassPointers", "UseCompressedOops", "UseCompactObjectHeaders",
-	"ObjectAlignmentInBytes", "UseAdaptiveGCBoundary", "ZGenerational"}
+	"ObjectAlignmentInBytes", "UseAdaptiveGCBoundary", "ZGenerational", "UseTLAB"}
 
 // layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are none yet.
 func (p *Process) layoutObjects() error {
@@ -61,6 +61,9 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		MonitorObject:         s.monitorObject.Offset,
 		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
+	}
+	if _, known := flags["UseTLAB"]; known && !flags.On("UseTLAB") { // then old JDKs do not set the bounds, so that they are anything: let each buffer be empty
+		l.TLABTop, l.TLABEnd = l.TLABStart, l.TLABStart
 	}
 	if s.linked() {
 		l.ThreadList, l.ThreadNext = s.firstThread, s.nextThread.Offset

@@ -117,19 +117,38 @@ func (s *threadSchema) layout() ThreadLayout {
 // maxThreads bounds how many threads are asked for their objects: any one will do.
 const maxThreads = 64
 
-// threads returns the addresses of JavaThreads, at most so many.
+// maxListings is how often the list of threads is read while others replace it.
+const maxListings = 100
+
+// threads returns the addresses of JavaThreads, at most so many. The VM replaces its list when a thread begins or ends, and frees the old one: if it did
+// so meanwhile, the list is read again.
 func (p *Process) threads(most uint64) (threads []uint64, err error) {
 	s := &p.schema.object
 	if s.linked() {
 		return p.linkedThreads(most)
 	}
 	list, err := p.memory.Word(s.threadList)
-	if err != nil {
-		return nil, err
+	for range maxListings {
+		if err != nil {
+			return nil, err
+		}
+		if list == 0 {
+			return nil, vmruntime.ErrStarting
+		}
+		var now uint64
+		threads, err = p.listedThreads(list, most)
+		read := err
+		if now, err = p.memory.Word(s.threadList); err == nil && now == list {
+			return threads, read
+		}
+		list = now
 	}
-	if list == 0 {
-		return nil, vmruntime.ErrStarting
-	}
+	return threads, err
+}
+
+// listedThreads are those of a ThreadsList.
+func (p *Process) listedThreads(list, most uint64) (threads []uint64, err error) {
+	s := &p.schema.object
 	header, err := p.memory.Bytes(list, vmstructs.LastEnd(s.listLength, s.listThreads))
 	if err != nil {
 		return nil, err

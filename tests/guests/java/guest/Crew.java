@@ -4,7 +4,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.FutureTask;
 
-/** A group of threads named worker-0, worker-1 and so on that do the same work in parallel, and end. */
+/**
+ * A group of threads named worker-0, worker-1 and so on that do the same work in parallel, and end. With the property guest.virtual they are virtual
+ * threads.
+ */
 final class Crew {
     private Crew() {}
 
@@ -22,12 +25,22 @@ final class Crew {
             tasks.add(new FutureTask<>(() -> work.run(number)));
         }
         for (int i = 0; i < threads; i++) {
-            new Thread(tasks.get(i), "worker-" + i).start();
+            start(tasks.get(i), "worker-" + i);
         }
         long checksum = 0;
         for (FutureTask<Long> task : tasks) {
             checksum += task.get();
         }
         return checksum;
+    }
+
+    private static void start(Runnable task, String name) throws Exception {
+        if (!Boolean.getBoolean("guest.virtual")) {
+            new Thread(task, name).start();
+            return;
+        }
+        Object builder = Thread.class.getMethod("ofVirtual").invoke(null); // since JDK 21
+        Class<?> type = Class.forName("java.lang.Thread$Builder");
+        type.getMethod("start", Runnable.class).invoke(type.getMethod("name", String.class).invoke(builder, name), task);
     }
 }
