@@ -48,17 +48,20 @@ func comparePairs(ctx context.Context, agent profiler.Agent, dir string, length 
 // A change is by how much units cost more, in percent, by the guests' clocks and as compare has it with 99 %.
 type change struct{ truth, change, within float64 }
 
+// starting is for how long the guest works before and after the recording, together.
+const starting = 3 * time.Second
+
 // rounding is what the output rounds off.
 const rounding = 0.1
 
 func (c *change) holds() bool { return math.Abs(c.change-c.truth) <= c.within+rounding }
 
-// comparePair records two guests one after the other and compares them.
+// comparePair records two guests one after the other, in the middle of their work, and compares them.
 func comparePair(ctx context.Context, agent profiler.Agent, dir string, length time.Duration, longer int) (c change, err error) {
 	const each, rate = 110 * time.Microsecond, 1000
 	var paths [2]string
 	var truths [2]paced.Truth
-	units := int(length.Seconds() * rate)
+	per := int(length.Seconds() * rate)
 	for i := range paths {
 		paths[i] = filepath.Join(dir, strconv.Itoa(i)+".pb.gz")
 		guest, err := paced.Start(ctx)
@@ -68,12 +71,15 @@ func comparePair(ctx context.Context, agent profiler.Agent, dir string, length t
 		if _, err := guest.Do(paced.Order{Rate: 1}); err != nil {
 			return c, errors.Join(err, guest.Close())
 		}
-		recording, err := agent.While(ctx, profiler.Options{PID: guest.PID(), Frequency: 3999, Duration: time.Minute, Extra: []string{"--window=0.1"}},
-			(*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) (err error) {
-				truths[i], err = guest.Do(paced.Order{Units: units, Length: each * time.Duration(100+longer*i) / 100, Rate: rate})
-				return err
-			})
-		if err := errors.Join(err, guest.Close()); err != nil {
+		done := make(chan error, 1)
+		go func() {
+			order := paced.Order{Units: per + int(starting.Seconds()*rate), Length: each * time.Duration(100+longer*i) / 100, Rate: rate}
+			var err error
+			truths[i], err = guest.Do(order)
+			done <- err
+		}()
+		recording, err := agent.Record(ctx, profiler.Options{PID: guest.PID(), Frequency: 3999, Duration: length, Extra: []string{"--window=0.1"}})
+		if err := errors.Join(err, <-done, guest.Close()); err != nil {
 			return c, err
 		}
 		file, err := os.Create(paths[i])
@@ -85,7 +91,7 @@ func comparePair(ctx context.Context, agent profiler.Agent, dir string, length t
 		}
 	}
 	c.truth = 100 * paced.Off(truths[0].Units, truths[1].Units)
-	text, err := exec.CommandContext(ctx, agent.Path, "compare", "-n", "0", "--width=0", fmt.Sprintf("--per=%d", units), paths[0], paths[1]).Output()
+	text, err := exec.CommandContext(ctx, agent.Path, "compare", "-n", "0", "--width=0", fmt.Sprintf("--per=%d", per), paths[0], paths[1]).Output()
 	if _, differ := errors.AsType[*exec.ExitError](err); err != nil && !differ {
 		return c, fmt.Errorf("compare: %w", err)
 	}
