@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -24,7 +26,8 @@ type Ticks struct {
 
 	prog *ebpf.Program
 	attr unix.PerfEventAttr
-	only map[int]bool // CPUs; nil means all
+	only map[int]bool  // CPUs; nil means all
+	mean time.Duration // from one tick to the next, where that varies; 0 if it does not
 
 	mu        sync.Mutex // guards what follows, and attr
 	cpus      map[int]*tick
@@ -64,7 +67,7 @@ func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) 
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
 	}
-	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, attr: unix.PerfEventAttr{
+	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, mean: time.Second / time.Duration(hz), attr: unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
 		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled | unix.PerfBitExcludeIdle,
 	}})
@@ -125,7 +128,36 @@ func (t *Ticks) Refresh() error {
 	if t.ticking && t.due(proc.Monotonic()) {
 		t.check()
 	}
-	return t.refresh()
+	if err := t.refresh(); err != nil {
+		return err
+	}
+	if t.ticking && 0 < t.mean && t.mean <= longestVaried {
+		t.vary()
+	}
+	return nil
+}
+
+// variation is by how much of the mean a period is longer or shorter, at most.
+const variation = 0.01
+
+// longestVaried bounds the periods that vary. A change begins a new period, and the begun one is lost: half a period at each Refresh.
+const longestVaried = 20 * time.Millisecond
+
+// vary gives each event another period and phase. With a constant period, programs that work at a pace near a multiple or a fraction of it would have
+// ticks at the same place of their work for seconds. An event that the kernel refuses to change ticks on as it did.
+func (t *Ticks) vary() {
+	for _, k := range t.cpus {
+		k.setPeriod(time.Duration(float64(t.mean) * (1 + variation*(2*rand.Float64()-1))))
+	}
+}
+
+// setPeriod begins a new period, of that length.
+func (k *tick) setPeriod(period time.Duration) error {
+	ns := uint64(period)
+	if _, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&ns))); err != 0 {
+		return fmt.Errorf("change the period of a sampling event: %w", err)
+	}
+	return nil
 }
 
 func (t *Ticks) refresh() error {
