@@ -29,6 +29,8 @@ type RunTimeThreadEnd struct {
 	Born     uint64
 	Ran      uint64
 	Switches uint64
+	Arrivals uint64
+	Arriving uint64
 }
 
 type RunTimeThreadRun struct {
@@ -37,6 +39,8 @@ type RunTimeThreadRun struct {
 	Born     uint64
 	Ran      uint64
 	Switches uint64
+	Arrivals uint64
+	Arriving uint64
 	Pid      uint32
 	Tid      uint32
 	Ended    uint8
@@ -47,6 +51,8 @@ type RunTimeThreadRun struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	RunTimeMapArrival         = "arrival"
+	RunTimeMapArrived         = "arrived"
 	RunTimeMapCounters        = "counters"
 	RunTimeMapEndedPids       = "ended_pids"
 	RunTimeMapEnding          = "ending"
@@ -56,6 +62,7 @@ const (
 	RunTimeMapPids            = "pids"
 	RunTimeMapProcesses       = "processes"
 	RunTimeProgEachRunTime    = "each_run_time"
+	RunTimeProgThreadArrives  = "thread_arrives"
 	RunTimeProgThreadEnds     = "thread_ends"
 	RunTimeProgThreadFreed    = "thread_freed"
 	RunTimeVarExportThreadEnd = "export_thread_end"
@@ -107,15 +114,18 @@ type RunTimeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RunTimeProgramSpecs struct {
-	EachRunTime *ebpf.ProgramSpec `ebpf:"each_run_time"`
-	ThreadEnds  *ebpf.ProgramSpec `ebpf:"thread_ends"`
-	ThreadFreed *ebpf.ProgramSpec `ebpf:"thread_freed"`
+	EachRunTime   *ebpf.ProgramSpec `ebpf:"each_run_time"`
+	ThreadArrives *ebpf.ProgramSpec `ebpf:"thread_arrives"`
+	ThreadEnds    *ebpf.ProgramSpec `ebpf:"thread_ends"`
+	ThreadFreed   *ebpf.ProgramSpec `ebpf:"thread_freed"`
 }
 
 // RunTimeMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RunTimeMapSpecs struct {
+	Arrival   *ebpf.MapSpec `ebpf:"arrival"`
+	Arrived   *ebpf.MapSpec `ebpf:"arrived"`
 	Counters  *ebpf.MapSpec `ebpf:"counters"`
 	EndedPids *ebpf.MapSpec `ebpf:"ended_pids"`
 	Ending    *ebpf.MapSpec `ebpf:"ending"`
@@ -157,6 +167,8 @@ func (o *RunTimeObjects) Close() error {
 //
 // It can be passed to LoadRunTimeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RunTimeMaps struct {
+	Arrival   *ebpf.Map `ebpf:"arrival"`
+	Arrived   *ebpf.Map `ebpf:"arrived"`
 	Counters  *ebpf.Map `ebpf:"counters"`
 	EndedPids *ebpf.Map `ebpf:"ended_pids"`
 	Ending    *ebpf.Map `ebpf:"ending"`
@@ -169,6 +181,8 @@ type RunTimeMaps struct {
 
 func (m *RunTimeMaps) Close() error {
 	return _RunTimeClose(
+		m.Arrival,
+		m.Arrived,
 		m.Counters,
 		m.EndedPids,
 		m.Ending,
@@ -195,14 +209,16 @@ type RunTimeVariables struct {
 //
 // It can be passed to LoadRunTimeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RunTimePrograms struct {
-	EachRunTime *ebpf.Program `ebpf:"each_run_time"`
-	ThreadEnds  *ebpf.Program `ebpf:"thread_ends"`
-	ThreadFreed *ebpf.Program `ebpf:"thread_freed"`
+	EachRunTime   *ebpf.Program `ebpf:"each_run_time"`
+	ThreadArrives *ebpf.Program `ebpf:"thread_arrives"`
+	ThreadEnds    *ebpf.Program `ebpf:"thread_ends"`
+	ThreadFreed   *ebpf.Program `ebpf:"thread_freed"`
 }
 
 func (p *RunTimePrograms) Close() error {
 	return _RunTimeClose(
 		p.EachRunTime,
+		p.ThreadArrives,
 		p.ThreadEnds,
 		p.ThreadFreed,
 	)
