@@ -62,8 +62,7 @@ func shapeTrials(jdks []jvm.JDK, short bool) (trials []shapeTrial) {
 // A shapeResult is the edges of one program.
 type shapeResult struct {
 	shapeTrial
-	edges  []callshapes.Judged
-	status string
+	edges []callshapes.Judged
 }
 
 const shapeWarmup = 5 * time.Second

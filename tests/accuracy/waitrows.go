@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -86,17 +85,6 @@ func (r waitRowResult) ok() bool {
 		}
 	}
 	return r.recordings == 1 || float64(held) >= 0.88*float64(known)
-}
-
-func (r waitRowResult) print(w io.Writer) {
-	for _, row := range r.rows {
-		interval := "?"
-		if row.Known {
-			interval = row.Within.Round(time.Millisecond).String()
-		}
-		fmt.Fprintf(w, "%v: %s: %s: truth %v, recorded %v ± %s: %s\n", r.waitRowTrial, row.kind, row.method, row.truth.Round(time.Millisecond),
-			row.Time.Round(time.Millisecond), interval, report.Verdict(!row.Known || row.holds()))
-	}
 }
 
 // recordWaitRows makes the recordings of a trial.
