@@ -68,13 +68,14 @@ func (s *Source) Stop() error {
 }
 
 // endsWait bounds how long Stop waits for the records of threads that have ended: the kernel writes them after a grace period of RCU, mostly in some
-// dozens of milliseconds.
-const endsWait = time.Second
+// dozens of milliseconds. Those of thousands on a busy machine take seconds.
+const endsWait = 4 * time.Second
 
 // awaitEnds waits until the threads that have ended have records, which are read before the windows close.
 func (s *Source) awaitEnds() {
+	const look = 5 * time.Millisecond
 	ended, _, err := s.kernel.Ended()
-	for begin := time.Now(); err == nil && time.Since(begin) < endsWait; time.Sleep(endsWait / 200) {
+	for begin := time.Now(); err == nil; time.Sleep(look) {
 		var threads []bpf.ThreadRun
 		var recorded uint64
 		if threads, err = s.kernel.All(); err != nil {
@@ -86,6 +87,10 @@ func (s *Source) awaitEnds() {
 		}
 		var freed uint64
 		if _, freed, err = s.kernel.Ended(); recorded+freed >= ended {
+			break
+		}
+		if time.Since(begin) >= endsWait {
+			s.Log.Warn("the CPU time of some threads that have ended is missing: the kernel has not reported them", "threads", ended-recorded-freed)
 			break
 		}
 	}

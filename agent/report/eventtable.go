@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
@@ -37,6 +38,9 @@ type eventTable struct {
 // writeEvents writes a table of things of that name.
 func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	shown, rest := layout.First(t.opts.N, groups.sorted(t.order...))
+	if len(rest) == 1 && len(shown) > 0 { // its line takes no more room than one that says "1 more"
+		shown, rest = append(slices.Clip(shown), rest...), nil
+	}
 	row := func(of tally, name func(int) string) layout.Row {
 		r := layout.Row{Name: name}
 		for _, c := range t.columns {
