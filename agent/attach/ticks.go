@@ -60,9 +60,9 @@ func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) { return newCPUClock(p
 
 // newCPUClock is NewTicks on some CPUs; nil means all.
 //
-// Idle CPUs have no ticks. The kernel stops an event that had too many between two ticks of its own (perf_event_max_sample_rate / CONFIG_HZ), until the
-// next one. An idle CPU stops the kernel's tick, and one that is idle most of the time may have none for hundreds of milliseconds: a tenth of a second
-// of idleness at 4 kHz was enough, and threads that ran for short times after it had no samples.
+// Idle CPUs are not sampled. The kernel throttles an event that overflows more than perf_event_max_sample_rate / CONFIG_HZ times between two scheduler
+// ticks, until the next scheduler tick. An idle CPU has no scheduler ticks: at 4 kHz, 0.1 s of idleness throttled the event, and threads that then ran
+// briefly had no samples for up to hundreds of milliseconds.
 func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)

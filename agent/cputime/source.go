@@ -8,8 +8,8 @@
 //   - When a timer wakes a CPU, the interrupt comes late, by 10 to 30 µs there, and the kernel handles all timers at once that are due by then. So no
 //     tick comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when
 //     it sleeps again. The thread's own code runs in that part. Its samples stand for it: what the thread does later is all that is known of it.
-//   - Ticks themselves take time of the threads that they interrupt, and no tick comes in it. Samples stand for that, too, and for ticks that the
-//     machine lost: these are as likely in one place as in another.
+//   - A tick takes time from the thread that it interrupts, and other ticks are lost by the machine. Both can happen anywhere in the thread's run
+//     time, so its samples stand for them.
 package cputime
 
 import (

@@ -16,8 +16,8 @@ type Life struct {
 type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
-	Arrivals uint64        // of the times that they came to a CPU, those that were measured
-	Arriving time.Duration // run time before they came, of those
+	Arrivals uint64        // context switches to these threads that were measured
+	Arriving time.Duration // run time charged before the threads were on the CPU, in these switches
 }
 
 // Add adds the run time of other threads.

@@ -47,7 +47,7 @@ type kept struct {
 	mu      sync.Mutex
 	asked   time.Time
 	slices  []history.Slice        // sums of the last windows, which are kept although nobody looks
-	courses []course               // of the same windows
+	courses []course               // one for each of slices
 	marks   marks                  // what happened in windows, also longer ago
 	fresh   []*profile.Profile     // not converted of all kinds yet, oldest first
 	windows map[string]*keptOfKind // by kind; nil if nobody looks
@@ -56,7 +56,7 @@ type kept struct {
 // keptOfKind are the windows of a kind.
 type keptOfKind struct {
 	*flame.Series
-	converted int // of fresh
+	converted int // how many of fresh are in Series
 }
 
 func newKept(recorded func() []*kind, logger *slog.Logger) *kept {

@@ -1,8 +1,7 @@
 // Package outfile writes the files that users name: whole or not at all, and never where another user led to.
 //
-// A new file takes the place of the name itself, even if that is a link. In a directory where everybody may create files, such as /tmp, a name
-// of another user is left alone, as a shell's redirection does with fs.protected_symlinks and fs.protected_regular; so is what lies behind
-// another user's link to a directory.
+// A new file replaces the name itself, even if that is a link. In a directory where everybody may create files, such as /tmp, Write refuses names
+// and links that belong to another user. Shells refuse these, too, under fs.protected_symlinks and fs.protected_regular.
 package outfile
 
 import (

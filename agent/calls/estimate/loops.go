@@ -41,8 +41,8 @@ func (in *Input) splitLoops() *Input {
 	return &out
 }
 
-// iterations is the profile of a method with the executions of its most frequent call for invocations. The VM's counts in the window are those
-// of the method.
+// iterations returns the profile of a method's loop: an execution of the method's most frequent call counts as one invocation. What the VM counted
+// in the window stays that of the whole method.
 func (p *Profile) iterations() Profile {
 	out := Profile{Work: p.Work, Sites: p.Sites, Known: p.Known, Covered: p.Covered}
 	for i := range p.Sites {

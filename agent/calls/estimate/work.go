@@ -19,9 +19,9 @@ const (
 
 // Variances of logarithms.
 const (
-	workVariance   = 1.  // of the time that work takes, among the codes of a program
-	coldVariance   = 3.  // of workCold
-	workerVariance = 0.7 // among programs: an error that all codes of a program share
+	workVariance   = 1.  // time for the same work differs by this among the codes of a program
+	coldVariance   = 3.  // workCold differs by this among calls
+	workerVariance = 0.7 // unitTime differs by this among programs: all codes of a program share the error
 )
 
 const (
