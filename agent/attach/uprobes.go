@@ -47,9 +47,9 @@ func NewUprobes() Uprobes {
 // Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (u Uprobes) Multi() bool { return !u.single }
 
-// Attach attaches p to all sites of file, for the process pid alone, or for every process that maps the file if pid is 0. Single probes
-// cannot be confined to a process (the kernel would confine them to a thread): they serve all processes whatever pid is. The caller closes
-// the links; on an error there are none. The kernel removes the probes when the agent ends in any way.
+// Attach attaches p to all sites of file, for the process pid, or for every process that maps the file if pid is 0. Where probes cannot be
+// confined to a process (FiltersByPID), they serve all processes whatever pid is: so p looks at the process id. The caller closes the links;
+// on an error there are none. The kernel removes the probes when the agent ends in any way.
 //
 // Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a call, in a function that the call could
 // damage. Then nothing is attached: some sites of a probe without the others would count too little.
@@ -57,29 +57,29 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	if len(sites) == 0 {
 		return nil, nil
 	}
-	if err := u.guard(file, sites); err != nil {
-		return nil, err
+	if u.single {
+		return u.attachSingle(file, 0, p, sites)
 	}
-	ex, err := link.OpenExecutable(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
-	if err != nil {
-		return nil, fmt.Errorf("open file for probes: %w", err)
+	if pid != 0 && !u.FiltersByPID() {
+		pid = 0
 	}
-	if !u.single {
-		l, err := ex.UprobeMulti(nil, p.Multi, multiOptions(sites, pid))
-		if err != nil {
-			return nil, explainSemaphore(err, sites)
-		}
-		return []link.Link{l}, nil
-	}
-	return attachSingle(ex, 0, p, sites)
+	return u.attachMulti(file, pid, p.Multi, sites)
 }
 
-// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Single probes are then confined to the address
-// space of its first thread.
+// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Probes are then confined to that thread or its
+// address space.
 func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
-	if !u.single {
-		return u.Attach(file, pid, p, sites)
+	if len(sites) == 0 {
+		return nil, nil
 	}
+	if u.single {
+		return u.attachSingle(file, pid, p, sites)
+	}
+	return u.attachMulti(file, pid, p.Multi, sites)
+}
+
+// open returns a file to attach to, whose sites may be probed.
+func (u Uprobes) open(file *os.File, sites []Site) (*link.Executable, error) {
 	if err := u.guard(file, sites); err != nil {
 		return nil, err
 	}
@@ -87,10 +87,26 @@ func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) (
 	if err != nil {
 		return nil, fmt.Errorf("open file for probes: %w", err)
 	}
-	return attachSingle(ex, pid, p, sites)
+	return ex, nil
 }
 
-func attachSingle(ex *link.Executable, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
+func (u Uprobes) attachMulti(file *os.File, pid int, p *ebpf.Program, sites []Site) ([]link.Link, error) {
+	ex, err := u.open(file, sites)
+	if err != nil {
+		return nil, err
+	}
+	l, err := ex.UprobeMulti(nil, p, multiOptions(sites, pid))
+	if err != nil {
+		return nil, explainSemaphore(err, sites)
+	}
+	return []link.Link{l}, nil
+}
+
+func (u Uprobes) attachSingle(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
+	ex, err := u.open(file, sites)
+	if err != nil {
+		return nil, err
+	}
 	var links []link.Link
 	for _, s := range sites {
 		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})

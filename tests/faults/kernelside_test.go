@@ -22,6 +22,12 @@ var kernelTargetRows = []Row{
 // kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.
 var kernelAgentRows = []Row{
 	{
+		Fault:     "a kernel whose uprobe.multi links with a process id see only the first thread of the process (6.6 to 6.6.34, to 6.9.4)",
+		Holds:     "The agent tries it with a second thread of its own. On such kernels it attaches without a process id, and its programs look at the id: exact counts and the page engine see all threads.",
+		Kernels:   kernels,
+		Elsewhere: []string{"agent/attach.TestKernelPIDFilter", "agent/attach.TestProbeForAllProcesses"},
+	},
+	{
 		Fault:     "a thread loses its CPU while the agent's probe runs in it",
 		Holds:     "The probe builds its record outside the event stream, so the agent can read other records meanwhile. If the thread loses the CPU while it copies the record, the reader sleeps until the copy is complete. A record without working memory is dropped and counted.",
 		Kernels:   kernels,
