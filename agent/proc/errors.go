@@ -17,6 +17,8 @@ var (
 	ErrGone = errors.New("process is gone")
 	// ErrDenied: the kernel refuses. The error's text names the remedy.
 	ErrDenied = errors.New("permission denied")
+	// ErrNotOfUser: the agent could open the file, but the user of the process for which it is opened could not. It is an ErrDenied.
+	ErrNotOfUser = fmt.Errorf("%w: the user of the process may not read it", ErrDenied)
 	// ErrTooLarge: a bound of this package was passed.
 	ErrTooLarge = errors.New("larger than the bound")
 	// ErrMalformed: text that is not as the kernel writes it.

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,10 +19,16 @@ func fakeRoot(t *testing.T) (root Root, dir string) {
 	t.Helper()
 	top := t.TempDir()
 	dir = filepath.Join(top, "1", "root")
-	if err := os.MkdirAll(filepath.Join(dir, "etc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "etc"), 0o755))
+	fakeStatus(t, Root(top), os.Getuid(), os.Getgid())
 	return Root(top), dir
+}
+
+// fakeStatus gives process 1 a user and a group.
+func fakeStatus(t *testing.T, root Root, uid, gid int) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(string(root), "1", "status"), fmt.Appendf(nil,
+		"Name:\tjava\nTgid:\t1\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%d\t%[2]d\t%[2]d\t%[2]d\nNSpid:\t1\n", uid, gid), 0o644))
 }
 
 func must(t *testing.T, err error) {
@@ -155,6 +162,7 @@ func TestOpenMapped(t *testing.T) {
 	byPath := Root(t.TempDir())
 	must(t, os.Mkdir(filepath.Join(byPath.String(), "1"), 0o755))
 	must(t, os.Symlink("/", filepath.Join(byPath.String(), "1", "root")))
+	fakeStatus(t, byPath, os.Getuid(), os.Getgid())
 
 	expect("by path", byPath, nil)
 	expect("by either", "", nil)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -21,6 +23,10 @@ type Status struct {
 	GID   uint32 // effective
 	Mixed bool   // its ids differ: a set-uid program, or one that acts for somebody else
 	NSpid []int  // the pid in each pid namespace, from that of Root inwards; never empty
+	// Groups are the supplementary groups.
+	Groups []uint32
+	// ReadsAll says that it has the capability to read every file, in its user namespace.
+	ReadsAll bool
 }
 
 // InnermostPID is the pid that the process itself knows: what a container's perf map or attach socket is named after.
@@ -73,6 +79,10 @@ func parseStatus(b []byte) (Status, error) {
 			s.GID, mixed, err = effectiveID(value)
 		case "NSpid":
 			s.NSpid, err = parsePIDs(value)
+		case "Groups":
+			s.Groups, err = parseGroups(value)
+		case "CapEff":
+			s.ReadsAll, err = readsAll(value)
 		default:
 			continue
 		}
@@ -85,8 +95,10 @@ func parseStatus(b []byte) (Status, error) {
 		s.Mixed = s.Mixed || mixed
 		seen[string(key)] = true
 	}
-	if len(seen) != 4 {
-		return Status{}, fmt.Errorf("%d of Tgid, Uid, Gid and NSpid: %w", len(seen), ErrMalformed)
+	for _, key := range []string{"Tgid", "Uid", "Gid", "NSpid"} {
+		if !seen[key] {
+			return Status{}, fmt.Errorf("no %s: %w", key, ErrMalformed)
+		}
 	}
 	return s, nil
 }
@@ -103,6 +115,28 @@ func effectiveID(value []byte) (id uint32, mixed bool, err error) {
 	}
 	differs := func(other []byte) bool { return !bytes.Equal(other, fields[1]) }
 	return uint32(n), slices.ContainsFunc(fields, differs), nil
+}
+
+// parseGroups reads ids.
+func parseGroups(value []byte) ([]uint32, error) {
+	var groups []uint32
+	for _, field := range bytes.Fields(value) {
+		n, err := strconv.ParseUint(string(field), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("group %.20q: %w", field, ErrMalformed)
+		}
+		groups = append(groups, uint32(n))
+	}
+	return groups, nil
+}
+
+// readsAll reports whether a set of capabilities, in hexadecimal, has one with which every file can be read.
+func readsAll(value []byte) (bool, error) {
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
+	if err != nil {
+		return false, fmt.Errorf("capabilities %.20q: %w", value, ErrMalformed)
+	}
+	return n&(1<<unix.CAP_DAC_OVERRIDE|1<<unix.CAP_DAC_READ_SEARCH) != 0, nil
 }
 
 func parsePIDs(value []byte) ([]int, error) {

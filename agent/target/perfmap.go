@@ -162,7 +162,8 @@ func (rs *Resolver) readMapOf(p *Process, mapper vmruntime.CodeMapper) (exists b
 		rs.reads.count(err)
 		switch {
 		case err == nil, errors.Is(err, vmruntime.ErrMalformed):
-		case errors.Is(err, vmruntime.ErrMapFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull), errors.Is(err, vmruntime.ErrForeignMap):
+		case errors.Is(err, vmruntime.ErrMapFull), errors.Is(err, proc.ErrTooLarge), errors.Is(err, errMapsFull),
+			errors.Is(err, vmruntime.ErrForeignMap), errors.Is(err, proc.ErrNotOfUser):
 			rs.giveUpMap(p, err)
 			return exists
 		default:

@@ -205,6 +205,14 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 			}
 			return nil
 		}},
+		{"a link to a file that its user may not read", "denied", true, func(w *mapWriter) error {
+			w.File("root/private", "7f3814003000 40 secret\n")
+			w.File("status", fmt.Sprintf("Tgid:\t100\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t4242\t4242\t4242\t4242\nNSpid:\t100\t3\n", os.Getuid()+4242))
+			if err := os.Chmod(filepath.Join(w.Dir, "root/private"), 0o600); err != nil {
+				return err
+			}
+			return os.Symlink("/private", w.Path)
+		}},
 		{"a FIFO", "not_regular", false, func(w *mapWriter) error { return unix.Mkfifo(w.Path, 0o644) }},
 		{"a directory", "not_regular", false, func(w *mapWriter) error { return os.Mkdir(w.Path, 0o755) }},
 		{"a link out of its root", "", false, func(w *mapWriter) error {

@@ -187,8 +187,11 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 	}
 	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File {
 		var files []*os.File
-		for _, pid := range debugRoots(pid, path) {
-			if f, err := rs.root.OpenFile(pid, path, maxDebugFile); err == nil {
+		if f, err := rs.root.OpenFile(pid, path, maxDebugFile); err == nil {
+			files = append(files, f)
+		}
+		if isInstalled(path) {
+			if f, err := rs.root.OpenPublic(path, maxDebugFile); err == nil {
 				files = append(files, f)
 			}
 		}
@@ -196,15 +199,9 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 	}})
 }
 
-// debugRoots are the processes in whose roots a debug file is looked for: the process itself and, in the directory for such files, the agent.
-// The process chooses other directories, which may lead to anything in the agent's root, as to a file system that is mounted when somebody
-// looks at it.
-func debugRoots(pid int, path string) []int {
-	if strings.HasPrefix(path, symbolize.DebugDirectory+"/") {
-		return []int{pid, os.Getpid()}
-	}
-	return []int{pid}
-}
+// isInstalled reports whether a debug file is where distributions install them: only there it is also looked for in the agent's root. The process
+// chooses other directories, which may lead to anything, as to a file system that is mounted when somebody looks at it.
+func isInstalled(path string) bool { return strings.HasPrefix(path, symbolize.DebugDirectory+"/") }
 
 // maxDebugFile bounds a file with debug information. Only its symbols are read.
 const maxDebugFile = 4 << 30

@@ -1,13 +1,21 @@
 package faults
 
 import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -38,6 +46,14 @@ var hostileRows = []Row{
 		Elsewhere: []string{"agent/outfile.TestForeignNames", "agent/outfile.TestOwnLinks", "agent/outfile.TestLinkIsReplaced", "agent/outfile.TestNoFile"},
 	},
 	{
+		Fault: "files of other users behind the names that a process chooses",
+		Holds: "For a process the agent opens what the process's own user could open, through every directory and link, in the process's mount namespace: maps of " +
+			"code, binaries, debug files, argument files. Other files are counted as denied; a note says that the map of a process is not used.",
+		Test: linkedMap,
+		Elsewhere: []string{"agent/proc.TestOpenFileAsTheKernel", "agent/proc.TestOpenMappedAsUser", "agent/proc.TestReadRegularAsSetUID", "agent/proc.TestOpenFileOfProcfs",
+			"agent/proc.TestOpenPublic", "agent/target.TestMapsThatAreNotUsed"},
+	},
+	{
 		Fault: "hundreds of idle connections",
 		Holds: "The connection that has waited longest for a request is closed when there are 256. While all of these are being answered, " +
 			"16 more are for `/metrics`, `/healthz`, `/-/healthy` and `/-/ready`.",
@@ -53,6 +69,55 @@ var hostileRows = []Row{
 		Holds: "The agent records time, allocations and locks of the JVM to the end.",
 		Test:  movingObjects,
 	},
+}
+
+// linkedMap records a process whose map is a link to a private file of root's, and one with a map of its own.
+func linkedMap(t *testing.T) {
+	needs.Root(t, "profiling another process")
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the program's code is for amd64")
+	}
+	dir := publicDir(t)
+	program, private := filepath.Join(dir, "linkedmap"), filepath.Join(dir, "private")
+	compile(t, "-O1", "-fno-omit-frame-pointer", "-o", program, "c/linkedmap.c")
+	if err := os.WriteFile(private, []byte("200000000000 100 secret_of_root\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, args := range [][]string{{"65534"}, {"65534", private}} {
+		c := exec.CommandContext(t.Context(), program, args...)
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+		name, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatalf("the process with a map: %v", err)
+		}
+		t.Cleanup(func() { os.Remove(strings.TrimSpace(name)) })
+		pids = append(pids, c.Process.Pid)
+	}
+	recording, err := built.Record(t.Context(), profiler.Options{PID: pids[0], Duration: 3 * time.Second, Extra: []string{"-p", strconv.Itoa(pids[1])}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int64{}
+	for _, s := range recording.Profile.Sample {
+		for _, f := range functions(s) {
+			found[f] += s.Value[0]
+		}
+	}
+	if found["own_code"] == 0 || found["secret_of_root"] > 0 {
+		t.Errorf("%d samples of own_code, %d with text of a file that the process cannot read", found["own_code"], found["secret_of_root"])
+	}
+	if note := fmt.Sprintf("compiled code of process %d has no names", pids[1]); !strings.Contains(strings.Join(recording.Profile.Comments, "\n"), note) {
+		t.Errorf("no note: %q", recording.Profile.Comments)
+	}
 }
 
 // zeroHeaders profiles a JVM that overwrites the class of its threads' objects, and another one.
