@@ -120,6 +120,9 @@ static __always_inline __u64 allocated_by(const struct hotspot_heap *h, __u64 th
  * next end stands for them, too; as are those of the object at an end itself, or larger ones would stand for more than others.
  * Of a buffer that was taken away, half was used on average. An object that no buffer can have stands for itself.
  *
+ * A VM gives up the buffer before it knows whether there is room for another. If there is none, which is so of G1 before JDK 17
+ * at the end of most regions, the object that met the end is allocated outside while the thread has no buffer: buffer is 0 then.
+ *
  * If the probe was not there for a while, nothing is known of what the thread did meanwhile. Then the end stands for the
  * whole buffer: as many ends fall into the time in which the probe is there as buffers were used up in it, on average.
  */
@@ -127,13 +130,20 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 					__u64 size, __u64 buffer, bool outside, __u32 turn)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), epoch = buffer_epoch(vm, h);
-	__u64 weight = 0, room = size < buffer ? buffer - size : 0;
+	bool given_up = outside && !buffer && h && h->tlab_start != h->tlab_end; /* they are the same if the VM has no buffers */
+	__u64 weight = 0, room = size < buffer ? buffer - size : 0, had = buffer;
 	struct buffer_state *b, fresh = {.epoch = epoch, .turn = turn};
 
 	b = bpf_map_lookup_elem(&buffers, &tid);
-	if (outside && (size >= buffer || (h && h->largest_buffered && size > h->largest_buffered))) {
+	if (given_up)
+		had = b && b->room ? b->room : ~0ull;
+	if (outside && (size >= had || (h && h->largest_buffered && size > h->largest_buffered))) {
 		if (b) {
 			b->sited += size;
+			if (given_up && !b->ended && b->epoch == epoch && b->turn == turn) { /* nothing else can stand for that buffer */
+				b->owed += b->room;
+				b->ended = 1;
+			}
 		} else { /* of what came before, perhaps nothing, no more is known */
 			fresh.ended = 1;
 			fresh.sited = allocated_by(h, thread);
@@ -150,7 +160,7 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 		return 0;
 	}
 	if (b->turn != turn) {
-		weight = buffer;
+		weight = given_up ? b->room : buffer;
 		b->owed = 0;
 		b->turn = turn;
 	} else if (b->epoch != epoch) {

@@ -210,7 +210,7 @@ func TestProbeBufferTaken(t *testing.T) {
 	}
 }
 
-// What is not told is not forgotten, and outside of a buffer that is not known an object stands for itself.
+// What is not told is not forgotten.
 func TestProbeBufferEndsUntold(t *testing.T) {
 	a := newFakeAllocator(t)
 	a.begin(t)
@@ -221,17 +221,48 @@ func TestProbeBufferEndsUntold(t *testing.T) {
 	if got, want := a.said(t), fmt.Sprintf("in 32 of %d", 5000+24+room(24)); got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	a.rate(t, a.beside, 1)
-	a.heap.mem.put64(a.thread+uint64(a.heap.TlabEnd), 0x7_0000_0000)
-	a.allocate(5000, true)
-	a.allocate(40, false)
-	if got, want := a.said(t), fmt.Sprintf("out 5000 of 5000, in 40 of %d", 32+room(32)); got != want {
-		t.Errorf("without a buffer: told %q, want %q", got, want)
+}
+
+// A VM that gives up a buffer and finds no room for another allocates the object that met the end outside. The next object, which gets a
+// buffer, is any. An object that no buffer can have stands for itself there, too; the next end stands for the buffer.
+func TestProbeBufferGivenUp(t *testing.T) {
+	a := newFakeAllocator(t)
+	start, end := a.thread+uint64(a.heap.TlabStart), a.thread+uint64(a.heap.TlabEnd)
+	without := func(size uint64) {
+		a.heap.mem.put64(start, 0)
+		a.heap.mem.put64(end, 0)
+		a.allocate(size, true)
+		a.heap.mem.put64(start, 0x7_0000_0000)
+		a.heap.mem.put64(end, 0x7_0000_0000+tlab)
 	}
-	a.thread = stray
+	for _, test := range []struct {
+		name string
+		size uint64
+		want string
+	}{
+		{"an object that fits into a buffer", 4016, fmt.Sprintf("out 4016 of %d, in 32 of %d", 16+room(16), 4016+24+room(24))},
+		{"an object that does not", tlab, fmt.Sprintf("out %d of %d, in 32 of %d", tlab, tlab, 16+room(16)+24+room(24))},
+	} {
+		a.begin(t)
+		without(test.size)
+		a.allocate(24, false)
+		a.allocate(32, false)
+		if got := a.said(t); got != test.want {
+			t.Errorf("%s: told %q, want %q", test.name, got, test.want)
+		}
+	}
+	a.forget(t)
+	without(4016)
+	a.allocate(24, false)
+	a.allocate(32, false)
+	if got, want := a.said(t), fmt.Sprintf("in 32 of %d", 4016+24+room(24)); got != want {
+		t.Errorf("a thread of which nothing is known: told %q, want %q", got, want)
+	}
+	a.heap.TlabEnd = a.heap.TlabStart
+	a.layout(t, a.heap.HotspotHeap)
 	a.allocate(5000, true)
 	if got, want := a.said(t), "out 5000 of 5000"; got != want {
-		t.Errorf("a thread that cannot be read: told %q, want %q", got, want)
+		t.Errorf("a VM without buffers: told %q, want %q", got, want)
 	}
 }
 

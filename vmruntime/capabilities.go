@@ -69,8 +69,6 @@ type AllocationCounter interface {
 	// Allocated reads the counts of all threads, at most MaxListedThreads, in two batches. A count that its thread changes while it is read
 	// may lack the thread's current allocation buffer, or have it twice. Allocated needs nothing but mem: any goroutine may call it.
 	Allocated(mem Memory) ([]ThreadAllocation, error)
-	// UnsureSites says why observed allocations may stand for too much or too little of these bytes, beyond chance; "" if nothing is known of that.
-	UnsureSites() string
 }
 
 // A ThreadAllocation is how many bytes a thread has allocated since it started.

@@ -69,7 +69,6 @@ type countingVM struct {
 	host    bool       // ids of its threads are those of the agent
 	endless bool       // probes do not report the ends of its threads
 	lack    error      // why its counts cannot be read
-	unsure  string     // why sites may have other parts of them; ""
 }
 
 // vmCounts are what a VM counts of its threads.
@@ -168,7 +167,7 @@ func (t *totals) attached(p *target.Process, g *target.VM, endless bool) {
 	vm := &countingVM{first: &vmReading{}, endless: endless}
 	counter, err := target.As[vmruntime.AllocationCounter](g)
 	if vm.lack = err; err == nil {
-		vm.counts, vm.unsure = &vmCounts{counter, g.Memory}, counter.UnsureSites()
+		vm.counts = &vmCounts{counter, g.Memory}
 		t.follow(map[*target.Process]*vmReading{p: vm.first})
 		status, err := t.services.Root.Status(p.PID)
 		vm.host = err == nil && len(status.NSpid) == 1
@@ -328,7 +327,6 @@ func (t *totals) between(ctx context.Context, w *source.Closed, before, after ma
 					c.Skew = skew(c.Total(), 0, w.Ended-w.Began)
 				}
 			}
-			all[p].unsure = vm.unsure
 			if c := all[p]; c.Allocated != nil && vm.endless {
 				missEnds(c.Allocated)
 			}
@@ -350,7 +348,6 @@ func (t *totals) between(ctx context.Context, w *source.Closed, before, after ma
 type counted struct {
 	*fold.Allocated       // nil if that is not known
 	lack            error // why not
-	unsure          string
 }
 
 // countedFrom is what was counted from one reading to another; to is nil if the VM was there no more at the window's end.
@@ -378,15 +375,10 @@ func skew(sum float64, apart, length time.Duration) float64 {
 	return sum * (agreement + min((apart+edgeTime).Seconds()/max(length.Seconds(), edgeTime.Seconds()), 1))
 }
 
-// note says what is not known of the sum of a process and of its parts; "" if nothing is to be said.
+// note says why the sum of a process is not known; "" if it is.
 func (c *counted) note(p *target.Process) string {
-	switch {
-	case c == nil:
+	if c == nil || c.lack == nil {
 		return ""
-	case c.lack != nil:
-		return fmt.Sprintf("the sum of process %d is estimated from the sampled allocations, because the JVM's own count is not known: %v", p.PID, c.lack)
-	case c.unsure != "":
-		return fmt.Sprintf("shares of sites and classes of process %d may be off by more than their intervals: %s", p.PID, c.unsure)
 	}
-	return ""
+	return fmt.Sprintf("the sum of process %d is estimated from the sampled allocations, because the JVM's own count is not known: %v", p.PID, c.lack)
 }

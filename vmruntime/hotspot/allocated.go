@@ -63,11 +63,3 @@ func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation,
 	}
 	return slices.DeleteFunc(threads, func(t vmruntime.ThreadAllocation) bool { return !listed[t.Address] }), nil
 }
-
-// UnsureSites implements vmruntime.AllocationCounter. The cause is not known; JDK 17 and later divide the same program rightly.
-func (p *Process) UnsureSites() string {
-	if p.version.jdk > 8 && p.version.jdk < 17 {
-		return fmt.Sprintf("on JDK %d small objects can have twice their share", p.version.jdk)
-	}
-	return ""
-}
