@@ -133,9 +133,6 @@ func usualLatency(virtual bool) latency {
 // maxLate bounds for how long no tick is taken to see a thread that has come to a CPU.
 const maxLate = 100 * time.Microsecond
 
-// wayBack is what the kernel still does for a thread that has come to a CPU, until the thread's own code runs again.
-const wayBack = 2 * time.Microsecond
-
 // fewArrivals is how many measured arrivals of a stratum weigh as much as those of all.
 const fewArrivals = 4
 
@@ -193,13 +190,12 @@ func (d *division) finish() {
 	}
 	arrivals(strata)
 	late := d.late(strata)
-	kernel := min(late, float64(wayBack))
 	for _, s := range strata {
 		if s.Ran == 0 {
 			continue // its run time was not followed
 		}
-		s.waking = min((s.arrival+kernel)*float64(s.Switches), float64(s.Ran)/2)
-		s.late = min((late-kernel)*float64(s.Switches), float64(s.Ran)-s.waking)
+		s.waking = min(s.arrival*float64(s.Switches), float64(s.Ran)/2)
+		s.late = min(late*float64(s.Switches), float64(s.Ran)-s.waking)
 		each := (float64(s.Ran) - s.waking) / float64(s.samples)
 		for _, p := range s.parts {
 			for _, t := range p.threads {

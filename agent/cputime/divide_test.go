@@ -146,7 +146,7 @@ func TestWaking(t *testing.T) {
 		if !near(got, ran) {
 			t.Errorf("units of %v: total %v, want %v", length, got, ran)
 		}
-		if want := ran - units*(before+wayBack); !near(seen, want) {
+		if want := ran - units*before; !near(seen, want) {
 			t.Errorf("units of %v: samples stand for %v, want %v", length, seen, want)
 		}
 		// Four standard errors of the number of samples.

@@ -3,8 +3,8 @@
 // A sample stands for one period of the clock, but ticks miss a part of the run time of threads that sleep often:
 //
 //   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and not from when the thread comes to the CPU. What lies
-//     between, some 8 µs on a small virtual machine, is measured (bpf/runtime.bpf.c). With the kernel's way back to the thread's own code, it is the
-//     row [waking].
+//     between, some 8 µs on a small virtual machine, is measured (bpf/runtime.bpf.c). It is the row [waking]. What the kernel still does on its way
+//     back to the thread's own code is sampled: ticks that were due while interrupts were off come at the end of the switch (finish_task_switch).
 //   - When a timer wakes a CPU, the interrupt comes late, by 10 to 30 µs there, and the kernel handles all timers at once that are due by then. So no
 //     tick comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when
 //     it sleeps again. The thread's own code runs in that part. Its samples stand for it: what the thread does later is all that is known of it.
