@@ -3,8 +3,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The run time of threads, which the scheduler counts to the nanosecond. An iterator reads that of all threads that exist, and a record has
- * that of each one that has ended. The record is written when the kernel frees the thread, as only then its run time is complete: the scheduler
- * adds the last part when the thread leaves its CPU for good.
+ * that of each one that has ended. The record is written when the thread leaves its CPU for good, as only then its run time is complete. (The kernel
+ * frees the thread much later: after a grace period, which takes seconds on a busy machine.)
  */
 #include "away.bpf.h"
 #include "maps.bpf.h"
@@ -27,7 +27,7 @@ struct thread_end *export_thread_end __attribute__((unused));
 /* Clocks of the scheduler and of bpf_ktime_get_ns differ by some 100 ppm: longer stretches on a CPU would measure that. */
 #define LONGEST_STRETCH 2000000 /* ns */
 
-/* key: thread of a chosen process that has ended and was not freed yet */
+/* key: thread of a chosen process that has begun to end and still runs */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -62,8 +62,8 @@ struct {
 	__type(value, struct arrival);
 } arrival SEC(".maps");
 
-/* Threads that were in that map, and those that are no longer. */
-__u64 threads_ended = 0, threads_freed = 0;
+/* Threads of chosen processes that have begun to end, and those with a record. */
+__u64 threads_ended = 0, threads_recorded = 0;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -82,19 +82,20 @@ int each_run_time(struct bpf_iter__task *ctx)
 
 	if (!task || !chosen(task->tgid))
 		return 0;
+	r.tid = task->pid;
+	if (((struct task_struct___ending *)task)->exit_state && !bpf_map_lookup_elem(&ending, &r.tid))
+		return 0; /* has its record, and waits until its parent asks for its status */
 	leader = task->group_leader;
 	r.start = leader->start_boottime;
 	r.born = task->start_boottime;
 	r.ran = ran(task);
 	r.switches = switches_of(task);
 	r.pid = task->tgid;
-	r.tid = task->pid;
 	a = bpf_map_lookup_elem(&arrived, &r.tid);
 	if (a) {
 		r.arrivals = a->times;
 		r.arriving = a->early;
 	}
-	r.ended = ((struct task_struct___ending *)task)->exit_state != 0;
 	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
 	return 0;
 }
@@ -115,8 +116,7 @@ static __always_inline bool was_chosen(__u32 pid, __u64 start)
  * interrupt and the way out of idleness are the thread's run time, though no tick can see it there. This is what it ran by the scheduler's clock
  * minus what it was on the CPU by another one.
  */
-SEC("tp_btf/sched_switch")
-int BPF_PROG(thread_arrives, bool preempt, struct task_struct *prev, struct task_struct *next)
+static __always_inline void measure_arrivals(struct task_struct *prev, struct task_struct *next)
 {
 	__u32 zero = 0, tid = next->pid;
 	struct arrival *a = bpf_map_lookup_elem(&arrival, &zero);
@@ -124,7 +124,7 @@ int BPF_PROG(thread_arrives, bool preempt, struct task_struct *prev, struct task
 	__u64 charged, stretch;
 
 	if (!a)
-		return 0;
+		return;
 	if (a->tid && a->tid == (__u32)prev->pid) {
 		stretch = bpf_ktime_get_ns() - a->time;
 		charged = ran(prev) - a->ran;
@@ -139,26 +139,14 @@ int BPF_PROG(thread_arrives, bool preempt, struct task_struct *prev, struct task
 	}
 	a->tid = 0;
 	if (!tid || bpf_get_prandom_u32() % ARRIVALS_EACH || !chosen(next->tgid))
-		return 0;
+		return;
 	a->tid = tid;
 	a->ran = ran(next);
 	a->time = bpf_ktime_get_ns();
-	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(thread_ends, struct task_struct *task)
-{
-	__u32 tid = task->pid;
-	__u8 one = 1;
-
-	if (was_chosen(task->tgid, task->group_leader->start_boottime) && !bpf_map_update_elem(&ending, &tid, &one, BPF_NOEXIST))
-		__sync_fetch_and_add(&threads_ended, 1);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_free")
-int BPF_PROG(thread_freed, struct task_struct *task)
+/* A thread leaves its CPU for good. */
+static __always_inline void record_end(struct task_struct *task)
 {
 	struct thread_end e = {};
 	struct arrived *a;
@@ -170,8 +158,8 @@ int BPF_PROG(thread_freed, struct task_struct *task)
 		e.arriving = a->early;
 		bpf_map_delete_elem(&arrived, &e.header.tid);
 	}
-	if (!was_chosen(e.header.pid, e.header.start))
-		return 0;
+	if (bpf_map_delete_elem(&ending, &e.header.tid))
+		return; /* not of a chosen process */
 	e.born = task->start_boottime;
 	e.ran = ran(task);
 	e.switches = switches_of(task);
@@ -180,7 +168,27 @@ int BPF_PROG(thread_freed, struct task_struct *task)
 		count(EVENTS_DROPPED_RING_FULL, 1);
 	else
 		count(EVENTS_DELIVERED, 1);
-	if (!bpf_map_delete_elem(&ending, &e.header.tid))
-		__sync_fetch_and_add(&threads_freed, 1);
+	__sync_fetch_and_add(&threads_recorded, 1);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	measure_arrivals(prev, next);
+	if (prev_state & TASK_DEAD)
+		record_end(prev);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(thread_ends, struct task_struct *task)
+{
+	__u32 tid = task->pid;
+	__u8 one = 1;
+
+	if (!was_chosen(task->tgid, task->group_leader->start_boottime))
+		return 0;
+	__sync_fetch_and_add(&threads_ended, 1);
+	bpf_map_update_elem(&ending, &tid, &one, BPF_ANY);
 	return 0;
 }

@@ -21,12 +21,11 @@ type ThreadEnd = RunTimeThreadEnd
 type RunTimes struct {
 	objects struct {
 		RunTimeMaps
-		Each         *ebpf.Program  `ebpf:"each_run_time"`
-		Ends         *ebpf.Program  `ebpf:"thread_ends"`
-		Freed        *ebpf.Program  `ebpf:"thread_freed"`
-		Arrives      *ebpf.Program  `ebpf:"thread_arrives"`
-		ThreadsEnded *ebpf.Variable `ebpf:"threads_ended"`
-		ThreadsFreed *ebpf.Variable `ebpf:"threads_freed"`
+		Each     *ebpf.Program  `ebpf:"each_run_time"`
+		Ends     *ebpf.Program  `ebpf:"thread_ends"`
+		Switches *ebpf.Program  `ebpf:"thread_switches"`
+		Ended    *ebpf.Variable `ebpf:"threads_ended"`
+		Recorded *ebpf.Variable `ebpf:"threads_recorded"`
 	}
 	ends  []link.Link
 	tasks *link.Iter
@@ -43,7 +42,7 @@ func (o *Objects) LoadRunTimes() (*RunTimes, error) {
 	if err := o.LoadBeside(spec, &r.objects); err != nil {
 		return nil, fmt.Errorf("load programs of run times: %w", err)
 	}
-	for _, p := range []*ebpf.Program{r.objects.Freed, r.objects.Ends, r.objects.Arrives} {
+	for _, p := range []*ebpf.Program{r.objects.Switches, r.objects.Ends} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
@@ -76,10 +75,9 @@ func (r *RunTimes) All() (threads []ThreadRun, err error) {
 	}
 }
 
-// Ended is how many threads of chosen processes have ended, and how many of these have a record. The kernel frees threads some time after they
-// ended, and leaders of processes only once the process that started theirs has asked for their status.
+// Ended is how many threads of chosen processes have begun to end, and how many of these have a record: those that will not run again.
 func (r *RunTimes) Ended() (ended, recorded uint64, err error) {
-	if err := errors.Join(r.objects.ThreadsFreed.Get(&recorded), r.objects.ThreadsEnded.Get(&ended)); err != nil {
+	if err := errors.Join(r.objects.Recorded.Get(&recorded), r.objects.Ended.Get(&ended)); err != nil {
 		return 0, 0, fmt.Errorf("read how many threads have ended: %w", err)
 	}
 	return ended, recorded, nil
@@ -97,5 +95,5 @@ func (r *RunTimes) Close() error {
 	if r.tasks != nil {
 		errs = append(errs, r.tasks.Close())
 	}
-	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Freed.Close(), r.objects.Arrives.Close(), r.objects.RunTimeMaps.Close())...)
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Switches.Close(), r.objects.RunTimeMaps.Close())...)
 }

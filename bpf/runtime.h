@@ -13,8 +13,6 @@ struct thread_run {
 	__u64 arrivals; /* of the times that it came to a CPU, those that were measured */
 	__u64 arriving; /* ns of its run time before it came, of those: the scheduler counts from its wake-up on if the CPU was idle */
 	__u32 pid, tid;
-	__u8 ended; /* 1 if it only waits to be freed */
-	__u8 pad[7];
 };
 
 /* A thread has ended, and will not run again: the thread of the header. */

@@ -67,32 +67,19 @@ func (s *Source) Stop() error {
 	return err
 }
 
-// endsWait bounds how long Stop waits for the records of threads that have ended: the kernel writes them after a grace period of RCU, mostly in some
-// dozens of milliseconds. Those of thousands on a busy machine take seconds.
+// endsWait bounds how long Stop waits for threads that have begun to end. On a busy machine they may wait for a CPU.
 const endsWait = 4 * time.Second
 
-// awaitEnds waits until the threads that have ended have records, which are read before the windows close.
+// awaitEnds waits until the threads that have begun to end will not run again, and have records, which are read before the windows close.
 func (s *Source) awaitEnds() {
 	const look = 5 * time.Millisecond
-	ended, _, err := s.kernel.Ended()
-	for begin := time.Now(); err == nil; time.Sleep(look) {
-		var threads []bpf.ThreadRun
-		var recorded uint64
-		if threads, err = s.kernel.All(); err != nil {
-			break
-		}
-		// Those that nobody has asked for are read like all others.
-		for i := range threads {
-			recorded += uint64(threads[i].Ended)
-		}
-		var freed uint64
-		if _, freed, err = s.kernel.Ended(); recorded+freed >= ended {
-			break
-		}
+	ended, recorded, err := s.kernel.Ended()
+	for begin := time.Now(); err == nil && recorded < ended; _, recorded, err = s.kernel.Ended() {
 		if time.Since(begin) >= endsWait {
-			s.Log.Warn("the CPU time of some threads that have ended is missing: the kernel has not reported them", "threads", ended-recorded-freed)
-			break
+			s.Log.Warn("the CPU time of some threads that have ended is missing: the kernel has not reported them", "threads", ended-recorded)
+			return
 		}
+		time.Sleep(look)
 	}
 	if err != nil {
 		s.Log.Warn("cannot wait for the run times of threads that have ended", "err", err)
