@@ -77,4 +77,7 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away,
 		}
 		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.Tid), Name: name, Wall: existed, On: min(max(on, 0), existed)}, end)
 	}
+	if known {
+		window.AddEndedTimes()
+	}
 }

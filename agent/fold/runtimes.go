@@ -3,6 +3,8 @@ package fold
 import (
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -123,7 +125,42 @@ func (s *State) ThreadEnded(e *bpf.ThreadEnd) {
 	if s.runs.complete == 0 {
 		return // run times are not read
 	}
-	s.ran(Life{int(e.Header.Pid), e.Header.Start}, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches, e.Arrivals, time.Duration(e.Arriving)}, true)
+	of := Life{int(e.Header.Pid), e.Header.Start}
+	s.ran(of, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches, e.Arrivals, time.Duration(e.Arriving)}, true)
+	end := time.Duration(e.Header.Time)
+	born := time.Duration(e.Born) - (proc.SinceBoot() - proc.Monotonic())
+	p := s.Known((*bpf.Header)(&e.Header))
+	for w := range s.windows {
+		if p == nil || !w.Waits || !w.Wants(of.PID) {
+			continue
+		}
+		on := time.Duration(0)
+		if l := w.RunTimes[of]; l != nil {
+			on = l.Threads[e.Header.Tid].Ran
+		}
+		w.addEnded(p, end-max(born, w.Began), on)
+	}
+}
+
+// addEnded adds how long a thread that has ended existed in the window, and how much of that it was on a CPU.
+func (w *Window) addEnded(p *Process, existed, on time.Duration) {
+	if w.ended == nil {
+		w.ended = map[*Process]profile.ThreadTime{}
+	}
+	sum := w.ended[p]
+	sum.Wall += max(existed, 0)
+	sum.On += min(max(on, 0), max(existed, 0))
+	w.ended[p] = sum
+}
+
+// AddEndedTimes adds what is known of threads that ended in the window, where AddThreadTime has all others.
+func (w *Window) AddEndedTimes() {
+	for p, sum := range w.ended {
+		sum.TID, sum.Name = profile.EndedThreads, "threads that ended"
+		r := w.EventSet(p).Of(profile.OffCPU)
+		r.times = append(r.times, sum)
+	}
+	w.ended = nil
 }
 
 // ran adds to the open windows what a thread has run since it was last seen.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/lanes"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
@@ -38,6 +39,7 @@ type Window struct {
 	threadTimes int // in RunTimes
 	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil if nobody looked, as where another window ended.
 	OnBefore map[uint32]ThreadOn
+	ended    map[*Process]profile.ThreadTime // of threads that ended in the window, where waits are recorded
 
 	// For a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not finished

@@ -87,6 +87,9 @@ type Events struct {
 	Lanes    *Lanes       `json:",omitempty"` // OffCPU, Wall: what threads did over time
 }
 
+// EndedThreads is the TID of a ThreadTime that is the sum of all threads that ended in the window.
+const EndedThreads = 0
+
 // A ThreadTime is how long a thread existed in a window, and how much of that it was on a CPU, as the scheduler tells.
 type ThreadTime struct {
 	TID      int

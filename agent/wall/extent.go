@@ -56,7 +56,7 @@ func waits(e *profile.Events) profile.Extent {
 		row := &e.Rows[i]
 		value := row.Values[e.Kind.Main()]
 		recorded += value
-		if !known[row.TID] {
+		if !known[row.TID] && !known[profile.EndedThreads] {
 			x.There += value
 		}
 		if why := unknown(e, row); why != "" && value > 0 {

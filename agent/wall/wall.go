@@ -93,7 +93,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		if t.Tree == nil {
 			continue
 		}
-		of := threads[t.TID]
+		of := threads.of(t.TID)
 		scale, _, _ := of.scales()
 		labels, each := running, scale*float64(period)
 		labels.Value = of.basis()
@@ -105,7 +105,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	}
 	for i := range off.Rows {
 		row := &off.Rows[i]
-		of, labels := threads[row.TID], row.EventLabels
+		of, labels := threads.of(row.TID), row.EventLabels
 		_, scale, drawn := of.scales()
 		if row.Value == profile.Drawn {
 			labels.Value, scale = of.basis(), drawn
@@ -115,7 +115,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	marker := []symbolize.Symbol{notSampled}
 	var partly int
 	for _, t := range off.Times {
-		ran, waited := threads[t.TID].missing()
+		ran, waited := threads.of(t.TID).missing()
 		if ran > 0 {
 			u.add(t.TID, t.Name, marker, running, 0, ran, 0)
 		}
@@ -129,7 +129,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 			u.add(t.TID, t.Name, marker, profile.EventLabels{Place: cause.Blocked, What: cause.Unknown}, 0, waited, 0)
 		}
 	}
-	for _, t := range threads {
+	for _, t := range threads.byID {
 		if !t.known {
 			partly++
 			w.Coverage.Drawn += float64(t.samples) * float64(period) * float64(period)
@@ -141,7 +141,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	}
 	w.Basis, w.Lanes = slices.Clone(off.Basis), off.Lanes
 	if partly > 0 {
-		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads)))
+		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads.byID)))
 		if off.Coverage != nil {
 			w.Coverage.Drawn += off.Coverage.Drawn
 		}
@@ -149,21 +149,34 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	return w
 }
 
-// threadsOf returns p's threads by their ids.
-func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) map[int]*thread {
-	threads := map[int]*thread{}
-	of := func(tid int) *thread {
-		if threads[tid] == nil {
-			threads[tid] = &thread{}
-		}
-		return threads[tid]
+// threads are those of a process.
+type threads struct {
+	byID  map[int]*thread
+	ended *thread // all that ended in the window, if their time is known: samples of some of them stand for the others
+}
+
+func (a *threads) of(tid int) *thread {
+	t := a.byID[tid]
+	switch {
+	case t != nil:
+	case a.ended != nil:
+		t = a.ended
+	default:
+		t = &thread{}
+		a.byID[tid] = t
 	}
+	return t
+}
+
+// threadsOf returns p's threads.
+func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) threads {
+	all := threads{byID: map[int]*thread{}}
 	for _, time := range off.Times {
-		t := of(time.TID)
-		t.ThreadTime, t.known = time, true
+		all.byID[time.TID] = &thread{ThreadTime: time, known: true}
 	}
+	all.ended = all.byID[profile.EndedThreads]
 	for _, sampled := range p.Threads {
-		t := of(sampled.TID)
+		t := all.of(sampled.TID)
 		if sampled.Tree != nil {
 			t.samples += sampled.Tree.Total()
 			t.ran += float64(sampled.Tree.Total()) * float64(period)
@@ -171,13 +184,13 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) ma
 	}
 	for i := range off.Rows {
 		row := &off.Rows[i]
-		t := of(row.TID)
+		t := all.of(row.TID)
 		t.waited += row.Values[profile.OffCPU.Main()]
 		if row.Value != profile.Drawn {
 			t.exact += row.Values[profile.OffCPU.Main()]
 		}
 	}
-	return threads
+	return all
 }
 
 func compareRows(a, b profile.EventRow) int {

@@ -67,6 +67,7 @@ func TestOf(t *testing.T) {
 		{"waits that are longer than the time", process(200, 9*s, 3*s, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 8 * s}},
 		{"longer on the CPU than it existed", process(200, 0, 0, time8(10*s, 11*s)), map[string]time.Duration{"work": 11 * s}},
 		{"ended", process(100, 5*s, 6*s), map[string]time.Duration{"work": 1 * s, "exact": 5 * s, "drawn": 6 * s}},
+		{"ended, with their time", process(100, 5*s, 6*s, profile.ThreadTime{TID: profile.EndedThreads, Wall: 20 * s, On: 4 * s}), map[string]time.Duration{"work": 4 * s, "exact": 5 * s, "drawn": 11 * s}},
 		{"no off-CPU time", &profile.Process{Threads: process(100, 0, 0).Threads}, map[string]time.Duration{"work": 1 * s}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
