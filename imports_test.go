@@ -59,6 +59,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/advise/gopgo", "agent/stored"},
 	{"agent/advise/hotspot", "agent/profile agent/report/stacks agent/report/versions agent/stored cct"},
 	{"agent/outfile", ""},
+	{"agent/socketfile", "agent/outfile"},
 	{"agent/sink", "agent/outfile agent/profile agent/report agent/report/flame agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/report/stacks agent/sink agent/stored cct symbolize"},
 	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
@@ -66,7 +67,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/rule", "agent/profile agent/report/stacks agent/sink agent/stored"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/program agent/rule cct"},
 	{"agent/top", "agent/cause agent/profile agent/stored cct symbolize"},
-	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report/flame agent/report/stacks agent/report/versions agent/sink agent/stored cct symbolize web"},
+	{"agent/httpd", "agent/audit agent/cause agent/history agent/profile agent/report/flame agent/report/stacks agent/report/versions agent/sink agent/socketfile agent/stored cct symbolize web"},
 
 	// One process and its VM.
 	{"agent/target/targettest", "agent/proc bpf"},
@@ -86,7 +87,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/stored agent/timing " +
-		"agent/ring agent/watch bpf cct elffile symbolize vmruntime"},
+		"agent/ring agent/socketfile agent/watch bpf cct elffile symbolize vmruntime"},
 
 	// How invocations are timed.
 	{"agent/timing/hotspot", "agent/attach agent/budget agent/probesite agent/proc agent/profile agent/runtimes agent/runtimes/bridge agent/stored agent/timing agent/timing/place agent/watch " +

@@ -170,6 +170,19 @@ func TestChecks(t *testing.T) {
 		{"hidepid", "with CAP_SYS_PTRACE", mounts("proc /proc proc rw,hidepid=invisible 0 0\n"), OK, "invisible, with"},
 		{"hidepid", "without", all(without(cap.SYS_PTRACE), mounts("proc /proc proc rw,gid=4,hidepid=2 0 0\n")), Limited, "hidden"},
 		{"hidepid", "another mount", all(without(cap.SYS_PTRACE), mounts("proc /jail/proc proc rw,hidepid=2 0 0\n")), OK, "off"},
+		{"local_users", "only root", nil, OK, "nobody but root"},
+		{"local_users", "accounts", func(t *testing.T, env *Env) {
+			setFile(t, filepath.Dir(env.Passwd), "passwd", "x\nbob:x:1001:1001::/home/bob:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\ndaemon:x:1:1::/:/bin/sh\n")
+		}, Info, "alice, bob"},
+		{"local_users", "a login of no account here", func(t *testing.T, env *Env) {
+			setProc(t, env, "1/loginuid", "4294967295\n")
+			setProc(t, env, "2/loginuid", "0\n")
+			setProc(t, env, "3/loginuid", "4711\n")
+		}, Info, "user4711"},
+		{"local_users", "many", func(t *testing.T, env *Env) {
+			setFile(t, filepath.Dir(env.Passwd), "passwd", strings.Repeat("a:x:1000:1::/:/bin/sh\n", 2)+"b:x:1000:1::/:/bin/sh\nc:x:1000:1::/:/bin/sh\nd:x:1000:1::/:/bin/sh\ne:x:1000:1::/:/bin/sh\nf:x:1000:1::/:/bin/sh\n")
+		}, Info, "a, b, c, d, e and 1 more"},
+		{"local_users", "no list", func(t *testing.T, env *Env) { env.Passwd += ".missing" }, Info, "cannot find out"},
 		{"hidepid", "mounted over", all(without(cap.SYS_PTRACE),
 			mounts("proc /proc proc rw,hidepid=2 0 0\nproc /proc proc rw 0 0\n")), OK, "off"},
 	} {

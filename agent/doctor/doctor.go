@@ -74,6 +74,7 @@ func checks() []Check {
 		{"kallsyms", "kernel symbols", checkKallsyms},
 		{"ptrace_scope", "Yama ptrace_scope", checkPtraceScope},
 		{"hidepid", "hidepid", checkHidepid},
+		{"local_users", "local users", checkUsers},
 	}
 }
 

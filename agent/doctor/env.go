@@ -24,6 +24,7 @@ import (
 type Env struct {
 	Proc    proc.Root
 	Sys     string // where sysfs is
+	Passwd  string // where the list of accounts is
 	Program string // where the agent's program is
 
 	Uname    func() (release, machine string, err error)
@@ -65,6 +66,7 @@ func Host() *Env {
 		Runtimes:       runtimes.Table(),
 		Proc:           proc.DefaultRoot,
 		Sys:            "/sys",
+		Passwd:         "/etc/passwd",
 		Program:        program,
 		Uname:          uname,
 		Capable:        func(c cap.Value) (bool, error) { return cap.GetProc().GetFlag(cap.Effective, c) },

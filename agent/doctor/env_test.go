@@ -22,6 +22,7 @@ func healthy(t *testing.T) *Env {
 		Runtimes:       runtimes.Table(),
 		Proc:           proc.Root(filepath.Join(dir, "proc")),
 		Sys:            filepath.Join(dir, "sys"),
+		Passwd:         filepath.Join(dir, "passwd"),
 		Program:        "/usr/bin/vmprof-agent",
 		Uname:          func() (string, string, error) { return "6.12.9-amd64", "x86_64", nil },
 		Capable:        capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE),
@@ -38,6 +39,7 @@ func healthy(t *testing.T) *Env {
 		MapPage:        works,
 		Pool:           proc.NewPool(proc.PoolOptions{}),
 	}
+	setFile(t, dir, "passwd", "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\nshop:x:1001:1001::/srv/shop:/bin/false\n")
 	setFile(t, env.Sys, "kernel/btf/vmlinux", "\x9f\xeb\x01\x00")
 	setFile(t, env.Sys, "kernel/security/lockdown", "[none] integrity confidentiality\n")
 	setProc(t, env, "sys/kernel/perf_event_paranoid", "2\n")

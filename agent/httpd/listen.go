@@ -5,7 +5,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 
 	"github.com/prometheus/exporter-toolkit/web"
 	"go.yaml.in/yaml/v2"
@@ -18,18 +21,22 @@ const DefaultListen = "127.0.0.1:9464"
 // The kernel doubles it.
 const sendBuffer = 64 << 10
 
+// SocketPrefix is what an address begins with that is the path of a Unix socket.
+const SocketPrefix = "unix:"
+
 // A Listener is an address that a Server answers on, and who may ask.
 type Listener struct {
 	net.Listener
 	webConfig   string // file, or ""
 	protected   bool   // the file configured TLS or users when the address was opened
 	connections *connections
+	passwords   *passwords
 }
 
-// Listen opens address, a host and port. webConfig is a file with TLS and users in the format of the Prometheus
-// exporters, or "" for none. Profiles show what a machine runs, down to method names, so an address that others can
-// reach needs a webConfig with TLS or users, or allowInsecure.
-func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
+// Listen opens address: a host and port, or unix:PATH with who may connect. webConfig is a file with TLS and users in the
+// format of the Prometheus exporters, or "" for none. Profiles show what a machine runs, down to method names, so an address
+// that others can reach needs a webConfig with TLS or users, or allowInsecure. Any user of the machine can reach a loopback address.
+func Listen(address, webConfig string, allowInsecure bool, access socketfile.Access) (*Listener, error) {
 	protected := false
 	if webConfig != "" {
 		err := web.Validate(webConfig)
@@ -42,8 +49,17 @@ func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
 		}
 		protected = tls || users
 	}
+	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(), passwords: newPasswords(webConfig)}
+	if path, ok := strings.CutPrefix(address, SocketPrefix); ok {
+		socket, err := socketfile.Listen("unix", path, access)
+		if err != nil {
+			return nil, fmt.Errorf("open --web.listen-address=%s: %w", address, err)
+		}
+		ln.Listener = socket
+		return ln, nil
+	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, fmt.Errorf("read --web.listen-address=%s, which must be HOST:PORT: %w", address, err)
+		return nil, fmt.Errorf("read --web.listen-address=%s, which must be HOST:PORT or unix:PATH: %w", address, err)
 	}
 	// Resolved once: what is judged is what is listened on.
 	addr, err := net.ResolveTCPAddr("tcp", address)
@@ -58,12 +74,15 @@ func Listen(address, webConfig string, allowInsecure bool) (*Listener, error) {
 		return nil, fmt.Errorf("refuse --web.listen-address=%s: anybody who can reach it could read the profiles of every process on this machine; "+
 			"%s, or pass --web.allow-insecure if the network is trusted", address, given)
 	}
-	ln, err := net.ListenTCP("tcp", addr)
-	if err != nil {
+	if ln.Listener, err = net.ListenTCP("tcp", addr); err != nil {
 		return nil, fmt.Errorf("open --web.listen-address=%s: %w", address, err)
 	}
-	return &Listener{Listener: ln, webConfig: webConfig, protected: protected, connections: newConnections()}, nil
+	return ln, nil
 }
+
+// PasswordChecks counts the requests with a password by what became of them: right, wrong, remembered (right, and checked a moment ago) or
+// refused (not checked, as too many were wrong).
+func (l *Listener) PasswordChecks() map[string]uint64 { return l.passwords.state() }
 
 // Accept waits for a connection, and until there is room for it.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -71,23 +90,31 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
+	if buffered, ok := conn.(interface{ SetWriteBuffer(int) error }); ok {
+		_ = buffered.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
 	}
 	return l.connections.add(conn), nil
 }
 
 // readProtection says whether a file configures TLS, and whether it configures users.
 func readProtection(webConfig string) (tls, users bool, err error) {
-	text, err := os.ReadFile(webConfig)
+	c, err := readConfig(webConfig)
 	if err != nil {
 		return false, false, err
 	}
+	return c.TLSConfig.IsEnabled(), len(c.Users) > 0, nil
+}
+
+func readConfig(webConfig string) (*web.Config, error) {
+	text, err := os.ReadFile(webConfig)
+	if err != nil {
+		return nil, err
+	}
 	var c web.Config
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return false, false, err
+		return nil, err
 	}
-	return c.TLSConfig.IsEnabled(), len(c.Users) > 0, nil
+	return &c, nil
 }
 
 // settled is how long a configuration file must be unchanged to be believed: the library that asks for passwords reads it

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 )
 
 func TestListen(t *testing.T) {
@@ -49,7 +51,7 @@ func TestListen(t *testing.T) {
 		{"127.0.0.1:99999", "", false, "--web.listen-address=127.0.0.1:99999"},
 		{"", "", false, "HOST:PORT"},
 	} {
-		ln, err := Listen(tt.address, tt.config, tt.insecure)
+		ln, err := Listen(tt.address, tt.config, tt.insecure, socketfile.Access{})
 		if err == nil {
 			ln.Close()
 		}
@@ -63,12 +65,12 @@ func TestListen(t *testing.T) {
 }
 
 func TestListenTaken(t *testing.T) {
-	ln, err := Listen("127.0.0.1:0", "", false)
+	ln, err := Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	if again, err := Listen(ln.Addr().String(), "", false); err == nil {
+	if again, err := Listen(ln.Addr().String(), "", false, socketfile.Access{}); err == nil {
 		again.Close()
 		t.Error("two servers have one address")
 	} else if !strings.Contains(err.Error(), "address already in use") {

@@ -18,12 +18,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 )
 
 // serve runs a server as the agent does. stop ends it and returns what Serve returned.
 func serve(t *testing.T, f *fake, webConfig string) (addr string, stop func() error) {
 	t.Helper()
-	ln, err := Listen("127.0.0.1:0", webConfig, false)
+	ln, err := Listen("127.0.0.1:0", webConfig, false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +70,7 @@ func TestServeStops(t *testing.T) {
 }
 
 func TestServeStopsAtOnce(t *testing.T) {
-	ln, err := Listen("127.0.0.1:0", "", false)
+	ln, err := Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,4 +188,45 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	return pool
+}
+
+// At a Unix socket only those can ask who may connect, and each user has a bound of wrong passwords.
+func TestServeOnSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "http.sock")
+	ln, err := Listen("unix:"+path, "", false, socketfile.Access{UID: -1, GID: -1, Mode: 0o600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	if _, err := Listen("unix:"+path, "", false, socketfile.Access{}); err == nil || !strings.Contains(err.Error(), "--web.listen-address=unix:"+path) {
+		t.Errorf("two agents have one socket: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	f := new(fake)
+	go func() { done <- newServer(t, f).Serve(ctx, ln) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	resp, err := client.Get("http://any.name/-/healthy")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%v, %v", resp, err)
+	}
+	resp.Body.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, want := userOf(conn.(*net.UnixConn)), fmt.Sprint(os.Getuid()); got != want {
+		t.Errorf("the server is the user %s, want %s", got, want)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the socket is still there")
+	}
 }

@@ -2,7 +2,7 @@
 //
 //	s := httpd.New(source, exporter.Gatherer(), logger)
 //	go func() { for w := range windows { s.Observe(w) } }()
-//	ln, err := httpd.Listen(address, webConfig, allowInsecure)
+//	ln, err := httpd.Listen(address, webConfig, allowInsecure, access)
 //	err = s.Serve(ctx, ln)
 //
 // Everything is read-only: there is no request that changes the agent, a target or a file. What a request may cost
@@ -129,15 +129,22 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	srv := &http.Server{
-		Handler: connected(ln.protect(localHost(ln.Addr(), s.handler))),
+		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
 		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
 		ReadHeaderTimeout: 10 * time.Second,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // mostly clients that hung up
-		BaseContext:       func(net.Listener) context.Context { return requests },
 		ConnContext:       withConnection,
+	}
+	srv.BaseContext = func(net.Listener) context.Context {
+		// web.Serve has put its handler around that one, and there is no connection yet.
+		if ln.webConfig != "" {
+			srv.Handler = ln.passwords.guard(srv.Handler)
+		}
+		srv.Handler = connected(srv.Handler)
+		return requests
 	}
 
 	served := make(chan error, 1)

@@ -11,9 +11,9 @@ import (
 // maxLinks bounds the links that lead to a directory, as the kernel does (MAXSYMLINKS of include/linux/namei.h).
 const maxLinks = 40
 
-// openDir opens a directory. It follows no link of another user in a directory where everybody may create files, whatever fs.protected_symlinks
+// OpenDir opens a directory, as a descriptor with O_PATH. It follows no link of another user in a directory where everybody may create files, whatever fs.protected_symlinks
 // says. The caller closes the descriptor.
-func openDir(path string) (int, error) {
+func OpenDir(path string) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})

@@ -72,7 +72,7 @@ func open(path string) (*destination, error) {
 	}
 	d := &destination{name: name, tempName: fmt.Sprintf(".vmprof-%016x.tmp", rand.Uint64())}
 	var err error
-	if d.dir, err = openDir(dir); err != nil {
+	if d.dir, err = OpenDir(dir); err != nil {
 		return nil, refused(path, err)
 	}
 	if err = unix.Fstat(d.dir, &d.stat); err == nil {

@@ -39,6 +39,7 @@ from one run to the next.
   vmprof-agent compare a1 a2 a3 -- b1 b2 b3            # three processes a side
   vmprof-agent compare before/ -- after/               # files in directories
   vmprof-agent compare http://old:7171 http://new:7171 # recorded now
+  vmprof-agent compare unix:/run/a.sock unix:/run/b.sock  # at Unix sockets
   vmprof-agent compare --until=decided URL URL         # or until it is sure
   vmprof-agent compare --by=total A.pb.gz B.pb.gz      # methods with callees
   vmprof-agent compare --by=edge A.pb.gz B.pb.gz       # who calls whom

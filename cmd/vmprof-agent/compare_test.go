@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -201,6 +202,23 @@ func TestCompareURLs(t *testing.T) {
 	}
 	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") || !strings.Contains(stderr.String(), "A and B are the same address") {
 		t.Errorf("%s%s", &stdout, &stderr)
+	}
+	at := filepath.Join(t.TempDir(), "a.sock")
+	socket, err := net.Listen("unix", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := httptest.NewUnstartedServer(server.Config.Handler)
+	local.Listener.Close()
+	local.Listener = socket
+	local.Start()
+	defer local.Close()
+	address, err := windowURL("unix:" + at)
+	if err != nil || address.name != "unix:"+at+":/profiles/cpu?seconds=1" {
+		t.Errorf("%+v, %v", address, err)
+	}
+	if named, err := fetchWindow(t.Context(), address); err != nil || named.Profile == nil {
+		t.Errorf("from a Unix socket: %v", err)
 	}
 	secret := strings.Replace(server.URL, "http://", "http://me:secret@", 1) + "/profiles/none"
 	err = compareVerb(t.Context(), []string{secret, server.URL}, &stdout, &stderr)

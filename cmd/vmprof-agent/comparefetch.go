@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
@@ -26,14 +28,44 @@ const (
 
 // isURL reports whether an argument is an address of serve.
 func isURL(name string) bool {
-	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
+	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") || strings.HasPrefix(name, httpd.SocketPrefix)
+}
+
+// A served is where serve answers.
+type served struct {
+	name   string // to show; without a password
+	url    string
+	socket string // path of the Unix socket to ask at; "" if that is the URL's host
+}
+
+// parseServed reads an address of serve: a URL, or unix:PATH, behind which may be :/profiles/alloc and the like.
+func parseServed(name string) (s served, u *url.URL, err error) {
+	at := name
+	if socket, ok := strings.CutPrefix(name, httpd.SocketPrefix); ok {
+		var path string
+		s.socket, path, _ = strings.Cut(socket, ":")
+		at = "http://localhost" + path
+	}
+	if u, err = url.Parse(at); err != nil {
+		return s, nil, usageError(fmt.Sprintf("%s is no URL of serve: %v", name, err))
+	}
+	return s, u, nil
+}
+
+// to is the same address with a URL.
+func (s served) to(u *url.URL) served {
+	s.name, s.url = u.Redacted(), u.String()
+	if s.socket != "" {
+		s.name = httpd.SocketPrefix + s.socket + ":" + u.RequestURI()
+	}
+	return s
 }
 
 // windowURL is where serve answers with a profile of the next second. An address without a path stands for the CPU time.
-func windowURL(name string) (string, error) {
-	u, err := url.Parse(name)
+func windowURL(name string) (served, error) {
+	s, u, err := parseServed(name)
 	if err != nil {
-		return "", usageError(fmt.Sprintf("%s is no URL of serve: %v", name, err))
+		return s, err
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/profiles/cpu"
@@ -41,7 +73,7 @@ func windowURL(name string) (string, error) {
 	q := u.Query()
 	q.Set("seconds", "1")
 	u.RawQuery = q.Encode()
-	return u.String(), nil
+	return s.to(u), nil
 }
 
 // pullSeconds is for how long serve records what report shows, unless the address says otherwise.
@@ -49,10 +81,10 @@ const pullSeconds = 10
 
 // pullURL is where serve answers with a profile that a view of report can show, and how long that may take. An address without a path stands for
 // what the view needs.
-func pullURL(name, view string) (address string, patience time.Duration, err error) {
-	u, err := url.Parse(name)
+func pullURL(name, view string) (address served, patience time.Duration, err error) {
+	s, u, err := parseServed(name)
 	if err != nil {
-		return "", 0, usageError(fmt.Sprintf("%s is no URL of serve: %v", name, err))
+		return s, 0, err
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/profiles/" + pulledKind(view)
@@ -66,7 +98,7 @@ func pullURL(name, view string) (address string, patience time.Duration, err err
 		q.Set("seconds", strconv.Itoa(seconds))
 	}
 	u.RawQuery = q.Encode()
-	return u.String(), time.Duration(min(seconds, 3600))*time.Second + fetchPatience, nil
+	return s.to(u), time.Duration(min(seconds, 3600))*time.Second + fetchPatience, nil
 }
 
 // pulledKind is the kind of profile that a view needs.
@@ -86,7 +118,7 @@ func pulledKind(view string) string {
 
 // compareURLs records two addresses of serve, both at the same time, and compares them.
 func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writer) error {
-	var urls [2]string
+	var urls [2]served
 	for side := range urls {
 		var err error
 		if urls[side], err = windowURL(o.sides[side][0]); err != nil {
@@ -124,7 +156,7 @@ func (o *compareOptions) compareURLs(ctx context.Context, stdout, stderr io.Writ
 }
 
 // fetchBoth records the next second of both sides.
-func fetchBoth(ctx context.Context, urls [2]string) (both [2]compare.Named, err error) {
+func fetchBoth(ctx context.Context, urls [2]served) (both [2]compare.Named, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchPatience)
 	defer cancel()
 	type answer struct {
@@ -150,19 +182,32 @@ func fetchBoth(ctx context.Context, urls [2]string) (both [2]compare.Named, err 
 	return both, err
 }
 
+// client makes requests of the address.
+func (s served) client() *http.Client {
+	if s.socket == "" {
+		return http.DefaultClient
+	}
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.socket)
+		},
+	}}
+}
+
 // fetchWindow gets one window. No error shows a password in the address.
-func fetchWindow(ctx context.Context, address string) (named compare.Named, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+func fetchWindow(ctx context.Context, address served) (named compare.Named, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.url, nil)
 	if err != nil {
 		return named, err
 	}
-	named.Name = request.URL.Redacted()
+	named.Name = address.name
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("record %s: %w", named.Name, err)
 		}
 	}()
-	response, err := http.DefaultClient.Do(request)
+	response, err := address.client().Do(request)
 	if err != nil {
 		return named, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 )
 
 // A dated is a profiler whose window was closed just now.
@@ -40,7 +41,7 @@ func TestServeHistory(t *testing.T) {
 	if o.past, err = o.history.open(log); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := httpd.Listen("127.0.0.1:0", "", false)
+	ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

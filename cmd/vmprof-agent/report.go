@@ -60,6 +60,7 @@ VIEW is one of:
   vmprof-agent report --where='stack.anyMatches("Json")' vmprof.pb.gz   # a part
   vmprof-agent report --cost=cloud.yaml cpu.pb.gz alloc.pb.gz   # what it costs
   vmprof-agent report --view=slow http://127.0.0.1:9464   # the next 10 s
+  vmprof-agent report unix:/run/vmprof-agent/http.sock    # at a Unix socket
   vmprof-agent report -o x.html vmprof.pb.gz alloc.pb.gz  # as one page
   go tool pprof -tagleaf=class -http=:8080 alloc.pb.gz  # classes as leaves
   vmprof-agent report --from=03:10 --to=03:15          # what happened at 03:12?

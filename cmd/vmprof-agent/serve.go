@@ -60,9 +60,13 @@ Profiles until it is stopped, and serves over HTTP:
   vmprof-agent serve --window-exec=/usr/local/libexec/new-hot-path
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
+  vmprof-agent serve --listen unix:/run/vmprof.sock --web.socket-group=sre
 
 Profiles show what a machine runs. An address that others can reach needs a
 --web.config.file with TLS or passwords, in the format of Prometheus' exporters.
+Every user of the machine can read from a loopback address. On a machine with
+users that you do not trust, listen on a Unix socket, unix:PATH: only its owner
+and its group can connect. report and compare read from unix:PATH.
 
 Flags:
 `
@@ -76,6 +80,7 @@ type serveOptions struct {
 	frequency     int
 	clock         attach.Clock
 	listen        string
+	socket        socketFlags
 	webConfig     string
 	allowInsecure bool
 	maxMethods    int
@@ -106,6 +111,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
 	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
+	o.socket.add(fs)
 	fs.StringVar(&o.webConfig, "web.config.file", "", "read TLS and passwords from `FILE`")
 	fs.BoolVar(&o.allowInsecure, "web.allow-insecure", false, "serve without TLS and passwords on any address")
 	fs.IntVar(&o.maxMethods, "metrics-max-methods", prom.DefaultMaxMethods, "limit to `N` methods per service")
@@ -124,7 +130,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	if err := errors.Join(o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
+	if err := errors.Join(o.socket.check(fs, o.listen), o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
 		return nil, err
 	}
 	return &o, o.slow.check(&o.targets, &o.eventFlags)
@@ -137,7 +143,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	// Before anything is loaded: an address is more easily wrong.
-	ln, err := httpd.Listen(o.listen, o.webConfig, o.allowInsecure)
+	ln, err := httpd.Listen(o.listen, o.webConfig, o.allowInsecure, o.socket.access)
 	if err != nil {
 		return err
 	}
@@ -210,6 +216,9 @@ func (o *serveOptions) does(frequency int) string {
 
 // answersOn is a sentence on where to look.
 func (o *serveOptions) answersOn(addr net.Addr) string {
+	if addr.Network() == "unix" {
+		return "listening on " + httpd.SocketPrefix + addr.String()
+	}
 	if o.webConfig == "" {
 		return fmt.Sprintf("listening on http://%s/", addr)
 	}
@@ -251,8 +260,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		programState = o.program.State
 		p = labelled{p, o.program}
 	}
+	var passwords func() map[string]uint64
+	if o.webConfig != "" {
+		passwords = ln.PasswordChecks
+	}
 	metrics, err := prom.New(p, &prom.Options{
-		History: past, Rules: ruleStates, Program: programState,
+		Passwords: passwords, History: past, Rules: ruleStates, Program: programState,
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})

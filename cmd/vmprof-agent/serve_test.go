@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
@@ -103,7 +104,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ln, err := httpd.Listen("127.0.0.1:0", "", false)
+		ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +166,7 @@ func TestServeDoes(t *testing.T) {
 
 // An agent that fails ends the server, and its error is the verb's.
 func TestServeFails(t *testing.T) {
-	ln, err := httpd.Listen("127.0.0.1:0", "", false)
+	ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +199,10 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--listen", "0.0.0.0:0"}, "--web.allow-insecure", false},
 		{[]string{"--listen", "nonsense"}, "HOST:PORT", false},
 		{[]string{"--web.listen-address", "nonsense"}, "HOST:PORT", false},
+		{[]string{"--web.socket-group=0"}, "needs --web.listen-address=unix:PATH", true},
+		{[]string{"--listen=unix:/nonexistent/a/b", "--web.socket-mode=rw"}, "no mode such as 0660", true},
+		{[]string{"--listen=unix:/nonexistent/a/b", "--web.socket-owner=nobody at all"}, "nobody has this name", true},
+		{[]string{"--listen=unix:/nonexistent/a/b"}, "open directory /nonexistent: no such file", false},
 		{[]string{"--listen=:1", "--web.listen-address=:2"}, "give one of them", true},
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},
 	} {

@@ -73,6 +73,8 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 		return nil, err
 	}
 	switch {
+	case fs.NArg() > 0 && isURL(fs.Arg(0)):
+		return nil, usageError(fmt.Sprintf("top samples by itself; to see what serve records: vmprof-agent report %s", fs.Arg(0)))
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; choose processes with -p")
 	case o.frequency < 1:

@@ -60,6 +60,19 @@ var hostileRows = []Row{
 		Elsewhere: []string{"agent/httpd.TestIdleConnections", "agent/httpd.TestRoomForConnections"},
 	},
 	{
+		Fault: "clients that guess passwords",
+		Holds: "One password is checked at a time, and wrong ones take at most a tenth of a CPU. An address may try five, then one every ten seconds; others get " +
+			"status 429 and `Retry-After`. Passwords that were right are remembered for ten minutes, and unknown users take as long as others.",
+		Elsewhere: []string{"agent/httpd.TestWrongPasswords", "agent/httpd.TestRightPasswords", "agent/httpd.TestRestAfterWrongPassword", "agent/httpd.TestPasswordBounds"},
+	},
+	{
+		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",
+		Holds: "The socket of an agent that was killed is replaced. Anything else is left alone, and the error says what it is. Nobody can connect before the socket " +
+			"has its owner and its mode, nor can other users put another one in its place.",
+		Elsewhere: []string{"agent/socketfile.TestListen", "agent/socketfile.TestListenInTheWay", "agent/socketfile.TestListenInDirectories", "agent/socketfile.TestAccess",
+			"agent/httpd.TestServeOnSocket"},
+	},
+	{
 		Fault:     "a service begins or ends while versions are compared",
 		Holds:     "What is on one side only is a difference; no amounts make the comparison fail.",
 		Elsewhere: []string{"agent/audit.TestNothingOnOneSide", "agent/audit.FuzzCompare"},

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -38,7 +35,7 @@ type host struct {
 	owner   owner
 	running sync.WaitGroup
 
-	listener *listener
+	listener *socketfile.Listener
 	ctx      context.Context // ends with the host
 	stop     context.CancelFunc
 }
@@ -199,68 +196,13 @@ func (h *host) remove(g *guest) {
 	h.table.release(g)
 }
 
-// A listener is the socket at a path, and the lock on it.
-type listener struct {
-	*net.UnixListener
-	lock *os.File
-}
-
-// listen takes the socket at path, which everybody on the machine may connect to. A lock file next to it is held for as
-// long as the agent lives. It distinguishes a socket in use from one that a killed agent left behind.
-func listen(path string) (_ *listener, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("create the directory of the socket for VMs: %w", err)
-	}
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+// listen takes the socket at path, which everybody on the machine may connect to: the kernel says which process did.
+func listen(path string) (*socketfile.Listener, error) {
+	l, err := socketfile.Listen("unixpacket", path, socketfile.Access{UID: -1, GID: -1, Mode: 0o666})
 	if err != nil {
-		return nil, fmt.Errorf("lock the socket for VMs: %w", err)
+		return nil, fmt.Errorf("make the socket for VMs: %w; or use another path (--guest-socket)", err)
 	}
-	defer func() {
-		if err != nil {
-			lock.Close()
-		}
-	}()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("another agent owns the socket for VMs, %s: end it, or use another path (--guest-socket)", path)
-	} else if err != nil {
-		return nil, fmt.Errorf("lock %s.lock: %w", path, err)
-	}
-	if err := removeStale(path); err != nil {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, fmt.Errorf("listen for VMs: %w", err)
-	}
-	// Everybody may connect: the kernel says which process did.
-	if err := os.Chmod(path, 0o666); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("open the socket for VMs to all users: %w", err)
-	}
-	return &listener{l, lock}, nil
-}
-
-// removeStale removes a socket that nobody uses any more, and nothing else.
-func removeStale(path string) error {
-	st, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("check the socket for VMs: %w", err)
-	}
-	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s exists and is not a socket: remove it, or use another path (--guest-socket)", path)
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("remove the socket of an earlier agent: %w", err)
-	}
-	return nil
-}
-
-// Close removes the socket and lets others have the path. The lock's file stays: removing it would race.
-func (l *listener) Close() error {
-	return errors.Join(l.UnixListener.Close(), l.lock.Close())
+	return l, nil
 }
 
 // A pacer limits messages to rate a second, in every 100 ms.

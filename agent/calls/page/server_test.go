@@ -1,7 +1,6 @@
 package page
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,58 +8,19 @@ import (
 	"time"
 )
 
+// VMs of all users may connect.
 func TestListen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run", "guest.sock")
 	l, err := listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]os.FileMode{path: 0o666, filepath.Dir(path): 0o755} {
-		if st, err := os.Stat(file); err != nil || st.Mode().Perm() != want {
-			t.Errorf("mode of %s is %v, %v, want %v", file, st.Mode(), err, want)
-		}
+	defer l.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o666 {
+		t.Errorf("mode of %s is %v, %v", path, st.Mode(), err)
 	}
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "another agent") {
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "another agent") || !strings.Contains(err.Error(), "--guest-socket") {
 		t.Errorf("a second agent: %v", err)
-	}
-	conn, err := net.Dial("unixpacket", path)
-	if err != nil {
-		t.Fatalf("the second agent has harmed the first: %v", err)
-	}
-	conn.Close()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Lstat(path); err == nil {
-		t.Error("the socket is still there")
-	}
-	l, err = listen(path)
-	if err != nil {
-		t.Fatalf("after the first has ended: %v", err)
-	}
-	// An agent that is killed leaves its socket behind, but not the lock.
-	l.UnixListener.SetUnlinkOnClose(false)
-	l.Close()
-	if _, err := os.Lstat(path); err != nil {
-		t.Fatal(err)
-	}
-	if l, err = listen(path); err != nil {
-		t.Fatalf("after one was killed: %v", err)
-	}
-	l.Close()
-}
-
-// A file that is not a socket is not removed.
-func TestListenInTheWay(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "guest.sock")
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
-		t.Errorf("error %v", err)
-	}
-	if b, _ := os.ReadFile(path); string(b) != "precious" {
-		t.Error("the file was changed")
 	}
 }
 

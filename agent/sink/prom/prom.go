@@ -38,7 +38,9 @@ type Options struct {
 	History func() history.Stats     // of serve --history-dir; nil without a history
 	Rules   func() []rule.State      // of serve --rule; nil without rules
 	Program func() program.State     // of serve --window-exec; nil without a program
-	Build   Build
+	// Passwords counts requests with a password, by result; nil without passwords.
+	Passwords func() map[string]uint64
+	Build     Build
 }
 
 // Build says which agent this is, in vmprof_build_info.
@@ -91,6 +93,9 @@ func New(source Source, o *Options) (*Exporter, error) {
 	}
 	if o.Program != nil {
 		all = append(all, programCollector{o.Program}, customCollector{o.Program})
+	}
+	if o.Passwords != nil {
+		all = append(all, passwordCollector{o.Passwords})
 	}
 	services := orDefault(o.MaxServices, DefaultMaxServices)
 	all = append(all, &serviceInfo{source: source, ranked: e.hot, most: infosPerService * services})

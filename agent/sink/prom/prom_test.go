@@ -99,7 +99,7 @@ func ruleStates() []rule.State {
 
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Passwords: passwordResults, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,4 +250,8 @@ type panicking struct{ prometheus.Collector }
 
 func (panicking) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("bad_total", "Bad.", []string{"service"}, nil), prometheus.CounterValue, 1, "\xff")
+}
+
+func passwordResults() map[string]uint64 {
+	return map[string]uint64{"right": 1, "wrong": 2, "remembered": 3, "refused": 4}
 }

@@ -1,0 +1,279 @@
+package httpd
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/sys/unix"
+)
+
+// A check of a password is meant to be expensive: 60 ms of CPU time at the usual cost. These bound what checks take, whoever asks for them.
+const (
+	// rememberFor is how long a password that was right is not checked again, and maxRemembered is how many of these there are.
+	rememberFor   = 10 * time.Minute
+	maxRemembered = 1000
+	// checkBurst is how many wrong passwords an address may try at once, and checkEvery how long it takes until it may try another one.
+	checkBurst = 5
+	checkEvery = 10 * time.Second
+	// maxAddresses is how many addresses have a bound of their own. All others have one together.
+	maxAddresses = 1024
+	// maxWaiting is how many checks wait: one is made at a time.
+	maxWaiting = 8
+	// restAfterWrong is how often the time of a check that failed passes before the next one: they take at most a tenth of a CPU.
+	restAfterWrong = 9
+)
+
+// What becomes of requests with a password.
+const (
+	passwordRight      = "right"
+	passwordWrong      = "wrong"
+	passwordRemembered = "remembered" // right, and checked a moment ago
+	passwordRefused    = "refused"    // not checked, as too many were wrong
+)
+
+// passwords checks those of requests before the library does, which bounds nothing and would compute a hash for each wrong one.
+type passwords struct {
+	users   func() (map[string]string, error) // hashes of the configuration, read anew
+	compare func(hash, password []byte) error // bcrypt's
+	key     [32]byte                          // random: what is remembered is of no use elsewhere
+	turn    chan struct{}                     // of the one check
+
+	mu        sync.Mutex
+	good      map[[32]byte]time.Time // what is remembered, until then
+	addresses map[string]*allowance
+	waiting   int
+	rest      time.Time // no check before
+	counts    map[string]uint64
+}
+
+// An allowance is how many wrong passwords an address may try.
+type allowance struct {
+	left float64
+	at   time.Time
+}
+
+func newPasswords(webConfig string) *passwords {
+	p := &passwords{
+		users: func() (map[string]string, error) {
+			c, err := readConfig(webConfig)
+			if err != nil {
+				return nil, err
+			}
+			hashes := map[string]string{}
+			for user, hash := range c.Users {
+				hashes[user] = string(hash)
+			}
+			return hashes, nil
+		},
+		compare: bcrypt.CompareHashAndPassword, turn: make(chan struct{}, 1),
+		good: map[[32]byte]time.Time{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0},
+	}
+	_, _ = rand.Read(p.key[:]) // never fails
+	return p
+}
+
+// guard answers requests with a password that is not checked, and takes wrong ones out of requests: next, the library's handler, refuses these,
+// and those without.
+func (p *passwords) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, given := r.BasicAuth(); given {
+			users, err := p.users()
+			if err == nil && len(users) > 0 { // otherwise next says what is wrong with the file
+				ok, wait := p.check(r.Context(), users, user, password, addressOf(r))
+				if wait > 0 {
+					w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+					http.Error(w, "too many wrong passwords: try again later", http.StatusTooManyRequests)
+					return
+				}
+				if !ok {
+					r.Header.Del("Authorization")
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check reports whether a password is right. wait is how long it will not be checked, 0 if it was. A check of an unknown user takes as long as
+// one of a user who exists.
+func (p *passwords) check(ctx context.Context, users map[string]string, user, password, address string) (ok bool, wait time.Duration) {
+	hash, known := users[user]
+	if !known {
+		hash = p.substitute(users, user)
+	}
+	id := p.digest(user, hash, password)
+	if wait := p.admit(id, address); wait != 0 {
+		return wait == admitted, max(wait, 0)
+	}
+	defer p.leave()
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, time.Second
+	}
+	defer func() { <-p.turn }()
+	p.mu.Lock()
+	rest := time.Until(p.rest)
+	p.mu.Unlock()
+	select {
+	case <-time.After(rest):
+	case <-ctx.Done():
+		return false, time.Second
+	}
+	began := time.Now()
+	ok = p.compare([]byte(hash), []byte(password)) == nil && known
+	p.note(id, address, ok, time.Since(began))
+	return ok, 0
+}
+
+// admitted is what admit returns for a password that is known to be right.
+const admitted = time.Duration(-1)
+
+// admit returns 0 if a password is to be checked: leave is to be called then. Otherwise it is right, or not to be checked for a while.
+func (p *passwords) admit(id [32]byte, address string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Before(p.good[id]) {
+		p.counts[passwordRemembered]++
+		return admitted
+	}
+	a := p.allowanceOf(address, now)
+	switch {
+	case a.left < 1:
+		p.counts[passwordRefused]++
+		return time.Duration((1 - a.left) * float64(checkEvery))
+	case p.waiting >= maxWaiting:
+		p.counts[passwordRefused]++
+		return time.Second
+	}
+	a.left--
+	p.waiting++
+	return 0
+}
+
+func (p *passwords) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting--
+}
+
+// note takes the outcome of a check.
+func (p *passwords) note(id [32]byte, address string, ok bool, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if !ok {
+		p.counts[passwordWrong]++
+		p.rest = now.Add(restAfterWrong * took)
+		return
+	}
+	p.counts[passwordRight]++
+	a := p.allowanceOf(address, now)
+	a.left = min(a.left+1, checkBurst)
+	for other, until := range p.good {
+		if len(p.good) >= maxRemembered || now.After(until) {
+			delete(p.good, other)
+		}
+	}
+	p.good[id] = now.Add(rememberFor)
+}
+
+// allowanceOf returns what an address has left.
+func (p *passwords) allowanceOf(address string, now time.Time) *allowance {
+	a := p.addresses[address]
+	if a == nil && len(p.addresses) >= maxAddresses {
+		for other, of := range p.addresses {
+			if now.Sub(of.at) >= checkBurst*checkEvery { // it has all of it again
+				delete(p.addresses, other)
+			}
+		}
+		if len(p.addresses) >= maxAddresses {
+			address = ""
+			a = p.addresses[address]
+		}
+	}
+	if a == nil {
+		a = &allowance{checkBurst, now}
+		p.addresses[address] = a
+	}
+	a.left = min(a.left+float64(now.Sub(a.at))/float64(checkEvery), checkBurst)
+	a.at = now
+	return a
+}
+
+// substitute is the hash of some user, the same one for each name that nobody has: a check of it takes as long.
+func (p *passwords) substitute(users map[string]string, name string) string {
+	digest := p.digest(name)
+	hashes := make([]string, 0, len(users))
+	for _, hash := range users {
+		hashes = append(hashes, hash)
+	}
+	slices.Sort(hashes)
+	return hashes[binary.LittleEndian.Uint64(digest[:])%uint64(len(hashes))]
+}
+
+// digest is a hash with the key of this process.
+func (p *passwords) digest(parts ...string) (d [32]byte) {
+	h := hmac.New(sha256.New, p.key[:])
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	h.Sum(d[:0])
+	return d
+}
+
+func (p *passwords) state() map[string]uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.counts)
+}
+
+// addressOf is what requests are bounded by: an IPv4 address, the network of 64 bits of an IPv6 address, or the user at a Unix socket.
+func addressOf(r *http.Request) string {
+	if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
+		if local, ok := conn.Conn.(*net.UnixConn); ok {
+			return "user " + userOf(local)
+		}
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	address := from.Addr().Unmap().WithZone("")
+	if address.Is4() {
+		return address.String()
+	}
+	network, _ := address.Prefix(64) // fits any IPv6 address
+	return network.String()
+}
+
+// userOf is who connected to a Unix socket.
+func userOf(conn *net.UnixConn) string {
+	const unknown = "unknown"
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return unknown
+	}
+	who := unknown
+	_ = raw.Control(func(fd uintptr) { // fails only if the connection is closed
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			who = strconv.FormatUint(uint64(peer.Uid), 10)
+		}
+	})
+	return who
+}
