@@ -16,6 +16,7 @@ var errMalformed = errors.New("malformed record")
 // window is an error for the writer, too.
 type codec struct {
 	reads  bool
+	format format
 	buf    []byte // what was written, or what is to be read
 	tables *tables
 	want   *Selection // readers: what is wanted; nil for everything
@@ -176,7 +177,9 @@ func (c *codec) name(p *stringID) {
 		return
 	}
 	if id >= uint64(len(c.tables.strings)) {
-		c.fail()
+		if *p = c.tables.names.string(lostName); !c.tables.lost {
+			c.fail()
+		}
 		return
 	}
 	*p = c.tables.stringFrom(stringID(id))
@@ -207,11 +210,13 @@ func (c *codec) frame(p *frameID, last *int) {
 		return
 	}
 	id := *last + d
-	if id < 0 || id >= len(c.tables.frames) {
-		c.fail()
+	if *last = id; id < 0 || id >= len(c.tables.frames) {
+		if *p = c.tables.names.lostFrame(); id < 0 || !c.tables.lost {
+			c.fail()
+		}
 		return
 	}
-	*p, *last = c.tables.frameFrom(id), id
+	*p = c.tables.frameFrom(id)
 }
 
 // block is a part that readers can skip.
@@ -250,32 +255,43 @@ func (c *codec) definitions(strings, frames int) {
 		added []string
 		next  []frame
 	)
+	if c.format != shared {
+		before := [2]uint64{uint64(strings), uint64(frames)}
+		if c.u(&before[0]); c.err == nil {
+			c.u(&before[1])
+		}
+		if c.reads && c.err == nil && !t.extend(before[0], before[1]) {
+			c.fail()
+		}
+	}
 	if !c.reads {
 		for _, f := range t.frames[frames:] {
 			next = append(next, f.with(t.placeString)) // the strings of windows come before those of frames: smaller numbers are shorter
 		}
 		added = t.strings[strings:]
 	}
+	text := t.text
 	list(c, &added, maxStrings-len(t.strings)+len(added), func(s *string) {
 		if c.text(s); c.reads {
-			if t.text += len(*s); t.text > maxText {
+			if text += len(*s); text > maxText {
 				c.fail()
 			}
 		}
 	})
-	if c.reads && c.err == nil {
-		t.strings = append(t.strings, added...)
-		t.stringAt = append(t.stringAt, make([]uint32, len(added))...)
+	if c.reads && c.err == nil && !t.lost {
+		t.add(added, nil)
 	}
-	if list(c, &next, maxFrames-len(t.frames)+len(next), c.frameFields); c.reads && c.err == nil {
-		t.frames = append(t.frames, next...)
-		t.frameAt = append(t.frameAt, make([]uint32, len(next))...)
+	if list(c, &next, maxFrames-len(t.frames)+len(next), c.frameFields); c.reads && c.err == nil && !t.lost {
+		t.add(nil, next)
 	}
 }
 
 // frameFields is a frame of the tables.
 func (c *codec) frameFields(f *frame) {
 	most := stringID(max(len(c.tables.strings), 1) - 1)
+	if c.tables.lost {
+		most = maxStrings
+	}
 	small(c, &f.function, most)
 	small(c, &f.system, most)
 	small(c, &f.file, most)
@@ -286,7 +302,7 @@ func (c *codec) frameFields(f *frame) {
 	c.flag(&f.approximate)
 	small(c, &f.mapped, most)
 	small(c, &f.build, most)
-	if c.reads && len(c.tables.strings) == 0 {
+	if c.reads && len(c.tables.strings) == 0 && !c.tables.lost {
 		c.fail()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,10 +19,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
 
-// A file that ends anywhere loses the window that it ends in and nothing else, and can be written on.
+// A file that ends anywhere loses the window that it ends in and nothing else, and can be written on. A flipped bit or a missing byte loses the
+// window that it is in: readers say so, with its time, and nothing is cut.
 func TestTornTails(t *testing.T) {
 	r := newRig(t, Options{})
-	var ends []int64
+	ends := []int64{int64(len(magic))}
 	for i := range 3 {
 		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: fmt.Sprintf("main run%d", i), Times: 1, Weight: 1 << i}))
 		ends = append(ends, r.segments[0].size)
@@ -29,53 +31,76 @@ func TestTornTails(t *testing.T) {
 	r.Close()
 	file := filepath.Join(r.path, "00000000.0")
 	whole, err := os.ReadFile(file)
-	if err != nil || int64(len(whole)) != ends[2] {
-		t.Fatalf("%d bytes, %v, want %d", len(whole), err, ends[2])
+	if err != nil || int64(len(whole)) != ends[3] {
+		t.Fatalf("%d bytes, %v, want %d", len(whole), err, ends[3])
 	}
-	check := func(what string, content []byte, complete int) {
+	missing := func() string {
+		p, err := Read(r.path).Query(t.Context(), Selection{From: began.AddDate(-1, 0, 0), To: began.AddDate(1, 0, 0)})
+		if err != nil {
+			return err.Error()
+		}
+		return strings.Join(p.Comments, " ")
+	}
+	// check expects the windows to be lost of which lost has a bit, and returns how many bytes were cut off. If none were, damage is a gap.
+	check := func(what string, content []byte, lost uint64, damage bool) uint64 {
 		t.Helper()
-		if err := os.RemoveAll(r.path); err != nil {
+		if err := errors.Join(os.RemoveAll(r.path), os.Mkdir(r.path, 0o700), os.WriteFile(file, content, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(r.path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		before := missing()
 		r.reopen(t, Options{})
 		defer r.Close()
-		want := uint64(len(content))
-		if complete > 0 {
-			want -= uint64(ends[complete-1])
-		} else if len(content) >= len(magic) {
-			want -= uint64(len(magic)) // goes with the file
-		}
-		if got := r.Stats().Cut; got != want {
-			t.Fatalf("%s: %d bytes cut, want %d", what, got, want)
-		}
 		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main again", Times: 1, Weight: 1 << 10}))
-		if got, want := totalsOf(r.all(t, 0)).samples, uint64(1<<complete-1+1<<10); got != want {
+		if got, want := totalsOf(r.all(t, 0)).samples, 7&^lost+1<<10; got != want {
 			t.Fatalf("%s: %b samples, want %b", what, got, want)
 		}
+		cut := r.Stats().Cut
+		for _, comments := range []string{before, missing()} {
+			if said := strings.Contains(comments, profile.MissingPart+"damaged from 2026-11-25 03:00:") || strings.Contains(comments, profile.MissingPart+"damaged until 2026-11-25 03:00:"); said != (damage && cut == 0) {
+				t.Fatalf("%s, %d bytes cut: %s", what, cut, comments)
+			}
+		}
+		return cut
+	}
+	// at are the windows from the one that has a byte on.
+	at := func(n int64) (first int) {
+		for first < 3 && ends[first+1] <= n {
+			first++
+		}
+		return first
 	}
 	for n := range whole {
-		complete := 0
-		for complete < 3 && ends[complete] <= int64(n) {
-			complete++
+		complete := at(int64(n))
+		want := uint64(n) - uint64(ends[complete])
+		if n < len(magic) {
+			want = uint64(n)
 		}
-		check(fmt.Sprintf("cut at byte %d", n), whole[:n], complete)
+		if got := check(fmt.Sprintf("cut at byte %d", n), whole[:n], 7&^(1<<complete-1), false); got != want {
+			t.Fatalf("cut at byte %d: %d bytes cut, want %d", n, got, want)
+		}
 	}
-	// Pages that the disk never got are zeros.
-	for n := ends[1]; n < ends[2]; n += 7 {
-		content := bytes.Clone(whole)
-		clear(content[n:])
-		check(fmt.Sprintf("zeros from byte %d", n), content, 2)
+	if got := check("zeros", append(bytes.Clone(whole), make([]byte, 5000)...), 0, false); got != 5000 { // pages that the disk never got
+		t.Errorf("%d bytes cut", got)
 	}
-	for n := ends[0]; n < ends[1]; n++ {
+	for n := range whole {
+		lost := uint64(0)
+		if n >= len(magic) {
+			lost = 1 << at(int64(n))
+			if int64(n) > ends[at(int64(n))]+60 && n%5 > 0 {
+				continue // each byte of the prefix and the header, and some of the body
+			}
+		}
 		content := bytes.Clone(whole)
 		content[n] ^= 0x10
-		check(fmt.Sprintf("a bit of byte %d", n), content, 1)
+		cut := check(fmt.Sprintf("a bit of byte %d", n), content, lost, lost != 0)
+		if cut > 0 && int64(n) < ends[2] {
+			t.Errorf("a bit of byte %d: %d bytes cut", n, cut)
+		}
+		if n >= len(magic) && n%3 == 0 {
+			if cut := check(fmt.Sprintf("without byte %d", n), slices.Delete(bytes.Clone(whole), n, n+1), lost, true); cut > 0 && int64(n) < ends[2] {
+				t.Errorf("without byte %d: %d bytes cut", n, cut)
+			}
+		}
 	}
 }
 
@@ -115,9 +140,9 @@ func TestSizeBound(t *testing.T) {
 	if n.Removed[RemovedSize] == 0 || n.Merges == 0 || n.Windows != 200 || largest < MinSize*8/10 {
 		t.Errorf("largest %d, %+v", largest, n)
 	}
-	slices, err := Read(r.path).Timeline(t.Context(), began, r.now, "")
-	if err != nil || len(slices) == 0 || !slices[len(slices)-1].End.Equal(r.now) {
-		t.Errorf("%d windows, %v", len(slices), err)
+	list, err := Read(r.path).Timeline(t.Context(), began, r.now, "")
+	if err != nil || len(list) == 0 || !list[len(list)-1].End.Equal(r.now) {
+		t.Errorf("%d windows, %v", len(list), err)
 	}
 	// A lower bound holds at once.
 	r.Close()
@@ -176,9 +201,9 @@ func TestClockJumps(t *testing.T) {
 	for range 1200 {
 		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3}))
 	}
-	slices, err := Read(r.path).Timeline(t.Context(), began.AddDate(-1, 0, 0), began.AddDate(9, 0, 0), "")
-	if err != nil || len(slices) == 0 || slices[len(slices)-1].End.After(r.now) || slices[0].Start.Before(r.now.Add(-4*time.Hour)) {
-		t.Errorf("%d windows from %v to %v, now %v", len(slices), slices[0].Start, slices[len(slices)-1].End, r.now)
+	list, err := Read(r.path).Timeline(t.Context(), began.AddDate(-1, 0, 0), began.AddDate(9, 0, 0), "")
+	if err != nil || len(list) == 0 || list[len(list)-1].End.After(r.now) || list[0].Start.Before(r.now.Add(-4*time.Hour)) {
+		t.Errorf("%d windows from %v to %v, now %v", len(list), list[0].Start, list[len(list)-1].End, r.now)
 	}
 }
 
@@ -442,7 +467,7 @@ func TestDamagedService(t *testing.T) {
 			t.Errorf("%s: %+v, %v", service, p, err)
 		}
 		list, err := Read(r.path).Timeline(t.Context(), began, r.now, service)
-		if err != nil || len(list) != 3 {
+		if err != nil || len(list) != 4 { // the header of the damaged one is right
 			t.Errorf("%s: %d windows, %v", service, len(list), err)
 		}
 	}

@@ -21,10 +21,14 @@
 // than Options.Fine it is rewritten as level 1, with windows of a minute; after Options.Medium as level 2, with windows of ten minutes. Its age is
 // the length of all windows after it: the clock may be wrong. A number never has two meanings: if a crash leaves two levels of it, the higher one holds, as it was renamed into place when it was complete.
 //
-// A segment is a magic number and records. A record is a window: checksums, a header with the window's time and its sums by service and
+// A segment is a magic number and records. A record is a window: lengths and checksums, a header with the window's time and its sums by service and
 // kind of code, and a compressed body with the names that are new in the segment, then the window. So each name is stored once in a segment.
-// The writer only appends, with one write for a record. What a crash leaves of a record is cut off when the directory is opened again.
-// What cannot be read is left alone, and so are files of others.
+// The writer only appends, with one write for a record. What a crash leaves of the last record is cut off when the directory is opened again.
+//
+// The checksum of a header includes its lengths and the magic number. So a record is known wherever it is found, and after a damaged part readers go
+// on with the next one (scanner). A body says how many names there were before it: those that were in a damaged part are lostName, and no name is
+// taken for another one. A header needs nothing of other records. What is damaged is left as it is, as are files of others, and readers say from
+// when to when something is missing (Gap). The magic number is that of the encoding: whoever changes the one changes the other.
 //
 // Plain files are simpler here than an embedded key-value store: windows come in the order of time, are never changed, and are removed oldest
 // first, as whole files, which keeps the bound of the size exact. A store of pages would need room for free pages and transactions, and would

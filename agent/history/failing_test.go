@@ -40,6 +40,47 @@ func (d *failingDisk) opener(dir *os.Root, name string, flags int) (segmentFile,
 	return f, err
 }
 
+// A full disk lets so many writes through. Of the next one a part is written, or nothing, and all later ones fail, as may cutting it off again.
+type fullDisk struct {
+	writes, part int
+	uncut        bool
+	at           func() // called before each write, and again when a part of it is written
+}
+
+type fullFile struct {
+	segmentFile
+	disk *fullDisk
+}
+
+func (d *fullDisk) opener(dir *os.Root, name string, flags int) (segmentFile, error) {
+	f, err := openFile(dir, name, flags)
+	if err != nil {
+		return nil, err
+	}
+	return fullFile{f, d}, nil
+}
+
+func (f fullFile) WriteAt(b []byte, at int64) (int, error) {
+	part := min(f.disk.part, len(b))
+	if f.disk.at != nil {
+		f.disk.at()
+	}
+	if f.disk.writes--; f.disk.writes < 0 || f.disk.at != nil {
+		if n, err := f.segmentFile.WriteAt(b[:part], at); err != nil || f.disk.at == nil {
+			return n, errors.Join(&os.PathError{Op: "write", Path: "segment", Err: syscall.ENOSPC}, err)
+		}
+		f.disk.at()
+	}
+	return f.segmentFile.WriteAt(b, at)
+}
+
+func (f fullFile) Truncate(size int64) error {
+	if f.disk.uncut && f.disk.writes < 0 {
+		return &os.PathError{Op: "truncate", Path: "segment", Err: syscall.EIO}
+	}
+	return f.segmentFile.Truncate(size)
+}
+
 type unreadable struct {
 	segmentFile
 	after int64
@@ -133,11 +174,11 @@ func TestUnreadable(t *testing.T) {
 		reader.opener = disk.opener
 		all := Selection{From: began.AddDate(-1, 0, 0), To: began.AddDate(1, 0, 0)}
 		p, err := reader.Query(t.Context(), all)
-		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "damage in 1 segment of the history") {
+		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "a part of the history is missing: unreadable from 2026-11-25 03:00:") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		reader.opener = (&failingDisk{open: name}).opener
-		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "damage in 1 segment") {
+		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "a part of the history is missing: unreadable from 2026-11-25 03:00:") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		// The next windows go to a segment of their own.
@@ -271,7 +312,7 @@ func TestItemsAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.decode(raw, &Selection{}); err != nil {
+		if _, err := d.decode(current, raw, &Selection{}); err != nil {
 			t.Errorf("%+v is written, but not read: %v", test, err)
 		}
 	}
@@ -308,5 +349,88 @@ func TestIndexIsBounded(t *testing.T) {
 	index.indexed = maxIndex
 	if err := index.scan(io.NewSectionReader(file, 0, first.size), first.size); err != nil || len(index.entries) != 0 {
 		t.Errorf("%d windows, %v", len(index.entries), err)
+	}
+}
+
+// writes adds windows of which the sum of samples has a bit each, so that segments end and are merged, and returns the windows that were stored.
+func writes(r *rig) (stored uint64) {
+	for i := range 12 {
+		p := sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 1 << i})
+		p.Start, p.Duration = r.now, 20*time.Minute
+		r.now = r.now.Add(p.Duration)
+		if r.Add(p) == nil {
+			stored |= 1 << i
+		}
+	}
+	return stored
+}
+
+// samplesIn are those of a history, after it was opened and closed by another writer; 0 if it has no windows.
+func samplesIn(t *testing.T, path string) uint64 {
+	t.Helper()
+	s, err := Open(path, &Options{Now: func() time.Time { return began.Add(4 * time.Hour) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	p, err := Read(path).Query(t.Context(), Selection{From: began.AddDate(-1, 0, 0), To: began.AddDate(1, 0, 0)})
+	if errors.Is(err, ErrNone) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return totalsOf(p).samples
+}
+
+// A disk that is full from any write on, also in the middle of it, loses the windows that come then, which are counted, and no other.
+func TestDiskFullAtEachWrite(t *testing.T) {
+	for n := 0; ; n++ {
+		done := false
+		for _, disk := range []*fullDisk{{writes: n}, {writes: n, part: 7}, {writes: n, part: 50, uncut: true}} {
+			r := newRig(t, Options{Fine: time.Hour, open: disk.opener})
+			stored := writes(r)
+			done = disk.writes >= 0
+			if n := r.Stats(); n.Lost[LostDiskFull]+n.Windows != 12 {
+				t.Fatalf("%+v: %+v", disk, n)
+			}
+			disk.writes = 1 << 20 // there is room again
+			again := sinktest.OfPaths(sinktest.Path{Methods: "main again", Times: 1, Weight: 1 << 12})
+			r.add(t, again)
+			r.Close()
+			if got, want := samplesIn(t, r.path), stored|1<<12; got != want {
+				t.Fatalf("full at write %d: %b samples, want %b", n, got, want)
+			}
+		}
+		if done {
+			return
+		}
+	}
+}
+
+// A writer that is killed before any write, in the middle of it or after it loses at most the window that it writes.
+func TestKilledAtEachWrite(t *testing.T) {
+	disk := &fullDisk{writes: 1 << 20, part: 50}
+	r := newRig(t, Options{Fine: time.Hour, open: disk.opener})
+	moments := 0
+	disk.at = func() {
+		moments++
+		n := r.Stats()
+		stored := uint64(1)<<n.Windows - 1
+		left := filepath.Join(t.TempDir(), "left")
+		if err := os.CopyFS(left, os.DirFS(r.path)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(left, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		got := samplesIn(t, left)
+		if got != stored && got != stored|1<<n.Windows {
+			t.Errorf("moment %d: %b samples, want %b", moments, got, stored)
+		}
+	}
+	writes(r)
+	if moments < 30 || r.Stats().Merges == 0 {
+		t.Errorf("%d moments, %+v", moments, r.Stats())
 	}
 }

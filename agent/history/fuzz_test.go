@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m := newMerger(newNames(), new(spare))
 		d := newDecoder(nil, m.names)
-		w, err := d.decode(body, &Selection{})
+		w, err := d.decode(current, body, &Selection{})
 		if (w == nil) == (err == nil) {
 			t.Fatalf("window %v and error %v", w, err)
 		}

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -350,18 +349,16 @@ func TestRoundTrip(t *testing.T) {
 // The history of an agent with fewer or more kinds of code and events is read: kinds that it lacks are 0, and unknown ones are left out.
 func TestOtherKinds(t *testing.T) {
 	for _, kinds := range []int{1, max(int(profile.CodeKinds), int(profile.EventKinds)) + 2, maxKinds, maxKinds + 1} {
-		start, span, covered, cpu, events, id := began.UnixNano(), time.Second, time.Second, kinds, kinds, 0
-		w := codec{}
-		list(&w, &[]string{"shop"}, maxServices, func(s *string) {
-			w.buf = append(binary.AppendUvarint(w.buf, uint64(len(*s))), *s...)
-		})
+		name := "shop"
+		start, span, covered, cpu, events := began.UnixNano(), time.Second, time.Second, kinds, kinds
+		w := codec{format: current}
 		number(&w, &start)
 		number(&w, &span)
 		number(&w, &covered)
 		number(&w, &cpu)
 		number(&w, &events)
 		list(&w, &[]Sum{{}}, maxSums, func(*Sum) {
-			number(&w, &id)
+			w.text(&name)
 			for range cpu {
 				used := time.Minute
 				number(&w, &used)
@@ -371,12 +368,9 @@ func TestOtherKinds(t *testing.T) {
 				w.float(&value)
 			}
 		})
-		var (
-			h        header
-			services serviceNames
-		)
-		r := codec{reads: true, buf: w.buf}
-		r.header(&h, &services)
+		var h header
+		r := codec{reads: true, format: current, buf: w.buf}
+		r.header(&h, new(services))
 		if kinds > maxKinds {
 			if r.err == nil {
 				t.Errorf("%d kinds are read", kinds)

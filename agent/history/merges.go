@@ -32,7 +32,7 @@ func (s *Store) tidy() {
 		case s.open != nil && s.open.segment == g:
 		case ages[i] > s.o.Keep:
 			_ = s.remove(g, RemovedAge) // which counts and logs what fails, and is tried again
-		case due == nil && to > g.level && !g.unreadable && s.added >= g.retry:
+		case due == nil && to > g.level && !g.stale() && s.added >= g.retry:
 			due, level = g, to
 		}
 	}
@@ -70,12 +70,16 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	defer f.Close()
 	var index scanner
-	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) { // others may have put it there
+	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) || errors.Is(err, errVersion) { // others may have put it there
 		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
-		s.countCut(old, info.Size())
+		s.count(func(*Stats) {})
 		return nil
 	} else if err != nil {
 		return err
+	}
+	if damaged := index.damaged(false); damaged > 0 {
+		s.leave(old, damaged)
+		return nil
 	}
 	name := segmentName{old.number, level}
 	temp, err := s.createFile(name.String() + temporary)
@@ -104,22 +108,16 @@ func (s *Store) merge(old *segment, level int) error {
 		for next < len(index.entries) && group(&index.entries[next]) == group(&index.entries[i]) {
 			next++
 		}
-		err = m.window(index.entries[i:next], index.services.names)
+		err = m.window(index.entries[i:next])
 		i = next
 		s.addQueued() // an hour takes seconds to merge, and minutes where the agent has a twentieth of a CPU
 	}
-	if errors.Is(err, errMalformed) { // what can be read stays
-		err = nil
+	if errors.Is(err, errMalformed) {
+		s.leave(old, m.damaged)
+		return nil
 	}
 	if err == nil && m.removed() {
 		err = errRemoved
-	}
-	if err == nil && g.windows == 0 { // nothing can be read
-		if err = s.dir.Remove(old.String()); err == nil {
-			s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
-			s.countCut(old, info.Size())
-			err = errRemoved
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("merge windows of the history: %w", err)
@@ -139,17 +137,15 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
 	s.count(func(n *Stats) { n.Merges++ })
-	s.countCut(old, info.Size()-m.read)
 	return nil
 }
 
-// countCut counts bytes of a segment that could not be read when its windows were merged, whether bodies or headers are damaged.
-func (s *Store) countCut(old *segment, bytes int64) {
-	if bytes <= 0 {
-		return
-	}
-	s.o.Log.Warn("cut off a damaged end of a segment of the history", "segment", old.String(), "bytes", bytes)
-	s.count(func(n *Stats) { n.Cut += uint64(bytes) })
+// leave leaves a segment as it is, of which so many bytes are damaged. What is intact in it could be merged, but damaged parts would go without
+// a trace.
+func (s *Store) leave(g *segment, damaged int64) {
+	g.damaged = damaged
+	s.count(func(*Stats) {})
+	s.warnDamaged(g)
 }
 
 // merging is a segment on its way to a higher level.
@@ -161,7 +157,8 @@ type merging struct {
 	room  arena
 	spare spare
 	old   *segment
-	read  int64 // the end of the last record that was read
+	// damaged is the size of the body that is not right; 0 if none was found.
+	damaged int64
 }
 
 // errRemoved is the error of a merge whose segment had to make room.
@@ -173,11 +170,10 @@ func (m *merging) removed() bool {
 }
 
 // window writes one window of several.
-func (m *merging) window(entries []entry, services []string) error {
+func (m *merging) window(entries []entry) error {
 	var (
-		sum    = newMerger(m.names, &m.spare)
-		used   sums
-		broken error
+		sum  = newMerger(m.names, &m.spare)
+		used sums
 	)
 	for i := range entries {
 		e := &entries[i]
@@ -186,17 +182,13 @@ func (m *merging) window(entries []entry, services []string) error {
 			return err
 		}
 		if err != nil {
-			broken = errors.Join(errMalformed, err)
-			break
+			m.damaged = int64(e.bodySize)
+			return errors.Join(errMalformed, err)
 		}
-		m.read = e.next()
 		sum.add(w, e.end)
-		for _, one := range e.services(services) {
+		for _, one := range e.services() {
 			used.of(one.Service).add(&one)
 		}
-	}
-	if sum.index == nil {
-		return broken
 	}
 	m.room.reset()
 	w := sum.finish(maxContexts, &m.room)
@@ -218,5 +210,5 @@ func (m *merging) window(entries []entry, services []string) error {
 	m.to.size += int64(len(record))
 	m.to.add(h.span)
 	m.s.count(func(n *Stats) { n.Bytes += uint64(len(record)) })
-	return broken
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink/sinktest"
 )
 
@@ -73,19 +74,21 @@ func TestMergeDoesNotBlock(t *testing.T) {
 	}
 }
 
-// What a merge cannot read is counted, and takes no other segment with it.
+// A damaged segment is not merged, so that what is intact in it stays and the gap can be seen. It takes no other segment with it.
 func TestDamagedMerge(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		damage  func(content []byte)
 		windows uint64
+		merges  uint64
 	}{
-		{"first header", func(content []byte) { content[len(magic)+prefixSize] ^= 1 }, 0},
-		{"magic", func(content []byte) { content[0] ^= 1 }, 0},
+		{"first header", func(content []byte) { content[len(magic)+prefixSize] ^= 1 }, 1, 2},
+		{"magic", func(content []byte) { content[0] ^= 1 }, 2, 3},
 		{"last header", func(content []byte) {
 			n := bytes.LastIndex(content, []byte("marker of the last")) // the service, in the header
 			content[n] ^= 1
-		}, 1},
+		}, 1, 2},
+		{"last body", func(content []byte) { content[len(content)-1] ^= 1 }, 1, 2},
 	} {
 		r := newRig(t, Options{Fine: 30 * time.Minute})
 		for range 3 {
@@ -106,12 +109,6 @@ func TestDamagedMerge(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if comments := strings.Join(r.all(t, 0).Comments, " "); !strings.Contains(comments, "damage in 1 segment of the history") {
-			t.Errorf("%s: %s", test.name, comments)
-		}
-		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
-			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
-		}
 		r.addLong(t, sinktest.Shop(), time.Hour)
 		for range 5 { // each merges a segment
 			r.add(t, sinktest.Shop())
@@ -119,8 +116,16 @@ func TestDamagedMerge(t *testing.T) {
 		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+6)*totalsOf(sinktest.Shop()).samples; got != want {
 			t.Errorf("%s: %d samples, want %d", test.name, got, want)
 		}
-		if n := r.Stats(); n.Cut == 0 || n.Removed[RemovedAge] != 0 {
+		if n, left := r.Stats(), test.merges == 2; n.Cut != 0 || n.Removed[RemovedAge] != 0 || n.Merges != test.merges || left != (n.Unread[UnreadDamaged] > 0) {
 			t.Errorf("%s: %+v", test.name, n)
+		} else if left && r.content(t, "00000001.0") != string(content) {
+			t.Errorf("%s: the damaged segment has changed", test.name)
+		}
+		if comments := strings.Join(r.all(t, 0).Comments, " "); strings.Contains(comments, profile.MissingPart+"damaged from 2026-11-25 03:00:") != (test.windows < 2) {
+			t.Errorf("%s: %s", test.name, comments)
+		}
+		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
+			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
 		}
 	}
 }

@@ -86,6 +86,11 @@ func (n *names) frame(f frame) frameID {
 	return id
 }
 
+// lostFrame is the frame that stands for those in damaged parts of a segment.
+func (n *names) lostFrame() frameID {
+	return n.frame(frame{function: n.string(lostName), system: n.string(lostName), kind: symbolize.KindMarker})
+}
+
 // record returns the ID of a recorded frame.
 func (n *names) record(s symbolize.Symbol) frameID {
 	s = s.WithoutAddress()
@@ -148,6 +153,8 @@ type tables struct {
 
 	// Readers: by place, the ID in names plus 1. Writers: by ID, the place plus 1. 0: there is none yet.
 	stringAt, frameAt []uint32
+	// lost says that nobody knows which places have the names that were defined since: all of them are lostName. Readers of the format shared.
+	lost bool
 }
 
 func newTables(n *names) *tables { return &tables{names: n} }
@@ -210,6 +217,36 @@ func (f frame) with(other func(stringID) stringID) frame {
 		*s = other(*s)
 	}
 	return f
+}
+
+// add adds names that a reader read.
+func (t *tables) add(strings []string, frames []frame) {
+	for _, s := range strings {
+		t.text += len(s)
+	}
+	t.strings, t.stringAt = append(t.strings, strings...), append(t.stringAt, make([]uint32, len(strings))...)
+	t.frames, t.frameAt = append(t.frames, frames...), append(t.frameAt, make([]uint32, len(frames))...)
+}
+
+// extend makes a reader's tables have so many names before a record, and reports whether there can be so many. Names that were in damaged
+// records are lostName.
+func (t *tables) extend(strings, frames uint64) bool {
+	if strings < uint64(len(t.strings)) || strings > maxStrings || frames < uint64(len(t.frames)) || frames > maxFrames {
+		return false
+	}
+	for uint64(len(t.strings)) < strings {
+		t.strings, t.stringAt = append(t.strings, lostName), append(t.stringAt, 0)
+	}
+	for uint64(len(t.frames)) < frames {
+		t.frames, t.frameAt = append(t.frames, frame{}), append(t.frameAt, uint32(t.names.lostFrame())+1)
+	}
+	return true
+}
+
+// truncate takes back what a reader read of a record that is not right. Text stays counted.
+func (t *tables) truncate(strings, frames int) {
+	t.strings, t.stringAt = t.strings[:strings], t.stringAt[:strings]
+	t.frames, t.frameAt = t.frames[:frames], t.frameAt[:frames]
 }
 
 // forget takes back the names that a writer added since there were so many.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +56,10 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 	for _, f := range files {
 		for i := range f.entries {
 			e := &f.entries[i]
-			if !e.start.Before(to) || !e.end.After(from) {
+			if e.damaged || !e.start.Before(to) || !e.end.After(from) {
 				continue
 			}
-			s := Slice{Start: e.start, End: e.end, Covered: e.covered, Services: e.services(f.services)}
+			s := Slice{Start: e.start, End: e.end, Covered: e.covered, Services: e.services()}
 			list = append(list, s.Of(service))
 		}
 	}
@@ -66,8 +67,19 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 	return list, ctx.Err()
 }
 
-// Query returns one profile of the windows in a selection. The first comments say which time it is of, and how fine the windows are. If there
-// is none, the error is ErrNone and says which time the history has.
+// Gaps returns the parts of the history from from to to that cannot be read, in order. Stacks are not read: what is damaged there is only in the
+// comments of Query.
+func (r *Reader) Gaps(_ context.Context, from, to time.Time) ([]Gap, error) {
+	files, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	return slices.DeleteFunc(gaps(files), func(g Gap) bool { return !g.touches(from, to) }), nil
+}
+
+// Query returns one profile of the windows in a selection. The first comments say which time it is of, how fine the windows are, and
+// what is missing. If there is none, the error is ErrNone and says which time the history has, and what cannot be read.
 func (r *Reader) Query(ctx context.Context, want Selection) (all *profile.Profile, err error) {
 	err = r.Split(ctx, want, 1, func(p *profile.Profile) error {
 		all = p
@@ -84,11 +96,12 @@ func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(
 		return err
 	}
 	defer closeAll(files)
+	unread := slices.DeleteFunc(gaps(files), func(g Gap) bool { return !g.touches(want.From, want.To) })
 	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
 	touches := func(e *entry) bool { return true }
 	for _, taken := range []func(*entry) bool{half, touches} {
-		q := query{want: &want, each: each, damaged: damaged(files, &want), sum: newMerger(newNames(), new(spare))}
-		q.matches = func(e *entry) bool { return want.overlap(e) > 0 && taken(e) }
+		q := query{want: &want, each: each, gaps: unread, sum: newMerger(newNames(), new(spare))}
+		q.matches = func(e *entry) bool { return !e.damaged && want.overlap(e) > 0 && taken(e) }
 		windows := 0
 		for _, f := range files {
 			for i := range f.entries {
@@ -109,24 +122,16 @@ func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(
 		if q.passed {
 			return nil
 		}
+		unread = q.gaps
 	}
-	return fmt.Errorf("%w (%s)", ErrNone, extent(files))
-}
-
-// damaged counts segments of which a part in the selection cannot be found, as a header is damaged: from the last window before it to the
-// first one in the segments that follow.
-func damaged(files []*openIndex, want *Selection) (n int) {
-	var before time.Time
-	for i, f := range files {
-		if len(f.entries) > 0 {
-			before = f.entries[len(f.entries)-1].end
-		}
-		next := slices.IndexFunc(files[i+1:], func(later *openIndex) bool { return len(later.entries) > 0 })
-		if f.cut && before.Before(want.To) && (next < 0 || files[i+1:][next].entries[0].start.After(want.From)) {
-			n++
-		}
+	has := extent(files)
+	switch {
+	case len(unread) == 0:
+		return fmt.Errorf("%w (%s)", ErrNone, cmp.Or(has, "it is empty"))
+	case has == "":
+		return fmt.Errorf("%w: %s", ErrNone, missing(unread))
 	}
-	return n
+	return fmt.Errorf("%w (%s): %s", ErrNone, has, missing(unread))
 }
 
 // overlap is how much of a window is in the selection; 0 or less if nothing is.
@@ -141,12 +146,15 @@ func (s *Selection) overlap(e *entry) time.Duration {
 	return to.Sub(from)
 }
 
-// extent says which time the history has.
+// extent says which time the history has; "" if it has no window.
 func extent(files []*openIndex) string {
 	var first, last time.Time
 	for _, f := range files {
 		for i := range f.entries {
 			e := &f.entries[i]
+			if e.damaged {
+				continue
+			}
 			if first.IsZero() || e.start.Before(first) {
 				first = e.start
 			}
@@ -156,7 +164,7 @@ func extent(files []*openIndex) string {
 		}
 	}
 	if first.IsZero() {
-		return "it is empty"
+		return ""
 	}
 	const layout = "2006-01-02 15:04:05 MST"
 	return fmt.Sprintf("it has %s to %s", first.Format(layout), last.Format(layout))
@@ -168,8 +176,8 @@ type query struct {
 	matches  func(*entry) bool // windows of the selection
 	together int               // windows that become one profile
 	each     func(*profile.Profile) error
-	passed   bool // each was called
-	damaged  int  // segments that were not read to the end
+	passed   bool  // each was called
+	gaps     []Gap // that were found so far
 
 	// The profile in the making.
 	sum             *merger
@@ -194,11 +202,15 @@ func (q *query) add(ctx context.Context, f *openIndex) error {
 			of = q.want
 		}
 		w, err := d.window(e, of)
-		if err != nil {
-			q.damaged++
-			return nil
-		}
 		if of == nil {
+			continue
+		}
+		if err != nil {
+			why := whyDamaged
+			if errors.Is(err, errRead) {
+				why = whyUnreadable
+			}
+			q.gaps = append(q.gaps, Gap{e.start, e.end, why})
 			continue
 		}
 		q.sum.add(w, e.end)
@@ -237,11 +249,11 @@ func (q *query) profile() *profile.Profile {
 	}
 	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
 		stored.Plural(q.windows, "window"), length)}
-	if missing := q.sum.end.Sub(p.Start) - p.Duration; missing > time.Second {
-		comments = append(comments, fmt.Sprintf("%v of that time were not recorded", missing.Round(time.Second)))
+	if absent := q.sum.end.Sub(p.Start) - p.Duration; absent > time.Second {
+		comments = append(comments, fmt.Sprintf("%v of that time were not recorded, or cannot be read", absent.Round(time.Second)))
 	}
-	if q.damaged > 0 {
-		comments = append(comments, "a part is missing: damage in "+stored.Plural(q.damaged, "segment")+" of the history")
+	if len(q.gaps) > 0 {
+		comments = append(comments, missing(q.gaps))
 	}
 	if q.want.Service != "" || len(q.want.PIDs) > 0 {
 		q.want.account(p)
@@ -253,10 +265,9 @@ func (q *query) profile() *profile.Profile {
 
 // An openIndex is an open segment and its index.
 type openIndex struct {
-	file     segmentFile // nil if it cannot be opened
-	entries  []entry
-	services []string
-	cut      bool // a part of the segment is not indexed, and it is not being written
+	file    segmentFile // nil if it cannot be opened
+	entries []entry
+	gap     string // why more may follow the entries that cannot be read; "" if nothing does
 }
 
 func closeAll(files []*openIndex) {
@@ -305,19 +316,32 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 			return files, err
 		}
 		if err != nil {
-			files = append(files, &openIndex{cut: true})
+			files = append(files, &openIndex{gap: whyUnreadable})
 			continue
 		}
 		index := r.indexes[name]
-		if index.scanner == nil || index.end > info.Size() || !os.SameFile(index.info, info) { // another file has the name now
+		if index.scanner == nil || index.scanner.end > info.Size() || !os.SameFile(index.info, info) { // another file has the name now
 			index.scanner = new(scanner)
 		}
 		index.info = info
 		err = index.scan(f, info.Size())
 		known[name] = index
-		cut := err != nil || i < len(list.segments)-1 && index.end < info.Size()
-		files = append(files, &openIndex{f, slices.Clip(index.entries), slices.Clip(index.services.names), cut})
+		last := i == len(list.segments)-1 // it may be written at this moment
+		files = append(files, &openIndex{f, slices.Clip(index.entries), index.gap(err, last)})
 	}
 	r.indexes = known
 	return files, nil
+}
+
+// gap is why more may follow the entries of a segment that cannot be read, after a scan; "" if nothing does.
+func (s *scanner) gap(err error, writing bool) string {
+	switch {
+	case err != nil && !errors.Is(err, errRead):
+		return stored.Printable(err.Error())
+	case err != nil:
+		return whyUnreadable
+	case s.unread(writing) > 0:
+		return whyDamaged
+	}
+	return ""
 }

@@ -15,8 +15,20 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 )
 
-// magic begins a segment. Its last bytes are damaged by whatever takes the file for text.
-const magic = "vmph2\x00\r\n"
+// magic begins a segment. Its last bytes are damaged by whatever takes the file for text. Whoever changes what is written gives it another
+// number: TestFormat fails until then.
+const magic = "vmph3\x00\r\n"
+
+// A format is a version of the encoding. The checksum of a header says which one it is of, so that a record is known wherever it is found.
+type format uint8
+
+const (
+	// shared is the format of "vmph2": headers refer to the services of a segment by numbers, and no body says how many names there were before it.
+	// It is read, and not written.
+	shared format = iota
+	// current is the format of magic.
+	current
+)
 
 // prefixSize is the length of what precedes a record: the lengths of header and body, and checksums of both and the lengths.
 const prefixSize = 16
@@ -42,29 +54,10 @@ type span struct {
 	covered    time.Duration // of the time between them
 }
 
-// serviceNames are the services that headers of a segment refer to.
-type serviceNames struct {
+// services are those that headers of the format shared refer to.
+type services struct {
 	names []string
-	ids   map[string]int // of writers
-}
-
-func (n *serviceNames) id(name string) int {
-	id, known := n.ids[name]
-	if !known {
-		if n.ids == nil {
-			n.ids = make(map[string]int)
-		}
-		id = len(n.names)
-		n.ids[name], n.names = id, append(n.names, name)
-	}
-	return id
-}
-
-func (n *serviceNames) forget(since int) {
-	for _, name := range n.names[since:] {
-		delete(n.ids, name)
-	}
-	n.names = n.names[:since]
+	lost  bool // A header was damaged: what it and the following ones added has other numbers.
 }
 
 const (
@@ -72,25 +65,28 @@ const (
 	maxKinds    = 64      // of code, and of events
 )
 
+// lostName stands for a name that was in a damaged part of a segment.
+const lostName = "[damaged name]"
+
 // header writes or reads a header.
-func (c *codec) header(h *header, services *serviceNames) {
-	known := len(services.names)
-	if !c.reads {
-		for i := range h.sums {
-			services.id(h.sums[i].Service)
+func (c *codec) header(h *header, earlier *services) {
+	known := len(earlier.names)
+	if c.format == shared {
+		var added []string
+		list(c, &added, maxServices-known, c.text)
+		if !earlier.lost {
+			earlier.names = append(earlier.names, added...)
 		}
 	}
-	c.span(&h.span, services, known)
-	c.sums(&h.sums, services)
+	c.span(&h.span)
+	c.sums(&h.sums, earlier)
+	if c.err != nil {
+		earlier.names = earlier.names[:known]
+	}
 }
 
-// span is the time of a window. The names of services that are new in the segment, which had so many, come first.
-func (c *codec) span(p *span, services *serviceNames, known int) {
-	added := services.names[known:]
-	list(c, &added, maxServices-len(services.names)+len(added), c.text)
-	if c.reads && c.err == nil {
-		services.names = append(services.names, added...)
-	}
+// span is the time of a window.
+func (c *codec) span(p *span) {
 	start, length := p.start.UnixNano(), p.end.Sub(p.start)
 	number(c, &start)
 	number(c, &length)
@@ -106,8 +102,8 @@ func (c *codec) span(p *span, services *serviceNames, known int) {
 	p.end = p.start.Add(length)
 }
 
-// sums are those of services. They say how many kinds there are: a later agent has more, and what it cannot read of a history it would cut off.
-func (c *codec) sums(p *[]Sum, services *serviceNames) {
+// sums are those of services. They say how many kinds there are, as a later agent has more.
+func (c *codec) sums(p *[]Sum, earlier *services) {
 	cpu, events := int(profile.CodeKinds), int(profile.EventKinds)
 	number(c, &cpu)
 	number(c, &events)
@@ -115,16 +111,10 @@ func (c *codec) sums(p *[]Sum, services *serviceNames) {
 		c.fail()
 	}
 	list(c, p, maxSums+1, func(s *Sum) {
-		id := 0
-		if !c.reads {
-			id = services.id(s.Service)
-		}
-		if number(c, &id); c.reads && c.err == nil {
-			if id < 0 || id >= len(services.names) {
-				c.fail()
-				return
-			}
-			s.Service = services.names[id]
+		if c.format == shared {
+			c.service(&s.Service, earlier)
+		} else {
+			c.text(&s.Service)
 		}
 		for k := range cpu {
 			var unknown time.Duration
@@ -145,17 +135,31 @@ func (c *codec) sums(p *[]Sum, services *serviceNames) {
 	})
 }
 
+// service reads the number of a service.
+func (c *codec) service(name *string, earlier *services) {
+	var id int
+	number(c, &id)
+	switch {
+	case c.err != nil:
+	case id >= 0 && id < len(earlier.names):
+		*name = earlier.names[id]
+	case id >= 0 && earlier.lost:
+		*name = lostName
+	default:
+		c.fail()
+	}
+}
+
 // An encoder makes the records of one segment, in order.
 type encoder struct {
-	tables   *tables
-	services serviceNames
-	indexed  int // bytes of all headers
-	z        *flate.Writer
+	tables  *tables
+	indexed int // bytes of all headers
+	z       *flate.Writer
 	// Used again for each record:
 	body, definitions []byte
 	out               bytes.Buffer
 	// To take back what the last record added:
-	strings, frames, known, added int
+	strings, frames, added int
 }
 
 // newEncoder makes an encoder of windows with these names.
@@ -176,15 +180,15 @@ var errTooLarge = errors.New("the window is too large")
 
 // record returns the record of a window, until the next call. If it is not stored after all, forget must be called.
 func (e *encoder) record(h *header, w *window) ([]byte, error) {
-	e.strings, e.frames, e.known, e.added = len(e.tables.strings), len(e.tables.frames), len(e.services.names), 0
-	head := codec{tables: e.tables}
-	head.header(h, &e.services)
-	body := codec{tables: e.tables, buf: e.body[:0]}
+	e.strings, e.frames, e.added = len(e.tables.strings), len(e.tables.frames), 0
+	head := codec{format: current}
+	head.header(h, new(services))
+	body := codec{format: current, tables: e.tables, buf: e.body[:0]}
 	body.window(w)
-	definitions := codec{tables: e.tables, buf: e.definitions[:0]}
+	definitions := codec{format: current, tables: e.tables, buf: e.definitions[:0]}
 	definitions.definitions(e.strings, e.frames)
 	e.body, e.definitions = body.buf, definitions.buf
-	if body.err != nil || len(head.buf) > maxHeader || len(body.buf)+len(definitions.buf) > maxRaw || e.tables.tooMany() || len(e.services.names) > maxServices {
+	if body.err != nil || len(head.buf) > maxHeader || len(body.buf)+len(definitions.buf) > maxRaw || e.tables.tooMany() {
 		return nil, errTooLarge
 	}
 	e.added = len(head.buf)
@@ -208,7 +212,7 @@ func (e *encoder) record(h *header, w *window) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint32(record, uint32(len(head.buf)))
 	binary.LittleEndian.PutUint32(record[4:], uint32(bodySize))
-	binary.LittleEndian.PutUint32(record[8:], headerSum(record[:8], head.buf))
+	binary.LittleEndian.PutUint32(record[8:], headerSum(current, record[:8], head.buf))
 	binary.LittleEndian.PutUint32(record[12:], crc32.Checksum(record[prefixSize+len(head.buf):], castagnoli))
 	return record, nil
 }
@@ -216,21 +220,25 @@ func (e *encoder) record(h *header, w *window) ([]byte, error) {
 // forget takes back what the last record added to the names.
 func (e *encoder) forget() {
 	e.tables.forget(e.strings, e.frames)
-	e.services.forget(e.known)
 	e.indexed -= e.added
 	e.added = 0
 }
 
 // full reports whether the segment has enough names, or readers would have to remember too much of it.
 func (e *encoder) full() bool {
-	return e.tables.full() || len(e.services.names) > maxServices/4 || e.indexed > maxIndex-maxHeader
+	return e.tables.full() || e.indexed > maxIndex-maxHeader
 }
 
-func headerSum(lengths, header []byte) uint32 {
-	return crc32.Update(crc32.Checksum(lengths, castagnoli), castagnoli, header)
+// headerSum is the checksum of a header, with its lengths and its format.
+func headerSum(f format, lengths, header []byte) uint32 {
+	var sum uint32
+	if f == current {
+		sum = crc32.Checksum([]byte(magic), castagnoli)
+	}
+	return crc32.Update(crc32.Update(sum, castagnoli, lengths), castagnoli, header)
 }
 
-// A decoder reads the bodies of a segment's records, all of them in order, as names are stored once.
+// A decoder reads the bodies of a segment's records, all of them in order, as names are stored once. It must be given those that are damaged, too.
 type decoder struct {
 	f      io.ReaderAt
 	tables *tables
@@ -274,10 +282,13 @@ func (d *decoder) inflate(compressed []byte) ([]byte, error) {
 }
 
 // decode reads a body. The names always, the window only if want is not nil; it is there until the next call.
-func (d *decoder) decode(raw []byte, want *Selection) (*window, error) {
+func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error) {
 	d.room.reset()
-	c := codec{reads: true, buf: raw, tables: d.tables, want: want, room: &d.room}
-	c.definitions(0, 0)
+	c := codec{reads: true, format: f, buf: raw, tables: d.tables, want: want, room: &d.room}
+	strings, frames := len(d.tables.strings), len(d.tables.frames)
+	if c.definitions(0, 0); c.err != nil {
+		d.tables.truncate(strings, frames)
+	}
 	if c.err != nil || want == nil {
 		return nil, c.err
 	}
@@ -292,16 +303,27 @@ func (d *decoder) decode(raw []byte, want *Selection) (*window, error) {
 	return w, nil
 }
 
-// window reads the window of an entry, or only its names if want is nil. It is there until the next call.
+// window reads the window of an entry, or only its names if want is nil. It is there until the next call. After an error, and of what is
+// damaged, it has no names: those in later windows are lostName.
 func (d *decoder) window(e *entry, want *Selection) (*window, error) {
-	raw, err := d.body(e)
-	if err != nil {
-		return nil, err
+	w, err := d.read(e, want)
+	if err != nil && e.format == shared {
+		d.tables.lost = true
 	}
-	w, err := d.decode(raw, want)
 	if err != nil || w == nil {
 		return nil, err
 	}
 	w.Start, w.Duration = e.start, e.covered
 	return w, nil
+}
+
+func (d *decoder) read(e *entry, want *Selection) (*window, error) {
+	if e.bodySize == 0 {
+		return nil, errMalformed
+	}
+	raw, err := d.body(e)
+	if err != nil {
+		return nil, err
+	}
+	return d.decode(e.format, raw, want)
 }

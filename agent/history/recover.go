@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// recover reads what is there, and cuts off what is incomplete. The last segment goes on. What cannot be read is left alone and reported.
+// recover reads what is there, and cuts off what a writer left incomplete in the last segment, which goes on. What is damaged or cannot be read
+// is left alone and reported.
 func (s *Store) recover() error {
 	list, err := listSegments(s.dir)
 	if err != nil {
@@ -19,12 +20,18 @@ func (s *Store) recover() error {
 	var cut int64
 	whole := make(map[uint64]bool)
 	for i, name := range list.segments {
-		lost, err := s.recoverSegment(name, i == len(list.segments)-1)
-		if err != nil {
+		g := &segment{segmentName: name}
+		lost, err := s.recoverSegment(g, i == len(list.segments)-1)
+		switch {
+		case errors.Is(err, errVersion):
+			s.o.Log.Warn("a segment of the history cannot be read; it stays until it is too old, or its room is needed", "err", err)
+		case err != nil:
 			s.fail(FailedOpen, true, "a segment of the history is left alone", err)
+		case g.damaged > 0:
+			s.warnDamaged(g)
 		}
 		cut += lost
-		whole[name.number] = err == nil && lost == 0
+		whole[name.number] = err == nil && lost == 0 && !g.stale()
 	}
 	for _, name := range list.lower {
 		if whole[name.number] {
@@ -60,19 +67,26 @@ func (s *Store) checkOurs(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = begins(f, info.Size())
+	if _, err = begins(f, info.Size()); errors.Is(err, errVersion) {
+		return nil
+	}
 	return err
 }
 
+// warnDamaged logs that a part of a segment cannot be read.
+func (s *Store) warnDamaged(g *segment) {
+	s.o.Log.Warn("a segment of the history is damaged; what is intact in it can be read, and all of it stays until it is too old",
+		"segment", g.String(), "bytes", g.damaged, "from", g.start, "to", g.end)
+}
+
 // recoverSegment makes a segment known. It returns how many bytes it cut off. After an error the file is as it was.
-func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err error) {
-	g := &segment{segmentName: name}
-	f, info, err := s.o.open.segment(s.dir, name, os.O_RDWR)
+func (s *Store) recoverSegment(g *segment, last bool) (cut int64, err error) {
+	f, info, err := s.o.open.segment(s.dir, g.segmentName, os.O_RDWR)
 	if err != nil {
-		if info, err := s.dir.Lstat(name.String()); err == nil {
+		if info, err := s.dir.Lstat(g.String()); err == nil {
 			g.size = info.Size()
 		}
-		g.unreadable = true
+		g.unreadable = g.size
 		s.segments = append(s.segments, g)
 		return 0, err
 	}
@@ -83,57 +97,68 @@ func (s *Store) recoverSegment(name segmentName, last bool) (cut int64, err erro
 		}
 	}()
 	var index scanner
-	names := newNames()
-	d := newDecoder(f, names)
 	err = index.scan(f, g.size)
-	if err == nil && last {
-		d, err = checkBodies(&index, d)
-	}
 	if errors.Is(err, errForeign) {
-		return 0, fmt.Errorf("%v: %w", name, err)
+		return 0, fmt.Errorf("%v: %w", g.segmentName, err)
 	}
 	for i := range index.entries {
-		g.add(index.entries[i].span)
+		if e := &index.entries[i]; !e.damaged {
+			g.add(e.span)
+		}
 	}
-	if err != nil {
-		g.unreadable = true
-		s.segments = append(s.segments, g)
-		return 0, fmt.Errorf("%v: %w", name, err)
+	if err == nil {
+		g.damaged = index.damaged(last)
 	}
-	cut = g.size - index.end
-	if len(index.entries) == 0 {
-		cut = g.size - index.end
-		if err := s.dir.Remove(name.String()); err != nil {
+	var d *decoder // has the names of the segment if it may go on
+	if err == nil && last && g.damaged == 0 {
+		d, err = namesOf(f, &index, g)
+	}
+	switch {
+	case errors.Is(err, errVersion):
+		g.other = g.size
+	case err != nil:
+		g.unreadable = g.size
+	}
+	if err == nil && len(index.entries) == 0 && g.damaged == 0 {
+		if err := s.dir.Remove(g.String()); err != nil {
 			s.segments = append(s.segments, g)
 			return 0, fmt.Errorf("remove an empty segment of the history: %w", err)
 		}
-		return cut, nil
+		return g.size - index.end, nil
 	}
 	s.segments = append(s.segments, g)
-	if cut > 0 {
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", g.segmentName, err)
+	}
+	if last && index.torn {
 		if err := f.Truncate(index.end); err != nil {
 			return 0, fmt.Errorf("cut a segment of the history: %w", err)
 		}
-		g.size = index.end
+		cut, g.size = g.size-index.end, index.end
 	}
-	if last && name.level == 0 && s.o.Now().Sub(g.end).Abs() < segmentTime {
+	if d != nil && g.damaged == 0 && g.level == 0 && s.o.Now().Sub(g.end).Abs() < segmentTime {
 		s.open = &openSegmentFile{g, f, d.encoder(&index)}
 	}
 	return cut, nil
 }
 
-// checkBodies reads the bodies of a segment that may not be on the disk, as the machine failed. It truncates the index before the first one that
-// is damaged, and returns a decoder that has the names of those before it.
-func checkBodies(index *scanner, d *decoder) (*decoder, error) {
+// namesOf reads the bodies of a segment, as they may not be on the disk if the machine failed. It adds those that are damaged to g, and returns
+// the decoder that has their names; nil if the segment is of another format, so that nothing can be appended to it.
+func namesOf(f segmentFile, index *scanner, g *segment) (*decoder, error) {
+	d, right := newDecoder(f, newNames()), true
 	for i := range index.entries {
-		_, err := d.window(&index.entries[i], nil)
+		e := &index.entries[i]
+		_, err := d.window(e, nil)
 		if errors.Is(err, errRead) {
-			return d, err
+			return nil, err
 		}
 		if err != nil {
-			index.truncate(i)
-			return checkBodies(index, newDecoder(d.f, newNames())) // without what was read of the damaged one
+			g.damaged += int64(e.bodySize)
 		}
+		right = right && e.format == current
+	}
+	if !right {
+		return nil, nil
 	}
 	return d, nil
 }
@@ -141,9 +166,6 @@ func checkBodies(index *scanner, d *decoder) (*decoder, error) {
 // encoder returns one that goes on where the decoder is.
 func (d *decoder) encoder(index *scanner) *encoder {
 	e := newEncoder(d.tables.writer())
-	for _, name := range index.services.names {
-		e.services.id(name)
-	}
 	e.indexed = index.indexed
 	return e
 }

@@ -72,18 +72,27 @@ const (
 	RemovedSize = "size"
 )
 
+// Reasons for which a part of a history cannot be read: keys of Stats.Unread.
+const (
+	UnreadDamaged = "damaged"       // records that are not as they were written, as far as they were looked at
+	UnreadVersion = "other_version" // segments that another version of the agent wrote
+	UnreadFailed  = "failed"        // segments that the file system did not let the agent open or read
+)
+
 // Stats are the state of a Store. Counters run since it was opened. Maps have every key from the start.
 type Stats struct {
 	Windows uint64            // counter: stored windows
 	Bytes   uint64            // counter: written, also when windows are merged
 	Lost    map[string]uint64 // counter: windows that were not stored, by cause
-	Cut     uint64            // counter: bytes that were cut off as their record was incomplete or damaged
+	Cut     uint64            // counter: bytes that were cut off as their record was incomplete
 	Removed map[string]uint64 // counter: bytes of segments that were removed, by reason
 	Merges  uint64            // counter: segments whose windows were merged
 	Failed  map[string]uint64 // counter: failures that lost no window, by step
 	Size    int64             // gauge: bytes of all files
 	MaxSize int64             // gauge: their bound
 	Oldest  time.Time         // gauge: the start of the oldest window; zero if there is none
+	// Unread is a gauge: bytes of segments that cannot be read, by reason. They are a part of Size.
+	Unread map[string]uint64
 }
 
 // A Store writes a history. One process can open a directory at a time.
@@ -120,8 +129,8 @@ type segment struct {
 	// After a merge that failed: how many did, and the number of windows before the next one.
 	tries int
 	retry uint64
-	// unreadable says that it could not be read when the history was opened. It is left as it is until its time to be removed.
-	unreadable bool
+	// Bytes that cannot be read, by reason. A segment that has some is left as it is until its time to be removed: it is not merged.
+	damaged, other, unreadable int64
 	// stays says that it could not be removed.
 	stays bool
 }
@@ -136,6 +145,9 @@ func (g *segment) add(h span) {
 	g.windows++
 	g.covered += h.covered
 }
+
+// stale reports whether a part of the segment cannot be read.
+func (g *segment) stale() bool { return g.damaged+g.other+g.unreadable > 0 }
 
 // openSegmentFile is a segment that is being written.
 type openSegmentFile struct {
@@ -190,6 +202,7 @@ func (s *Store) Stats() Stats {
 	defer s.mu.Unlock()
 	copied := s.stats
 	copied.Lost, copied.Removed, copied.Failed = maps.Clone(s.stats.Lost), maps.Clone(s.stats.Removed), maps.Clone(s.stats.Failed)
+	copied.Unread = maps.Clone(s.stats.Unread)
 	return copied
 }
 
@@ -198,7 +211,11 @@ func (s *Store) count(change func(*Stats)) {
 	defer s.mu.Unlock()
 	change(&s.stats)
 	s.stats.Size, s.stats.Oldest, s.stats.MaxSize = s.size(), time.Time{}, s.o.MaxSize
+	s.stats.Unread = map[string]uint64{UnreadDamaged: 0, UnreadVersion: 0, UnreadFailed: 0}
 	for _, g := range s.segments {
+		s.stats.Unread[UnreadDamaged] += uint64(g.damaged)
+		s.stats.Unread[UnreadVersion] += uint64(g.other)
+		s.stats.Unread[UnreadFailed] += uint64(g.unreadable)
 		if g.windows > 0 && (s.stats.Oldest.IsZero() || g.start.Before(s.stats.Oldest)) {
 			s.stats.Oldest = g.start
 		}

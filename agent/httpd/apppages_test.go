@@ -290,7 +290,11 @@ func TestPageOfPast(t *testing.T) {
 	if askJSON(t, hs.URL+"/api/v1/flame", &now); !h.want.From.IsZero() || now.Seconds != 20 {
 		t.Errorf("the last minutes come from the history: %+v, %v s", h.want, now.Seconds)
 	}
+	h.gaps = []history.Gap{{From: begin, To: begin.Add(time.Minute), Why: "damaged"}, {Why: "unreadable"}}
 	askJSON(t, hs.URL+"/api/v1/timeline", &day)
+	if n := len(day.Marks); n != 2 || day.Marks[0].Kind != markGap || !strings.HasPrefix(day.Marks[0].Text, profile.MissingPart+"damaged from ") || day.Marks[1].From != begin.UnixMilli() {
+		t.Errorf("marks %+v", day.Marks)
+	}
 	sum := 0.0
 	for _, v := range day.Values[profile.GuestCode] {
 		sum += v

@@ -37,7 +37,7 @@ const (
 	markStart = "start" // a VM of a service that had another one
 	markGC    = "gc"    // pauses for garbage collections
 	markLost  = "lost"  // samples or events were lost
-	markGap   = "gap"   // the agent did not record
+	markGap   = "gap"   // the agent did not record, or what it recorded cannot be read
 )
 
 type markJSON struct {
@@ -121,17 +121,29 @@ func collectionsOf(proc *profile.Process) string {
 	return fmt.Sprintf("%.0f GC pauses, %v (%s)", pauses, time.Duration(stopped).Round(10*time.Microsecond), strings.Join(collectors, ", "))
 }
 
-// gaps are the times between slices in which nothing was recorded.
-func gaps(list []history.Slice) (found []mark) {
+// gaps are the times between slices in which nothing was recorded, and those between from and to that cannot be read.
+func gaps(list []history.Slice, unread []history.Gap, from, to time.Time) (found []mark) {
+	add := func(begin, end time.Time, missing time.Duration) {
+		known := slices.ContainsFunc(unread, func(g history.Gap) bool { return g.From.Equal(begin) && g.To.Equal(end) })
+		if missing >= leastGap && !known {
+			found = append(found, mark{markGap, begin, end, "", fmt.Sprintf("%v were not recorded", missing.Round(time.Second))})
+		}
+	}
 	for i, s := range list {
-		if missing := s.End.Sub(s.Start) - s.Covered; missing >= leastGap {
-			found = append(found, mark{markGap, s.Start, s.End, "", fmt.Sprintf("%v were not recorded", missing.Round(time.Second))})
-		}
+		add(s.Start, s.End, s.End.Sub(s.Start)-s.Covered)
 		if i > 0 {
-			if missing := s.Start.Sub(list[i-1].End); missing >= leastGap {
-				found = append(found, mark{markGap, list[i-1].End, s.Start, "", fmt.Sprintf("%v were not recorded", missing.Round(time.Second))})
-			}
+			add(list[i-1].End, s.Start, s.Start.Sub(list[i-1].End))
 		}
+	}
+	for _, g := range unread {
+		m := mark{markGap, g.From, g.To, "", profile.MissingPart + g.String()}
+		if m.From.IsZero() {
+			m.From = from
+		}
+		if m.To.IsZero() || m.To.After(to) {
+			m.To = to
+		}
+		found = append(found, m)
 	}
 	return found
 }

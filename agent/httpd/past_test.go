@@ -24,6 +24,7 @@ type remembered struct {
 
 	mu   sync.Mutex
 	want history.Selection // of the last query
+	gaps []history.Gap
 }
 
 func (h *remembered) Query(_ context.Context, want history.Selection) (*profile.Profile, error) {
@@ -49,6 +50,10 @@ func (h *remembered) Split(_ context.Context, want history.Selection, _ int, yie
 		}
 	}
 	return nil
+}
+
+func (h *remembered) Gaps(context.Context, time.Time, time.Time) ([]history.Gap, error) {
+	return h.gaps, nil
 }
 
 func (h *remembered) Timeline(context.Context, time.Time, time.Time, string) ([]history.Slice, error) {

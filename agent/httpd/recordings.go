@@ -176,6 +176,9 @@ func (k *kept) Timeline(_ context.Context, from, to time.Time, service string) (
 	return list, nil
 }
 
+// Gaps implements timelines: nothing in memory is damaged.
+func (*kept) Gaps(context.Context, time.Time, time.Time) ([]history.Gap, error) { return nil, nil }
+
 // oldest is when the first window begins that is kept; zero if there is none.
 func (k *kept) oldest(kind string) time.Time {
 	k.mu.Lock()

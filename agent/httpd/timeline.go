@@ -21,6 +21,8 @@ const (
 // timelines knows what services used when: the history on disk, or the windows that the page keeps.
 type timelines interface {
 	Timeline(ctx context.Context, from, to time.Time, service string) ([]history.Slice, error)
+	// Gaps are the parts of that time that cannot be read.
+	Gaps(ctx context.Context, from, to time.Time) ([]history.Gap, error)
 }
 
 type timelineJSON struct {
@@ -58,10 +60,18 @@ func (a *api) timeline(r *http.Request, s selection) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the timeline: %w", err)
 	}
+	unread, err := a.timelines.Gaps(r.Context(), from, to)
+	if err != nil {
+		return nil, fmt.Errorf("read the timeline: %w", err)
+	}
+	first := from
+	if len(slices) > 0 {
+		first = slices[0].Start
+	}
+	out.Marks = a.kept.marksOf(s.service, first, to, gaps(slices, unread, first, to))
 	if len(slices) == 0 {
 		return out, nil
 	}
-	out.Marks = a.kept.marksOf(s.service, slices[0].Start, to, gaps(slices))
 	classes := 1
 	if ofEvents {
 		out.Classes = []string{s.kind.Title}

@@ -101,3 +101,6 @@ func AddNotes(to []string, most int, notes ...string) []string {
 	}
 	return to
 }
+
+// MissingPart begins the comment on a profile from a history of which a part cannot be read.
+const MissingPart = "a part of the history is missing: "

@@ -41,7 +41,7 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	return layout.Flush(out, "footer")
 }
 
-// Sentences are what Footer writes. The status comes first where less was observed than profile.Enough.
+// Sentences are what Footer writes. The status comes first where less was observed than profile.Enough, or a part cannot be read.
 func Sentences(p *pprof.Profile) []string {
 	var modes [profile.ContextChain + 1]bool
 	m, err := stored.MetadataOf(p)
@@ -59,7 +59,7 @@ func Sentences(p *pprof.Profile) []string {
 		modes[c.Mode] = true
 	}
 	var status []string
-	if e := leastObserved(m); e != nil && !e.Good() {
+	if e := leastObserved(m); e != nil && !e.Good() || missingPart(m) != "" {
 		status = []string{Status(p)}
 	}
 	return slices.Concat(status, []string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),

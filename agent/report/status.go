@@ -81,6 +81,9 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return good, ""
 	}
 	extent := leastObserved(m)
+	if part := missingPart(m); part != "" && (extent == nil || extent.Good()) {
+		return incomplete, part
+	}
 	if m.Events != nil {
 		counts := m.Events.Counts
 		switch {
@@ -149,6 +152,23 @@ func doubt(p *pprof.Profile) (word, why string) {
 		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
 	}
 	return good, account
+}
+
+// missingPart says which part of a history cannot be read; "" if all can.
+func missingPart(m *stored.Metadata) string {
+	if i := slices.IndexFunc(m.Remarks, func(s string) bool { return strings.HasPrefix(s, profile.MissingPart) }); i >= 0 {
+		return m.Remarks[i]
+	}
+	return ""
+}
+
+// MissingPart says which part of the history that a profile is of cannot be read; "" if all can.
+func MissingPart(p *pprof.Profile) string {
+	m, err := stored.MetadataOf(p)
+	if err != nil {
+		return ""
+	}
+	return missingPart(m)
 }
 
 // vague is the ratio of the ends of an interval above which a number of calls is only a rough one.

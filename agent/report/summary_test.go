@@ -149,6 +149,9 @@ func TestSummaryStatus(t *testing.T) {
 		"status: incomplete: 9": func(p *profile.Profile) {
 			p.Counts.Dropped = map[string]uint64{"ring_full": p.Counts.Folded * 9 / 10}
 		},
+		"status: incomplete: a part of the history is missing: damaged": func(p *profile.Profile) {
+			p.Comments = append(p.Comments, profile.MissingPart+"damaged")
+		},
 		"stacks are truncated": func(p *profile.Profile) { p.Counts.Truncated = map[string]uint64{"depth": p.Counts.Folded / 2} },
 		"status: coarse: ":     func(p *profile.Profile) { p.Counts.Folded = 50 },
 	} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +18,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/sink"
 )
 
@@ -123,6 +126,9 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 	if b, counts[1], err = p.read(ctx, p.selection); err != nil {
 		return a, b, err
 	}
+	if err := writeGaps(stdout, &o.opts.Options, a, b); err != nil {
+		return a, b, err
+	}
 	few := min(counts[0], counts[1]) < audit.LeastWindows
 	if few && o.verdict {
 		return a, b, fmt.Errorf("a verdict needs %d windows a side, and the history has %d of A and %d of B: choose longer times, or remove --per, --alpha, --least and --by",
@@ -139,6 +145,17 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 		_, err = compare.Audit(stdout, []compare.Named{a}, []compare.Named{b}, &o.opts)
 	}
 	return a, b, err
+}
+
+// writeGaps says what cannot be read of either side.
+func writeGaps(w io.Writer, opts *compare.Options, a, b compare.Named) error {
+	out := bufio.NewWriter(w)
+	for i, side := range []compare.Named{a, b} {
+		if part := report.MissingPart(side.Profile); part != "" {
+			layout.Fold(out, string(rune('A'+i))+": "+part, opts.Width)
+		}
+	}
+	return layout.Flush(out, "what is missing")
 }
 
 // changedServices writes what services used now and before, those first that changed most.

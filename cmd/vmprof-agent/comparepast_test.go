@@ -89,6 +89,29 @@ func TestComparePast(t *testing.T) {
 	}
 }
 
+// Where a part of the history is damaged, report and compare show the rest and say what is missing.
+func TestDamagedPast(t *testing.T) {
+	dir, _, today := twoDays(t, 4)
+	file := filepath.Join(dir, "00000000.0")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2-100] ^= 4 // in the last window but one of yesterday
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d", dir, today.Unix(), today.Unix()+40):   "A: a part of the history is missing: damaged from ",
+		fmt.Sprintf("report --history-dir=%s --from=%d --to=%d", dir, today.Unix()-86400, today.Unix()): "status: incomplete: a part of the history is missing: damaged from ",
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), want) || !strings.Contains(stdout.String(), "com.acme.Shop.price") {
+			t.Errorf("%s: %d, no %q in\n%s%s", args, code, want, &stdout, &stderr)
+		}
+	}
+}
+
 func TestComparePastErrors(t *testing.T) {
 	dir, _, today := twoDays(t, 4)
 	from := fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d ", dir, today.Unix(), today.Unix()+40)

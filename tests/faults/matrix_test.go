@@ -35,6 +35,7 @@ var matrix = []Section{
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		serviceRows,
 		memoryRows,
+		historyRows,
 		observingRows,
 	)},
 }
