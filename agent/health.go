@@ -28,6 +28,7 @@ func (a *Agent) Stats() profile.Stats {
 		MapBytes:        a.mapBytes(),
 		RingSize:        uint64(a.ring.Size()),
 		RingBytes:       c[bpf.RingBytes],
+		WalksCut:        c[bpf.WalksCut],
 		StacksDisplaced: c[bpf.StacksDisplaced],
 		EventsDropped:   c[bpf.EventsDroppedRingFull] + c[bpf.EventsDroppedBusy],
 		Ticks:           !a.opt.tickless(),

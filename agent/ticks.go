@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,6 +22,9 @@ type ticks struct {
 	clock clock
 	event string // that is sampled
 
+	mu   sync.Mutex // guards pace
+	pace *attach.Pace
+
 	// Of the search for VMs.
 	seeking sync.WaitGroup
 	endSeek context.CancelFunc // nil if it did not begin
@@ -31,6 +35,7 @@ type clock interface {
 	Start() error
 	Stop() error
 	Refresh() error
+	SetPeriod(time.Duration) error
 	Gaps(began, ended time.Duration) ([]attach.Gap, error)
 	Close() error
 }
@@ -40,7 +45,7 @@ func (a *Agent) atKernelTick() bool { return a.opt.Clock == attach.TickClock && 
 
 // newTicks opens the clock that the options ask for.
 func newTicks(a *Agent, find attach.Functions) (*ticks, error) {
-	t := &ticks{agent: a}
+	t := &ticks{agent: a, pace: attach.NewPace(a.period())}
 	if a.atKernelTick() {
 		k, err := attach.NewKernelTicks(a.services.Objects, a.opt.Frequency, find)
 		if err != nil {
@@ -74,8 +79,40 @@ func (t *ticks) Stop() error {
 	return t.clock.Stop()
 }
 
-func (t *ticks) Refresh() error { return t.clock.Refresh() }
-func (t *ticks) Close() error   { return t.clock.Close() }
+// Refresh follows CPUs that came online or went, and keeps the cost of samples within bounds.
+func (t *ticks) Refresh() error { return errors.Join(t.adjust(), t.clock.Refresh()) }
+
+func (t *ticks) Close() error { return t.clock.Close() }
+
+// adjust has samples taken less often while they take more than attach.MaxTickShare of a CPU.
+func (t *ticks) adjust() error {
+	if t.agent.opt.tickless() {
+		return nil
+	}
+	costs, err := t.agent.services.Objects.TickCosts()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	period, changed := t.pace.Adjust(monotonic(), costs)
+	if !changed {
+		return nil
+	}
+	return t.clock.SetPeriod(period)
+}
+
+// paceOf returns the mean period of a window, and a note if it is not the requested one.
+func (t *ticks) paceOf(w *source.Closed) (mean time.Duration, note string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	mean, longest := t.pace.Of(w.Began, w.Ended)
+	if base := t.agent.period(); longest > base {
+		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms: they would have taken more than %.0f %% of a CPU, as stacks took long to walk",
+			longest.Seconds()*1e3, base.Seconds()*1e3, 100*attach.MaxTickShare)
+	}
+	return mean, note
+}
 
 // tickBias says what samples at the kernel's tick may get wrong.
 const tickBias = "samples are taken at the kernel's own timer tick: code that runs in step with the tick, such as what timers start, " +
@@ -85,6 +122,10 @@ const tickBias = "samples are taken at the kernel's own timer tick: code that ru
 func (t *ticks) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	p.Event = t.event
 	if !t.agent.opt.tickless() {
+		var note string
+		if p.Period, note = t.paceOf(w); note != "" {
+			p.Comments = append(p.Comments, note)
+		}
 		gaps, err := t.clock.Gaps(w.Began, w.Ended)
 		if err != nil {
 			t.agent.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)

@@ -105,7 +105,7 @@ __noinline int is_continuation(const struct hotspot_process *vm, __u64 v)
 {
 	struct scratch *s = this_scratch();
 
-	return vm && s && find_newest(vm, s, v);
+	return vm && s && !out_of_time() && find_newest(vm, s, v);
 }
 
 /* Where the memory ends in which the walk stands: the stack, or the chunk that ends there. */
@@ -185,7 +185,7 @@ __noinline int is_entry(const struct hotspot_process *vm, __u64 sp, __u64 v)
 {
 	struct scratch *s = this_scratch();
 
-	if (!vm || !s || v < sp || v >= s->start.stack_base || (v & 7))
+	if (!vm || !s || v < sp || v >= s->start.stack_base || (v & 7) || out_of_time())
 		return 0;
 	return find_newest(vm, s, read_word(v + vm->entry_cont));
 }

@@ -5,6 +5,7 @@ package bpf
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -69,6 +70,7 @@ func (w *contextWalker) load() error {
 		spec.Maps["known_links"].MaxEntries = 1
 	}
 	err = errors.Join(
+		spec.Variables["walk_ns"].Set(uint64(math.MaxUint32)),
 		spec.Variables["contexts"].Set(uint8(w.mode)),
 		spec.Variables["check_contexts"].Set(w.check),
 		spec.Variables["walk_unknown"].Set(!w.leave),

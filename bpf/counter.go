@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -30,6 +31,7 @@ const (
 	SegmentMisses           = ProfileCounterSEGMENT_MISSES
 	StackCopies             = ProfileCounterSTACK_COPIES
 	WordsScanned            = ProfileCounterWORDS_SCANNED
+	WalksCut                = ProfileCounterWALKS_CUT
 	CodeUnloads             = ProfileCounterCODE_UNLOADS
 	CallsAttempted          = ProfileCounterCALLS_ATTEMPTED
 	CallsDelivered          = ProfileCounterCALLS_DELIVERED
@@ -97,6 +99,25 @@ func (o *Objects) ReadCounts() (Counts, error) {
 		}
 	}
 	return c, nil
+}
+
+// A TickCost is what the samples of one CPU have cost.
+type TickCost struct {
+	Samples uint64 // attempted
+	Time    time.Duration
+}
+
+// TickCosts reads what samples have cost, by CPU.
+func (o *Objects) TickCosts() ([]TickCost, error) {
+	ticks := make([][tickCounters]uint64, o.TickCounts.MaxEntries())
+	if err := readAll(o.TickCounts, ticks); err != nil {
+		return nil, fmt.Errorf("read counters of ticks: %w", err)
+	}
+	costs := make([]TickCost, len(ticks))
+	for i, of := range ticks {
+		costs[i] = TickCost{of[SamplesAttempted], time.Duration(of[NsTotal])}
+	}
+	return costs, nil
 }
 
 // readAll reads all values of an array, those of a per-CPU array one key after the other. It takes one system call: the counters are read

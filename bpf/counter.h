@@ -9,7 +9,7 @@
  * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
  *
  * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines. All programs that walk
- * count those from STACK_COPIES to WORDS_SCANNED.
+ * count those from STACK_COPIES to WORDS_SCANNED, and WALKS_CUT.
  */
 enum counter {
 	SAMPLES_ATTEMPTED,
@@ -26,6 +26,7 @@ enum counter {
 	SAMPLES_PARTIAL, /* that share frames with the thread's previous one */
 	TICKS_IDLE,
 	TICKS_FILTERED,
+	WALKS_CUT,	 /* walks that ended as they took too long: END_TIME */
 	TICK_COUNTERS = 16,
 	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
 	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */

@@ -111,6 +111,7 @@ const (
 	EndScan        = WalkEnd(ProfileWalkEndEND_SCAN)
 	EndDeep        = WalkEnd(ProfileWalkEndEND_DEEP)
 	EndThaw        = WalkEnd(ProfileWalkEndEND_THAW)
+	EndTime        = WalkEnd(ProfileWalkEndEND_TIME)
 	EndCount       = WalkEnd(ProfileWalkEndEND_COUNT)
 )
 
@@ -120,7 +121,7 @@ var endNames = [EndCount]string{
 	EndDirection: "caller below callee", EndInterpreter: "interpreter frame unclear",
 	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
 	EndUnsupported: "not supported here", EndKnown: "known from before",
-	EndScan: "scan budget", EndDeep: "deeper than 5120 frames", EndThaw: "virtual thread freezing or thawing",
+	EndScan: "scan budget", EndDeep: "deeper than 5120 frames", EndThaw: "virtual thread freezing or thawing", EndTime: "time",
 }
 
 // String is the reason in a few words, as it is shown to users: "no frame pointer".

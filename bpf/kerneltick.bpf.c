@@ -19,8 +19,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Where code is that the CPU enters at a timer interrupt: begin and end in turn; 0 and 0 for none. */
 const volatile __u64 interrupt_entries[2 * MAX_ENTRIES] = {};
 
-/* A tick becomes a sample with this probability, in 1/2^32. */
-const volatile __u64 sampled_share = WHOLE;
+/* A tick becomes a sample with this probability, in 1/2^32. User space changes it. */
+__u64 sampled_share = WHOLE;
 
 /*
  * key: whether ticks are of a process that is sampled. Those of others are counted at the same share, and apart: the samples in a

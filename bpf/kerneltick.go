@@ -44,8 +44,8 @@ const MaxTickEntries = 8
 
 // A KernelTick samples when the kernel's own timer ticks, without a timer interrupt of its own. Samples are like those of Objects.Tick.
 type KernelTick struct {
-	Program          *ebpf.Program // to be attached as a tracing program
-	sampling, ticked *ebpf.Variable
+	Program                 *ebpf.Program // to be attached as a tracing program
+	sampling, ticked, share *ebpf.Variable
 }
 
 // LoadKernelTick loads the program, with the maps that it shares with o. It samples once it is attached and Sample(true) was called.
@@ -70,7 +70,7 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 	}
 	err = errors.Join(
 		o.opts.setConstants(spec),
-		spec.Variables["sampled_share"].Set(uint64(math.Round(min(max(opts.Share, 0), 1)*(1<<32)))),
+		spec.Variables["sampled_share"].Set(shareOf(opts.Share)),
 		spec.Variables["interrupt_entries"].Set(entries),
 		spec.Variables["other_clock"].Set(other),
 		spec.Variables["tick_function"].Set(opts.Function),
@@ -83,19 +83,21 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 		Program  *ebpf.Program  `ebpf:"charge_tick"`
 		Sampling *ebpf.Variable `ebpf:"sampling"`
 		Ticked   *ebpf.Variable `ebpf:"ticked"`
+		Share    *ebpf.Variable `ebpf:"sampled_share"`
 	}
 	var expire struct {
 		Program  *ebpf.Program  `ebpf:"expire_tick"`
 		Sampling *ebpf.Variable `ebpf:"sampling"`
 		Ticked   *ebpf.Variable `ebpf:"ticked"`
+		Share    *ebpf.Variable `ebpf:"sampled_share"`
 	}
 	k := new(KernelTick)
 	if opts.Hook == ChargeTick {
 		err = o.loadBeside(spec, &charge, o.sampling())
-		k.Program, k.sampling, k.ticked = charge.Program, charge.Sampling, charge.Ticked
+		k.Program, k.sampling, k.ticked, k.share = charge.Program, charge.Sampling, charge.Ticked, charge.Share
 	} else {
 		err = o.loadBeside(spec, &expire, o.sampling())
-		k.Program, k.sampling, k.ticked = expire.Program, expire.Sampling, expire.Ticked
+		k.Program, k.sampling, k.ticked, k.share = expire.Program, expire.Sampling, expire.Ticked, expire.Share
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load program of %v: %w", opts.Hook, err)
@@ -105,6 +107,12 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 
 // Sample turns sampling on or off.
 func (k *KernelTick) Sample(on bool) error { return k.sampling.Set(on) }
+
+// SetShare changes the share of ticks that become samples: see KernelTickOptions.Share.
+func (k *KernelTick) SetShare(share float64) error { return k.share.Set(shareOf(share)) }
+
+// shareOf is a share as the program has it, in 1/2^32.
+func shareOf(share float64) uint64 { return uint64(math.Round(min(max(share, 0), 1) * (1 << 32))) }
 
 // Ticked reports whether a tick came since the program was attached.
 func (k *KernelTick) Ticked() (ticked bool, err error) {

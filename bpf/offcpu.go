@@ -59,6 +59,9 @@ const MaxFollowedThreads = 65536
 // MaxMeanInterval bounds OffCPU.SetMean: MAX_MEAN_INTERVAL.
 const MaxMeanInterval = time.Duration(1<<36 - 1)
 
+// LockedWalk bounds walks of stacks where a lock of the kernel is held: that of a run queue, or of a thread that is woken.
+const LockedWalk = 50 * time.Microsecond
+
 // An OffCPU records the waits of threads that are off the CPU. Records are observations (ObservedWait).
 type OffCPU struct {
 	objects offCPUObjects
@@ -144,6 +147,11 @@ func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	if opt.Inside <= 0 {
 		spec.Maps["threads_inside"].MaxEntries = 1
+	}
+	if hook == ReturnSwitchIn || opt.Wakers {
+		if err := spec.Variables["walk_ns"].Set(uint64(LockedWalk)); err != nil {
+			return nil, fmt.Errorf("set constants: %w", err)
+		}
 	}
 	// What is not assigned is not loaded.
 	spec.Programs["returns"] = spec.Programs[hook.program()]

@@ -143,7 +143,7 @@ func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[strin
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	err = errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
-		spec.Variables["draw_seed"].Set(rand.Uint64()))
+		spec.Variables["draw_seed"].Set(rand.Uint64()), spec.Variables["preemptible"].Set(true))
 	if err != nil {
 		return fmt.Errorf("set constants: %w", err)
 	}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "segment.bpf.h"
+#include "walktime.bpf.h"
 
 /* Whether six bytes end in a call. */
 static __always_inline bool is_call(const __u8 *b)
@@ -50,6 +51,7 @@ static __always_inline void spend_scan(struct scratch *s, __u32 words)
 	__u32 left = s->start.scan_left;
 
 	s->start.scan_left = left > words ? left - words : 0;
+	s->start.unclocked += words;
 }
 
 /* Counts words that were searched. */
@@ -66,19 +68,20 @@ static __always_inline __u64 take_scan(struct scratch *s, __u64 words)
 
 	words = any(s, words < left ? words : left); /* or the verifier follows the search for each bound that it may have */
 	s->start.scan_left = left - words;
+	s->start.unclocked += words;
 	return words;
 }
 
 /*
  * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together. If there
- * is none, the complement of where to go on. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
+ * is none, the complement of where to go on, which is behind all words once the time has passed. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
  */
 __noinline int return_among(const struct hotspot_process *vm, __u32 from, __u32 to)
 {
 	struct scratch *s = this_scratch();
 	__u64 at = from, end = scannable(to);
 
-	if (!vm || !s)
+	if (!vm || !s || (from && out_of_time()))
 		return ~SCAN_WORDS;
 	for (__u32 i = 0; i < SCAN_GROUP; i++, at++) {
 		asm volatile("" : "+r"(at)); /* what is compared is what is used */

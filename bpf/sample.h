@@ -30,6 +30,7 @@ enum walk_end {
 	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code and of chunks, and more would have to be */
 	END_DEEP,	  /* MAX_WALKED_FRAMES */
 	END_THAW,	  /* Java: frames of a virtual thread are being copied to its stack, or from there */
+	END_TIME,	  /* the walk took too long: walk_ns */
 	END_COUNT,
 };
 

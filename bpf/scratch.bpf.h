@@ -139,6 +139,10 @@ struct scratch {
 		__u32 scan_left; /* of SCAN_BUDGET */
 		__u32 scan_before; /* at the begin of the walk */
 		__u32 lookup_left; /* of LOOKUP_BUDGET */
+		__u64 deadline;	 /* ns: when walks end */
+		__u64 switches;	 /* as switches_of, where that matters */
+		__u32 late;	 /* the deadline has passed */
+		__u32 unclocked; /* as CLOCK_STEPS, since the last look at the clock */
 		__u32 kernel; /* the tick came in the kernel */
 		__u64 method_pool;
 		__u64 method_const, method_shape, method_name; /* as in struct seen_method: of the method that see_method is asked about */

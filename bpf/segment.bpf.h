@@ -85,6 +85,7 @@ static __always_inline void spend_lookup(struct scratch *s, __u32 words)
 	__u32 left = s->start.lookup_left;
 
 	s->start.lookup_left = left > words ? left - words : 0;
+	s->start.unclocked += words;
 }
 
 /* As blob_at, at the expense of the sample's budget; 0 if that is spent. */

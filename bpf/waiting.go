@@ -37,6 +37,9 @@ type Waiting struct {
 	tasks *link.Iter
 }
 
+// unlockedWalk bounds one walk of a waiting thread's stack. It is at the agent's expense, with interrupts on and no lock.
+const unlockedWalk = 5 * time.Millisecond
+
 // LoadWaiting loads the program next to o. Close comes before that of o.
 func (o *Objects) LoadWaiting() (*Waiting, error) {
 	spec, err := LoadWaiting()
@@ -44,6 +47,9 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 		return nil, fmt.Errorf("read object of waiting threads: %w", err)
 	}
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
+	if err := spec.Variables["walk_ns"].Set(uint64(unlockedWalk)); err != nil {
+		return nil, fmt.Errorf("set constants: %w", err)
+	}
 	w := &Waiting{}
 	if err := o.LoadBeside(spec, &w.objects); err != nil {
 		return nil, fmt.Errorf("load the program that reads stacks of waiting threads: %w", err)

@@ -115,6 +115,8 @@ static __always_inline int step(struct walk *w)
  */
 static long walk_step(__u64 i, struct walk *w)
 {
+	if (late(w->s))
+		return end_walk(w, END_TIME);
 	if (contexts != CONTEXT_WALK &&
 	    place_frame(w->frames, w->s->start.chunk_to ? 0 : w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
 	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && w->s->start.kept_left && met_kept(w->frames))
@@ -146,6 +148,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
 	s->start.tid = tid;
+	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
 	s->start.lookup_left = LOOKUP_BUDGET;
 	if (!vm)
@@ -254,6 +257,10 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	}
 	begin_anyhow(&w);
 	bpf_loop(3 * (contexts == CONTEXT_WALK ? MAX_WALKED_FRAMES : MAX_USER_FRAMES), walk_step, &w, 0); /* entry frames take a turn and push nothing */
+	if (s->start.late && w.end != END_ROOT) { /* a search that the clock ended found nothing */
+		w.end = END_TIME;
+		count_walk(WALKS_CUT, 1);
+	}
 	if (freezing(s, w.frames)) {
 		w.frames = frames_on_stack(s, w.frames);
 		w.end = END_THAW;

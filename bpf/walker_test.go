@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,9 @@ var loadWalker = sync.OnceValues(func() (*walker, error) {
 		return nil, err
 	}
 	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	if err := spec.Variables["walk_ns"].Set(uint64(math.MaxUint32)); err != nil { // an emulated CPU is slow
+		return nil, err
+	}
 	w := &walker{}
 	return w, spec.LoadAndAssign(&w.WalkTestObjects, nil)
 })

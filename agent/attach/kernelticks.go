@@ -163,6 +163,18 @@ func (t *KernelTicks) Refresh() error {
 	return t.others.Refresh()
 }
 
+// SetPeriod is Ticks.SetPeriod. The kernel's own tick is never more often than it is.
+func (t *KernelTicks) SetPeriod(period time.Duration) error {
+	rate, err := KernelHz()
+	if err == nil {
+		err = t.tick.SetShare(float64(time.Second) / float64(period) / float64(rate))
+	}
+	if t.others != nil {
+		err = errors.Join(err, t.others.SetPeriod(period))
+	}
+	return err
+}
+
 // Gaps is Ticks.Gaps of CPUs with another clock.
 func (t *KernelTicks) Gaps(began, ended time.Duration) ([]Gap, error) {
 	if t.others == nil {

@@ -151,6 +151,14 @@ func (t *Ticks) vary() {
 	}
 }
 
+// SetPeriod has ticks that are so far apart from the next Refresh on, at most longestVaried.
+func (t *Ticks) SetPeriod(period time.Duration) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mean = period
+	return nil
+}
+
 // setPeriod begins a new period, of that length.
 func (k *tick) setPeriod(period time.Duration) error {
 	ns := uint64(period)

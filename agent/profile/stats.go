@@ -24,6 +24,7 @@ type Stats struct {
 	ReaderPauses uint64        // counter: times that the reader slept because a record was still being written
 	FlushesCut   uint64        // counter: times that it gave up waiting for such a record
 
+	WalksCut        uint64 // counter: stacks whose walk took too long and was ended
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that were evicted by another thread's
 
 	// Targets. The runtime "" stands for processes without a managed runtime.

@@ -71,6 +71,14 @@ func leftOut(n int) RawFrame {
 	return RawFrame{Frame: bpf.Frame(bits.Len(uint(n)) - 1), Kind: RawLeftOut}
 }
 
+// cutText is how profiles show frames that are missing at the root side: "[truncated: no frame pointer]".
+func cutText(why bpf.WalkEnd) string {
+	if why == bpf.EndTime {
+		return "[… cut: time]"
+	}
+	return "[truncated: " + why.String() + "]"
+}
+
 // leftOutText is how profiles show it: "[512 to 1023 frames left out]".
 func (r RawFrame) leftOutText() string {
 	least := uint64(1) << (r.Frame & 63)

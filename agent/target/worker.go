@@ -397,7 +397,7 @@ func (rs *Resolver) Name(p *Process, r Wanted) Name {
 		n.Root = true
 		return n
 	}
-	n.Symbols = append(n.Symbols, Marker("[truncated: "+r.End.String()+"]"))
+	n.Symbols = append(n.Symbols, Marker(cutText(r.End)))
 	return n
 }
 

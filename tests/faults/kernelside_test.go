@@ -17,6 +17,17 @@ var kernelTargetRows = []Row{
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelScanBudget", "bpf.TestKernelScanBudgetIsOfOneSample", "bpf.TestKernelUnknownFrames"},
 	},
+	{
+		Fault:     "a thread's stack takes long to walk: thousands of frames, each in a page of its own",
+		Holds:     "A walk looks at the clock after 32 frames or words, and ends after 150 µs, or 50 µs where the kernel holds a lock. Missing frames are marked `[… cut: time]` and counted (`vmprof_walks_cut_total`).",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelWalkTime"},
+	},
+	{
+		Fault:     "samples take more than 5 % of a CPU",
+		Holds:     "They are taken less often, on all CPUs alike, until they take 5 % at most, or are 20 ms apart. The profile names the period.",
+		Elsewhere: []string{"agent/attach.TestPace", "agent/attach.TestPaceOfRareTicks", "agent/attach.TestKernelPeriod"},
+	},
 }
 
 // kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.

@@ -101,11 +101,13 @@ func (s Stack) Truncated() string {
 	if len(s.Frames) == 0 {
 		return "empty"
 	}
-	reason, truncated := strings.CutPrefix(s.Frames[len(s.Frames)-1].Function, "[truncated: ")
-	if !truncated {
-		return ""
+	outermost := s.Frames[len(s.Frames)-1].Function
+	for _, before := range []string{"[truncated: ", "[… cut: "} {
+		if reason, truncated := strings.CutPrefix(outermost, before); truncated {
+			return strings.TrimSuffix(reason, "]")
+		}
 	}
-	return strings.TrimSuffix(reason, "]")
+	return ""
 }
 
 // String is the stack in one line, outermost first, interpreted methods marked, for a reader of a failed test.

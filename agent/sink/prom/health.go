@@ -152,6 +152,8 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.ThreadsRefused)) }},
 		{"vmprof_thread_ends_dropped_total", "Ends of Java threads that found no room in the ring, or of which there were too many as their VM ended. What they allocated in their last window is in no total.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.ThreadEndsLost)) }},
+		{"vmprof_walks_cut_total", "Stacks whose walk took too long and was ended: they are [… cut: time]. Those of samples are in vmprof_samples_truncated_total, too.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.WalksCut)) }},
 		{"vmprof_target_reads_stuck", "Reads of targets that did not return in time and still hang. Each holds a thread; their number is bounded for each user and cgroup.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.StuckReads)) }},
 		{"vmprof_target_reads_total", "Successful reads of the memory or files of targets.", "", counterKind,

@@ -66,7 +66,7 @@ func (fixed) Stats() profile.Stats {
 			Hits: 7100, Unattached: 11, Cost: 62500 * time.Microsecond, Waits: 9000, WaitsThinned: 8500, WaitsRefused: 2, Wakers: 400, WakersLost: 3,
 		}, Kinds: []profile.EventKind{profile.OffCPU}, Wanted: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 80 * time.Second},
 			Observed: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 16 * time.Second}},
-		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, ProcessesRefused: 8, ThreadsRefused: 6, ThreadEndsLost: 7, StacksDisplaced: 9, MethodMaps: 5432, MethodMapsMax: 1 << 20,
+		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, ProcessesRefused: 8, ThreadsRefused: 6, ThreadEndsLost: 7, StacksDisplaced: 9, WalksCut: 13, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
 
