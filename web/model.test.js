@@ -112,8 +112,8 @@ test("intervals", () => {
 	assert.ok(Math.abs(interval(0.5, 50) - 0.098) < 0.001); // 50 of 100 samples
 	const root = {value: 1000, n: 100, base: 2000, baseCount: 100};
 	const of = (n, baseCount) => change({value: 10 * n, n, base: 20 * baseCount, baseCount}, root);
-	assert.ok(of(60, 40).sure && of(20, 0).sure);
-	assert.ok(!of(52, 48).sure && !of(100, 99).sure && !of(1, 0).sure);
+	assert.ok(of(70, 40).sure && of(30, 0).sure);
+	assert.ok(!of(60, 40).sure && !of(52, 48).sure && !of(100, 99).sure && !of(1, 0).sure);
 	assert.ok(Math.abs(of(60, 40).delta - 0.2) < 1e-9);
 });
 

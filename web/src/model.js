@@ -264,15 +264,21 @@ function spread(n, all, effect) {
 	return 1.96 * Math.sqrt((p * (1 - p) * effect) / (all + 4));
 }
 
+// sureErrors is beyond chance for all methods of a page together: of 150 that did not change, one is sure in one page of 100.
+const sureErrors = 4;
+
 // change compares a node's shares of the root with those of the baseline: the difference, and how much of it may be chance. Where the document has
 // verdicts, these say whether it is sure: they are those of the comparison's text, of methods with their callees (total) or without (own), per unit of
-// work. So a method may cost more although its share is smaller.
+// work. So a method may cost more although its share is smaller. Without them, as in a file, a difference is sure from sureErrors standard errors on.
 export function change(node, root, {effect = 1, verdicts} = {}, of = "total") {
 	const now = root.value > 0 ? node.value / root.value : 0;
 	const before = root.base > 0 ? node.base / root.base : 0;
 	const noise = Math.hypot(spread(node.n, root.n, effect), spread(node.baseCount, root.baseCount, effect));
 	const delta = now - before;
-	if (!verdicts) return {now, before, delta, noise, sure: Math.abs(delta) > noise, more: delta > 0, verdict: Math.abs(delta) > noise ? (delta > 0 ? "more" : "less") : "within chance"};
+	if (!verdicts) {
+		const sure = Math.abs(delta) * 1.96 > noise * sureErrors;
+		return {now, before, delta, noise, sure, more: delta > 0, verdict: sure ? (delta > 0 ? "more" : "less") : "undecided"};
+	}
 	const verdict = verdicts[of][node.name] ?? "undecided";
 	return {now, before, delta, noise, sure: verdict === "more" || verdict === "less", more: verdict === "more", verdict};
 }
