@@ -33,6 +33,7 @@ type Source struct {
 	kernel  *bpf.RunTimes
 	refused error // why kernel is nil
 	stopped atomic.Bool
+	missing atomic.Uint64 // threads that had begun to end when the recording did, and have no record
 }
 
 // Open loads the programs that read run times. Where the kernel refuses them, profiles say that their CPU time is counted in samples.
@@ -76,7 +77,7 @@ func (s *Source) awaitEnds() {
 	ended, recorded, err := s.kernel.Ended()
 	for begin := time.Now(); err == nil && recorded < ended; _, recorded, err = s.kernel.Ended() {
 		if time.Since(begin) >= endsWait {
-			s.Log.Warn("the CPU time of some threads that have ended is missing: the kernel has not reported them", "threads", ended-recorded)
+			s.missing.Store(ended - recorded)
 			return
 		}
 		time.Sleep(look)
@@ -145,6 +146,9 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 	if s.kernel == nil {
 		p.Comments = append(p.Comments, fmt.Sprintf("CPU time is the number of samples times their period, which is too low for threads that sleep often: %v", s.refused))
 		return source.Part{}
+	}
+	if n := s.missing.Load(); n > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("the CPU time of %d threads is missing: they had begun to end when the recording did, and found no CPU for %v", n, endsWait))
 	}
 	var lives []fold.Life // in the order of the profile
 	programs := map[fold.Life][]*profile.Process{}
