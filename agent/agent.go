@@ -377,14 +377,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		case err := <-a.sources.failed():
 			return end(err)
 		case <-upkeep.C:
-			a.sweep()
+			a.services.Resolver.Keep(target.StageUpkeep, a.sweep)
 		case <-refresh.C:
-			if err := a.sources.refresh(); err != nil {
-				a.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
-			}
+			a.services.Resolver.Keep(target.StageUpkeep, a.refresh)
 		case <-ctx.Done():
 			return end(nil)
 		}
+	}
+}
+
+func (a *Agent) refresh() {
+	if err := a.sources.refresh(); err != nil {
+		a.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
 	}
 }
 
@@ -461,7 +465,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 				return fmt.Errorf("close the last window: %w", err)
 			}
 			if p.Duration >= length/10 {
-				a.hand(p, observe)
+				a.services.Resolver.Keep(target.StageObserve, func() { observe(p) })
 			}
 			return nil
 		case <-tick.C:
@@ -471,19 +475,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 			return fmt.Errorf("close window: %w", err)
 		}
 		w = next
-		a.hand(p, observe)
-	}
-}
-
-// hand calls observe with a profile, and counts and logs its panic.
-func (a *Agent) hand(p *profile.Profile, observe func(*profile.Profile)) {
-	err := proc.Catch(func() error {
-		observe(p)
-		return nil
-	})
-	if err != nil {
-		a.services.Resolver.CountFailure(target.StageObserve)
-		a.services.Log.Error("the agent failed to count a window; please report this", "err", err, "stack", target.StackOf(err))
+		a.services.Resolver.Keep(target.StageObserve, func() { observe(p) })
 	}
 }
 

@@ -135,17 +135,17 @@ func TestRecordOfNobody(t *testing.T) {
 	}
 }
 
-// TestObserverPanics: a panic over the profile of a window is counted and logged, and does not end the agent.
+// TestObserverPanics: panics over the profiles of windows are counted, the first one is logged, and they do not end the agent.
 func TestObserverPanics(t *testing.T) {
 	a, _, log := faultyAgent(t, target.StageObserve, 0)
 	seen := 0
 	for range 2 {
-		a.hand(&profile.Profile{}, func(*profile.Profile) {
+		a.services.Resolver.Keep(target.StageObserve, func() {
 			seen++
 			panic("hostile")
 		})
 	}
-	if n := a.services.Resolver.Stats().Failures[string(target.StageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 2 {
+	if n := a.services.Resolver.Stats().Failures[string(target.StageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 1 {
 		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
 	}
 }

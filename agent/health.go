@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -141,3 +142,6 @@ func mapsIn(structs ...any) (all []*ebpf.Map) {
 	}
 	return all
 }
+
+// RequestFailed counts a panic over a request.
+func (a *Agent) RequestFailed() { a.services.Resolver.CountFailure(target.StageAnswer) }

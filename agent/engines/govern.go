@@ -7,6 +7,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 )
 
 // governInterval is the interval at which rates are set.
@@ -44,7 +45,7 @@ func (e *Engines) govern() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				e.tune()
+				e.Resolver.Keep(target.StageUpkeep, e.tune)
 			case <-done:
 				return
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -166,13 +167,17 @@ func (e *Source) governWaits(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		counts, err := e.services.Objects.ReadCounts()
-		if err != nil {
-			continue // other readers report that
-		}
-		if err := e.waits.govern(waitCountsOf(&counts), e.waitsAllowed()); err != nil {
-			e.services.Log.Warn("cannot set how many waits are recorded", "err", err)
-		}
+		e.services.Resolver.Keep(target.StageUpkeep, e.governWaitsOnce)
+	}
+}
+
+func (e *Source) governWaitsOnce() {
+	counts, err := e.services.Objects.ReadCounts()
+	if err != nil {
+		return // other readers report that
+	}
+	if err := e.waits.govern(waitCountsOf(&counts), e.waitsAllowed()); err != nil {
+		e.services.Log.Warn("cannot set how many waits are recorded", "err", err)
 	}
 }
 

@@ -64,6 +64,8 @@ func (f *fake) Collect(ctx context.Context, d time.Duration, pids []int) (*profi
 	return busyShop(0), nil
 }
 
+func (f *fake) RequestFailed() {}
+
 func (f *fake) Stats() profile.Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,8 +42,8 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// caught answers and logs that a handler panicked. The server would end the connection without a word.
-func caught(logger *slog.Logger, next http.Handler) http.Handler {
+// caught answers, counts and logs that a handler panicked. The server would end the connection without a word.
+func caught(logger *slog.Logger, count func(), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			v := recover()
@@ -51,6 +51,7 @@ func caught(logger *slog.Logger, next http.Handler) http.Handler {
 			case v == http.ErrAbortHandler:
 				panic(v)
 			case v != nil:
+				count()
 				logger.Error("Request failed: the agent panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 				http.Error(w, "the agent failed at this; its log says where", http.StatusInternalServerError)
 			}

@@ -45,9 +45,10 @@ func TestLocalHost(t *testing.T) {
 func TestCaught(t *testing.T) {
 	var log bytes.Buffer
 	rec := httptest.NewRecorder()
-	h := caught(slog.New(slog.NewTextHandler(&log, nil)), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("betainc") }))
+	failed := 0
+	h := caught(slog.New(slog.NewTextHandler(&log, nil)), func() { failed++ }, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("betainc") }))
 	h.ServeHTTP(rec, httptest.NewRequest("GET", "/api/v1/services", nil))
-	if text := log.String(); rec.Code != 500 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "betainc") || !strings.Contains(text, "/api/v1/services") || !strings.Contains(text, "TestCaught") {
+	if text := log.String(); rec.Code != 500 || failed != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "betainc") || !strings.Contains(text, "/api/v1/services") || !strings.Contains(text, "TestCaught") {
 		t.Errorf("%d, %s", rec.Code, text)
 	}
 }

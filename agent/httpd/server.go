@@ -49,6 +49,8 @@ type Source interface {
 	Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error)
 	// Stats is the agent's own health.
 	Stats() profile.Stats
+	// RequestFailed counts a request whose handler panicked.
+	RequestFailed()
 }
 
 // A Server answers requests about one agent.
@@ -103,7 +105,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /-/healthy", alive) // Prometheus' name
 	mux.HandleFunc("GET /healthz", alive)   // Kubernetes'
 	mux.HandleFunc("GET /-/ready", s.ready)
-	s.handler = caught(logger, bodiless(headers(mux)))
+	s.handler = caught(logger, source.RequestFailed, bodiless(headers(mux)))
 	return s
 }
 

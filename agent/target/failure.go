@@ -30,9 +30,11 @@ const (
 	StageRecord   Stage = "record"   // fold one of its records
 	StageWindow   Stage = "window"   // make its part of a profile
 	StageObserve  Stage = "observe"  // count what all of them did: no process is known to be the one
+	StageUpkeep   Stage = "upkeep"   // what is done from time to time for all of them, such as setting rates
+	StageAnswer   Stage = "answer"   // answer a request about them
 )
 
-var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen, StageRecord, StageWindow, StageObserve}
+var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen, StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
 
 // longestFailure is the longest time for which a process is left alone after a failure. The first one takes retryInterval,
 // each other one twice as long as the last.
@@ -94,6 +96,17 @@ func (rs *Resolver) DiscoverFailed(p *Process, err error) {
 
 // CountFailure counts a panic that is of no known process, and returns how many there are of that stage.
 func (rs *Resolver) CountFailure(s Stage) uint64 { return rs.panics.add(s) }
+
+// Keep calls do, which is for no process alone. A panic is counted, the first one of a stage is logged with its stack, and what is done next goes on.
+func (rs *Resolver) Keep(s Stage, do func()) {
+	err := proc.Catch(func() error {
+		do()
+		return nil
+	})
+	if err != nil && rs.CountFailure(s) == 1 {
+		rs.log.Error("the agent failed at what it does for all processes; please report this", "stage", string(s), "err", err, "stack", StackOf(err))
+	}
+}
 
 // Failed counts a panic, logs the first one of a process with its stack, and notes it in the process's profiles.
 func (rs *Resolver) Failed(s Stage, p *Process, err error) {

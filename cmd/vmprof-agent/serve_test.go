@@ -49,6 +49,8 @@ func (s *scripted) Collect(context.Context, time.Duration, []int) (*profile.Prof
 func (s *scripted) Counts() (profile.Counts, error) {
 	return profile.Counts{Attempted: 12, Delivered: 12, Folded: 12}, nil
 }
+func (s *scripted) RequestFailed() {}
+
 func (s *scripted) Stats() profile.Stats { return s.stats }
 
 var (

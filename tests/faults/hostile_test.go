@@ -40,6 +40,11 @@ var hostileRows = []Row{
 		},
 	},
 	{
+		Fault:     "the agent panics over a request, a window, or what it does from time to time",
+		Holds:     "The panic is counted by its stage and logged with its stack. The request is answered with status 500, and all else goes on.",
+		Elsewhere: []string{"agent/httpd.TestCaught", "agent.TestObserverPanics", "agent/audit.FuzzCompare"},
+	},
+	{
 		Fault: "a link of another user with the name of an output file, or of its directory",
 		Holds: "In a directory where everybody may create files the name is refused, and the error says what to do. Elsewhere the link itself is replaced. " +
 			"What it leads to is left alone.",

@@ -163,7 +163,7 @@ func (e *Engine) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			e.meet(ctx)
+			e.Resolver.Keep(target.StageUpkeep, func() { e.meet(ctx) })
 			continue
 		case <-tick.C:
 		}

@@ -160,7 +160,7 @@ func families() []family {
 			func(s snapshot, y yield) { y(float64(s.Reads)) }},
 		{"vmprof_target_read_failures_total", "Failed reads of the memory or files of targets, by cause.", "cause", counterKind,
 			func(s snapshot, y yield) { each(s.ReadFailures, y) }},
-		{"vmprof_process_failures_total", "Panics of the agent while it handled a process, by stage. The agent retries that process later; others are not affected. Each is a bug of the agent: its log contains the stack.", "stage", counterKind,
+		{"vmprof_process_failures_total", "Panics of the agent, by stage: mostly while it handled a process, which it retries later; others are not affected. Each is a bug of the agent: its log contains the stack.", "stage", counterKind,
 			func(s snapshot, y yield) { each(s.Failures, y) }},
 		{"vmprof_frame_lookups_total", "Frames whose name was not known from earlier samples and was looked up.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Frames)) }},
