@@ -231,7 +231,7 @@ const (
 	whyLate    = "no tick of the clock comes in the first microseconds after that"
 	whyTicking = "the sampling interrupts took it"
 	whyIdle    = "these threads ran for less than some periods of the clock"
-	whyChance  = "chance"
+	whyLost    = "more ticks were lost than chance explains"
 )
 
 // tolerance is how many standard errors of the number of samples are chance.
@@ -268,7 +268,7 @@ func (d *division) account(p *part, s *stratum) {
 			miss(missed, fmt.Sprintf("CPU %d was not sampled", u.CPU))
 			u.Time -= time.Duration(missed)
 		}
-		miss(lost, whyChance)
+		miss(lost, whyLost)
 	}
 	p.process.Extents = profile.AddExtents(p.process.Extents, e)
 }
