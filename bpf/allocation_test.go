@@ -24,6 +24,7 @@ const tlab = 1 << 18
 func newFakeAllocator(t *testing.T) *fakeAllocator {
 	t.Helper()
 	a := &fakeAllocator{prober: newProber(t, Options{}), heap: newFakeHeap(t)}
+	a.heap.TlabEnd = 80
 	a.layout(t, a.heap.HotspotHeap)
 	a.inBuffer, a.beside = a.attach(t, a.p.AllocationInBuffer, 1), a.attach(t, a.p.AllocationOutside, 1)
 	a.klass, a.thread = a.heap.klass("A", 0), a.heap.allocate(128)

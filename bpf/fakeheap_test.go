@@ -22,7 +22,7 @@ func newFakeHeap(t *testing.T) *fakeHeap {
 	h.Serial = proberSerial
 	h.ObjectKlass, h.ArrayLength = 8, 16
 	h.KlassName, h.KlassLayout, h.SymbolLength, h.SymbolBody = 24, 8, 4, 6
-	h.TlabStart, h.TlabEnd = 64, 80
+	h.TlabStart, h.TlabEnd = 64, 64 // threads have no buffers
 	return h
 }
 

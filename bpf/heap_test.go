@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// allocated is an allocation outside of a buffer, by a thread that has none: it is always told.
+// allocated is an allocation outside of a buffer, of a VM without buffers: it is always told.
 func allocated(klass, object uint64) arguments { return arguments{klass, object, 16} }
 
 func TestKernelClasses(t *testing.T) {
