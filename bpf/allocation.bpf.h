@@ -188,11 +188,9 @@ static __always_inline bool see_allocation(const struct registers *r, __u32 prob
 	struct scratch *s;
 	__u64 size, buffer, thread, weight;
 
-	if (!chosen(pid))
+	if (!observed_at(pid, probe))
 		return false;
 	every = drawn_weight(probe); /* what stands for nothing costs a hit, too */
-	if (!attached(pid))
-		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	h = heap_of(vm, pid);
 	if (outside) {

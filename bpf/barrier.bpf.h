@@ -62,11 +62,9 @@ static __always_inline bool see_card(const struct registers *r, __u32 probe)
 	struct scratch *s;
 	bool none;
 
-	if (!chosen(pid))
+	if (!observed_at(pid, probe))
 		return false;
 	every = drawn_weight(probe);
-	if (!attached(pid))
-		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	none = has_no_queue(buffer_epoch(vm, heap_of(vm, pid)), turn_of(probe));
 	if (!every)

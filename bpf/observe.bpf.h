@@ -15,7 +15,7 @@
 #include "heap.bpf.h"
 #include "walk.bpf.h"
 
-#define MAX_PROBES 256
+#define MAX_PROBES 1024
 
 /* Cookies of what comes as perf events and from the scheduler: one of each. */
 #define PROBE_FAULT (MAX_PROBES - 1)
@@ -27,10 +27,12 @@
 struct probe {
 	__u32 every; /* executions of which one is recorded; 0: none */
 	__u32 turn;  /* how often the probe was attached: what was noted in another turn may be out of date */
+	__u32 off;   /* 1: it does nothing, as another one at the same place observes the same process */
+	__u32 pad;
 };
 
 struct probe_count {
-	__u64 hits; /* executions in processes that were chosen */
+	__u64 hits; /* executions in processes that are observed */
 	__u64 told; /* hits that were drawn for a record */
 	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same, or of
 		     * virtual threads that wait for no object */
@@ -105,15 +107,67 @@ static __always_inline __u32 drawn_weight(__u32 probe)
 	return every;
 }
 
+/* Whether the probe is to do nothing. */
+static __always_inline bool probe_off(__u32 probe)
+{
+	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
+
+	return !p || p->off;
+}
+
+#define MAX_STRANGERS 1024 /* of more, the one that was not heard of for longest is forgotten */
+
+/* A process that passes probes and is not observed. Anybody may map a library and call what is in it. */
+struct stranger {
+	__u64 hits;
+	__u32 probe; /* the last one that it passed */
+	__u32 pad;
+};
+
+/* key: pid */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_STRANGERS);
+	__type(key, __u32);
+	__type(value, struct stranger);
+} strangers SEC(".maps");
+
+static __always_inline void count_stranger(__u32 pid, __u32 probe)
+{
+	struct stranger *s = bpf_map_lookup_elem(&strangers, &pid), first = {.hits = 1, .probe = probe};
+
+	if (!s) {
+		bpf_map_update_elem(&strangers, &pid, &first, BPF_NOEXIST);
+		return;
+	}
+	__sync_fetch_and_add(&s->hits, 1);
+	s->probe = probe;
+}
+
+/* Whether a process was chosen. The hit of another one is only counted, apart from those that the budget is spent on. */
+static __always_inline bool chosen_at(__u32 pid, __u32 probe)
+{
+	if (probe_off(probe))
+		return false;
+	if (chosen(pid))
+		return true;
+	count_stranger(pid, probe);
+	return false;
+}
+
 /*
- * Whether the agent is attached to the VM of this process. If it is not, neither Java frames nor a class can be read, and
+ * Whether a process was chosen and the agent is attached to its VM. If it is not, neither Java frames nor a class can be read, and
  * the hit is only counted.
  */
-static __always_inline bool attached(__u32 pid)
+static __always_inline bool observed_at(__u32 pid, __u32 probe)
 {
+	if (!chosen_at(pid, probe))
+		return false;
 	if (bpf_map_lookup_elem(&processes, &pid))
 		return true;
+	count(PROBE_HITS, 1);
 	count(HITS_UNATTACHED, 1);
+	count_stranger(pid, probe);
 	return false;
 }
 

@@ -51,7 +51,7 @@ const (
 )
 
 // ProbeWait is the number of the probe of an ObservedWait: PROBE_WAIT.
-const ProbeWait = 252
+const ProbeWait = 1020
 
 // MaxFollowedThreads bounds the threads that are followed: MAX_FOLLOWED_THREADS.
 const MaxFollowedThreads = 65536

@@ -167,7 +167,7 @@ static __always_inline bool see_pause(const struct registers *r, __u32 probe)
 	begin = p->begin;
 	end = vm_time(r, probe, begin);
 	p->begin = 0;
-	if (!chosen(bpf_get_current_pid_tgid() >> 32))
+	if (!chosen_at(bpf_get_current_pid_tgid() >> 32, probe))
 		return false;
 	every = drawn_weight(probe);
 	if (!every)

@@ -19,6 +19,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct observation *export_observation __attribute__((unused));
 struct probe *export_probe __attribute__((unused));
 struct probe_count *export_probe_count __attribute__((unused));
+struct stranger *export_stranger __attribute__((unused));
 struct hotspot_heap *export_hotspot_heap __attribute__((unused));
 struct counted_class *export_counted_class __attribute__((unused));
 struct class_count *export_class_count __attribute__((unused));
@@ -96,7 +97,8 @@ int allocation_outside(struct registers *ctx)
 SEC("uprobe")
 int thread_removed(struct registers *ctx)
 {
-	see_thread_end(parameter(ctx, 0));
+	if (!probe_off(bpf_get_attach_cookie(ctx)))
+		see_thread_end(parameter(ctx, 0));
 	return go_on(ctx, false);
 }
 
@@ -104,7 +106,8 @@ int thread_removed(struct registers *ctx)
 SEC("uprobe")
 int vm_ends(struct registers *ctx)
 {
-	see_vm_end();
+	if (!probe_off(bpf_get_attach_cookie(ctx)))
+		see_vm_end();
 	return go_on(ctx, false);
 }
 
@@ -112,7 +115,8 @@ int vm_ends(struct registers *ctx)
 SEC("uprobe")
 int object_allocated(struct registers *ctx)
 {
-	count_object(parameter(ctx, 0));
+	if (!probe_off(bpf_get_attach_cookie(ctx)))
+		count_object(parameter(ctx, 0));
 	return go_on(ctx, false);
 }
 
@@ -120,7 +124,8 @@ int object_allocated(struct registers *ctx)
 SEC("uprobe")
 int object_allocated_by(struct registers *ctx)
 {
-	count_object(parameter(ctx, 1));
+	if (!probe_off(bpf_get_attach_cookie(ctx)))
+		count_object(parameter(ctx, 1));
 	return go_on(ctx, false);
 }
 

@@ -16,6 +16,7 @@ type (
 	HotspotHeap  = ProbeHotspotHeap
 	ProbeRate    = ProbeProbe
 	ProbeCount   = ProbeProbeCount
+	Stranger     = ProbeStranger
 	CountedClass = ProbeCountedClass
 	ClassCount   = ProbeClassCount
 	NameSite     = ProbeNameSite
@@ -80,16 +81,16 @@ const (
 )
 
 // MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events and of waits.
-const MaxProbes = 252
+const MaxProbes = 1020
 
 // MaxWaiting bounds the threads that may wait, of locks or parked, at once: MAX_WAITING.
 const MaxWaiting = 16384
 
 // Cookies of what comes as perf events.
 const (
-	ProbeFault        = 255 // PROBE_FAULT
-	ProbeCycles       = 254 // PROBE_CYCLES
-	ProbeInstructions = 253 // PROBE_INSTRUCTIONS
+	ProbeFault        = 1023 // PROBE_FAULT
+	ProbeCycles       = 1022 // PROBE_CYCLES
+	ProbeInstructions = 1021 // PROBE_INSTRUCTIONS
 )
 
 // InstructionsPeriod is how many instructions one overflow of that counter stands for, if any do. The programs tell it from

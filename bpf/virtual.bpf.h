@@ -49,11 +49,9 @@ static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 	struct scratch *s;
 	__u64 object, blocker;
 
-	if (!chosen(pid))
+	if (!observed_at(pid, probe))
 		return false;
 	every = drawn_weight(probe);
-	if (!attached(pid))
-		return false;
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	h = heap_of(vm, pid);
 	if (!h)
@@ -155,7 +153,7 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 	struct frozen *f;
 	struct scratch *s = 0;
 
-	if (!chosen(pid))
+	if (!chosen_at(pid, probe))
 		return false;
 	count(PROBE_HITS, 1);
 	vm = bpf_map_lookup_elem(&processes, &pid);

@@ -163,11 +163,11 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 	__u32 pid = id >> 32, tid = (__u32)id;
 	struct lock_wait w = {};
 
-	if (!chosen(pid))
+	if (!observed_at(pid, probe))
 		return;
 	w.every = drawn_weight(probe);
 	forget_wait(waits, tid); /* an earlier one that was not seen to end */
-	if (!attached(pid) || !w.every)
+	if (!w.every)
 		return;
 	task = (struct task_struct *)bpf_get_current_task_btf();
 	w.born = task->start_boottime;
@@ -223,7 +223,7 @@ static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 pr
 	struct lock_wait *w = this_wait(waits);
 	struct scratch *s;
 
-	if (!w)
+	if (!w || probe_off(probe))
 		return 0;
 	if (w->turn != (__u16)turn_of(probe)) { /* its end was not seen; this is that of another one */
 		forget_wait(waits, tid);
@@ -428,7 +428,7 @@ static __always_inline struct scratch *see_release(__u32 probe, __u64 lock)
 /* The thread is about to wake the next one for a monitor that it has left. */
 static __always_inline bool see_monitor_released(const struct registers *r, __u32 probe)
 {
-	if (!chosen(bpf_get_current_pid_tgid() >> 32))
+	if (!chosen_at(bpf_get_current_pid_tgid() >> 32, probe))
 		return false;
 	count(PROBE_HITS, 1);
 	return see_release(probe, parameter(r, 0));
@@ -440,7 +440,7 @@ static __always_inline bool see_unpark(const struct registers *r, __u32 probe)
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	const struct hotspot_heap *h;
 
-	if (!chosen(pid))
+	if (!chosen_at(pid, probe))
 		return false;
 	count(PROBE_HITS, 1);
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);

@@ -16,6 +16,17 @@ func (t Times) Until(later Times) (sum time.Duration) {
 	return sum
 }
 
+// Each is how many CPUs each process has used from this reading until later, which is so much later, by its identifier.
+func (t Times) Each(later Times, passed time.Duration) map[uint32]float64 {
+	cpus := make(map[uint32]float64, len(later))
+	for process, used := range later {
+		if before, ok := t[process]; ok {
+			cpus[process] = max(used-before, 0).Seconds() / passed.Seconds()
+		}
+	}
+	return cpus
+}
+
 // Lacks reports whether later has processes that this reading lacks.
 func (t Times) Lacks(later Times) bool {
 	for process := range later {

@@ -103,6 +103,7 @@ func (e *Probes) tune(now, passed time.Duration) {
 	defer e.mu.Unlock()
 	e.take(&m, now, passed)
 	e.used, e.spent, e.fresh = m.times, m.counts, false
+	e.watchStrangers(passed)
 	loads := e.loads(passed)
 	e.lend(loads)
 	for _, l := range loads {
@@ -115,6 +116,8 @@ func (e *Probes) tune(now, passed time.Duration) {
 		switch {
 		case p.perf:
 			every = p.faultRate(every, l.rate)
+		case e.crowded(p, every, err):
+			continue
 		case err != nil:
 			e.slice(p, now, l, e.part(loads, l), err)
 			continue
@@ -144,6 +147,7 @@ func (e *Probes) check(now, passed time.Duration) {
 		}
 		every, err := e.affordable(l, e.part(loads, l))
 		switch {
+		case e.crowded(p, every, err):
 		case err != nil:
 			p.hits = l.hits
 			l.rate *= float64(governEvery) / float64(max(passed, checkInterval))
@@ -183,9 +187,21 @@ func (e *Probes) take(m *measurement, now, passed time.Duration) {
 func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	e.fresh = e.fresh || e.used.Lacks(times)
 	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
+	e.each = e.used.Each(times, passed)
 	if e.fresh {
 		e.cpus = max(e.cpus, 1)
 	}
+}
+
+// cpusOf is how many CPUs the processes use that a plan observes; mu is held. A process that is new counts as using one CPU.
+func (e *Probes) cpusOf(p *attachedPlan) float64 {
+	if p.process == nil {
+		return e.cpus
+	}
+	if cpus, ok := e.each[p.process.Attachment.Load()]; ok {
+		return cpus
+	}
+	return 1
 }
 
 // apply sends a plan's rate to the kernel side; mu is held.
@@ -210,7 +226,7 @@ func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) bud
 // loadOf returns the measured load of a plan; mu is held. If a library was found recently, too little is known about its processes to
 // assume that they use few CPUs.
 func (e *Probes) loadOf(l planLoad) budget.Load {
-	cpus := e.cpus
+	cpus := e.cpusOf(l.plan)
 	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
 		cpus = max(cpus, 1)
 	}

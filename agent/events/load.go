@@ -58,13 +58,13 @@ func (l *planLoad) need() float64 {
 }
 
 // part is how much of its kind's budget a plan may take. The budget is divided max-min fair: a plan with few hits is recorded
-// whole, however many another plan of the kind has.
+// whole, however many another plan of the kind has. Plans of one process divide the budget of that process.
 func (e *Probes) part(list planLoads, l planLoad) float64 {
 	var needs []float64
 	which := -1
 	for i := range list {
 		other := &list[i]
-		if other.plan.kind != l.plan.kind {
+		if other.plan.kind != l.plan.kind || other.plan.process != l.plan.process {
 			continue
 		}
 		if other.plan == l.plan {
@@ -76,7 +76,7 @@ func (e *Probes) part(list planLoads, l planLoad) float64 {
 	if which < 0 {
 		return 1
 	}
-	all := e.allowance(l.plan.kind, 1, 1).CPUs(max(e.cpus, 1e-9))
+	all := e.allowance(l.plan.kind, 1, 1).CPUs(max(e.cpusOf(l.plan), 1e-9))
 	if part := budget.Divide(all, needs)[which]; part > 0 {
 		return part / all
 	}

@@ -18,11 +18,16 @@ import (
 type attachedPlan struct {
 	eventPlan
 	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted
-	found   [][]foundSite   // by probe
+	found   [][]foundSite   // by probe; plans of single processes share them
 	sites   [][]attach.Site // by probe, with their cookies
 	cookies []uint32
 	links   []link.Link // none while the plan is not observed
 	lacks   []string    // what optional probes would have recorded that have no place, a sentence each
+
+	process *target.Process // the only one that it observes; nil for all that map the library
+	all     *attachedPlan   // of process: the plan for all
+	files   *fileProbes     // it is one of these; nil otherwise
+	off     bool            // it observes nothing any more, as processes have plans of their own
 
 	library string            // its path in a process that uses it; "" for perf events
 	users   []*target.Process // that use the library and are there
@@ -93,7 +98,6 @@ func (p *attachedPlan) register(next func() (uint32, error)) error {
 		}
 		p.sites = append(p.sites, sites)
 	}
-	p.found = nil
 	return nil
 }
 
@@ -103,7 +107,11 @@ func (p *attachedPlan) attach(u attach.Uprobes) error {
 		if len(p.sites[i]) == 0 {
 			continue
 		}
-		links, err := u.Attach(p.file, 0, attach.Uprobe{Multi: probe.program, Single: probe.program}, p.sites[i])
+		pid := 0
+		if p.process != nil {
+			pid = p.process.PID
+		}
+		links, err := u.Attach(p.file, pid, attach.Uprobe{Multi: probe.program, Single: probe.program}, p.sites[i])
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", probe.name, err), p.detach())
 		}
@@ -129,6 +137,7 @@ func (p *attachedPlan) close() error {
 	err := p.detach()
 	if p.file != nil {
 		err = errors.Join(err, p.file.Close())
+		p.file = nil
 	}
 	return err
 }

@@ -48,6 +48,7 @@ type Probes struct {
 	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted
 	libraries *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary]
+	own       *library.Keeper[ownKey, *target.Process, eventLibrary] // of plans that observe one process
 	watches   []*valueWatch
 	watched   *library.Keeper[watchedKey, *target.Process, valuePlan]
 	values    valueSites
@@ -58,21 +59,26 @@ type Probes struct {
 
 	tick func(context.Context) // what the governor calls in each round; nil for nothing
 
-	governing sync.WaitGroup
-	endGovern context.CancelFunc // nil if they did not start
+	governing  sync.WaitGroup
+	separating sync.WaitGroup     // gives processes plans of their own
+	endGovern  context.CancelFunc // nil if they did not start
 
-	mu        sync.Mutex
-	plans     []*attachedPlan
-	cookies   numbering
-	recording bool                        // hits are recorded; before, nobody would read them
-	used      budget.Times                // when rates were last set
-	fresh     bool                        // processes were attached since then
-	cpus      float64                     // CPUs that processes use
-	lent      [profile.EventKinds]float64 // addition to a kind's share of the processes' CPU time; negative: other kinds have it
-	now       time.Duration               // of the governor, CLOCK_MONOTONIC
-	record    time.Duration               // what a record took when there were some last
-	spent     bpf.Counts                  // then
-	warned    map[string]*warning         // that events are observed for a part of the time, by what is observed
+	mu         sync.Mutex
+	plans      []*attachedPlan
+	cookies    numbering
+	recording  bool                            // hits are recorded; before, nobody would read them
+	used       budget.Times                    // when rates were last set
+	fresh      bool                            // processes were attached since then
+	cpus       float64                         // CPUs that processes use
+	each       map[uint32]float64              // those that each uses, by the serial of its attachment
+	lent       [profile.EventKinds]float64     // addition to a kind's share of the processes' CPU time; negative: other kinds have it
+	now        time.Duration                   // of the governor, CLOCK_MONOTONIC
+	record     time.Duration                   // what a record took when there were some last
+	spent      bpf.Counts                      // then
+	unattached map[*target.Process]*fileProbes // that get plans of their own once the agent is attached to their VMs
+	strangers  map[uint32]uint64               // hits of processes that are not observed, by pid, when rates were last set
+	strange    []strangeTime                   // the last ones
+	warned     map[string]*warning             // that events are observed for a part of the time, by what is observed
 }
 
 // A Config is what Probes need from others.
@@ -81,6 +87,8 @@ type Config struct {
 	Resolver   *target.Resolver
 	Objects    *bpf.Objects                    // whose maps and ring the programs of probes share
 	Attaching  *proc.Pool                      // in which probes are attached
+	Root       proc.Root                       // where procfs is
+	Filter     bool                            // processes were chosen: others shall not pass probes
 	GuestTimes func() budget.Times             // CPU times of the processes whose VMs are attached, by the serials of those
 	Flush      func(ctx context.Context) error // returns when all records that were emitted have been handled
 	Refusal    func(error) error               // explains why the kernel refuses to load programs
@@ -88,7 +96,7 @@ type Config struct {
 
 // New loads the programs of probes. Nothing is attached before a library is found.
 func New(c Config, opt Options) (*Probes, error) {
-	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN}
+	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN, unattached: map[*target.Process]*fileProbes{}}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
@@ -107,6 +115,7 @@ func New(c Config, opt Options) (*Probes, error) {
 		e.plans = append(e.plans, e.perfPlans()...)
 	}
 	e.libraries = e.newLibraries(c.Attaching)
+	e.own = e.newOwn(c.Attaching)
 	e.watched = e.newWatched(c.Attaching)
 	return e, nil
 }
@@ -148,18 +157,34 @@ func (e *Probes) Maps() []any {
 type eventLibrary struct {
 	plans []*attachedPlan
 	lacks []string // events that it does not report, one sentence each
+	of    *fileProbes
 }
 
 // newLibraries returns the keeper of attached libraries of VMs.
 func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey, *target.Process, eventLibrary] {
 	return library.New[symbolize.FileKey, *target.Process](pool, library.Kind[eventLibrary]{
 		Attach: func(lib eventLibrary, f *os.File) (eventLibrary, error) {
+			if lib.of.apart {
+				return lib, nil
+			}
 			plans, lacks := e.attach(lib.plans, f)
-			return eventLibrary{plans, slices.Concat(lib.lacks, lacks)}, nil
+			lib.of.plans = plans
+			return eventLibrary{plans, slices.Concat(lib.lacks, lacks), lib.of}, nil
 		},
-		Attached: func(lib eventLibrary) { e.adopt(lib.plans) },
-		Idle:     func(lib eventLibrary, idle bool) { e.setIdle(lib.plans, idle) },
-		Detach:   func(ctx context.Context, lib eventLibrary) { e.remove(ctx, lib.plans) },
+		Attached: func(lib eventLibrary) {
+			if !lib.of.apart {
+				e.adopt(lib.plans)
+			}
+		},
+		Idle: func(lib eventLibrary, idle bool) {
+			if !e.isApart(lib.of) {
+				e.setIdle(lib.plans, idle)
+			}
+		},
+		Detach: func(ctx context.Context, lib eventLibrary) {
+			e.separating.Wait()
+			e.remove(ctx, lib.plans)
+		},
 	})
 }
 
@@ -173,7 +198,11 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 				return eventLibrary{}, fmt.Errorf("read library of the VM: %w", err)
 			}
 			plans, lacks := e.find(file, lib.File)
-			return eventLibrary{plans, lacks}, nil
+			of := &fileProbes{key: lib.Key, plans: plans, apart: e.config.Filter && e.uprobes.FiltersByPID()}
+			for _, p := range plans {
+				p.files = of
+			}
+			return eventLibrary{plans, lacks, of}, nil
 		})
 		*found = read
 		for _, lack := range read.lacks {
@@ -181,8 +210,19 @@ func (e *Probes) Attaching(p *target.Process, m *proc.Mapping, lib target.Mapped
 		}
 		return len(read.plans) > 0, err
 	})
+	lacks = used.lacks
+	switch {
+	case err != nil || !e.isApart(used.of):
+	case !e.config.Filter && p.Attachment.Load() == 0:
+		e.later(p, used.of)
+		return lacks, nil
+	default:
+		if used, err = e.attachOwn(p, lib.File, used.of); err == nil {
+			lacks = slices.Concat(lacks, used.lacks)
+		}
+	}
 	e.noteUser(used.plans, p, m.Path)
-	return used.lacks, err
+	return lacks, err
 }
 
 // noteUser notes that p uses the library of plans, which it has at that path.
@@ -209,6 +249,7 @@ func (e *Probes) followsEnds(p *target.Process) bool {
 func (e *Probes) forgetUser(p *target.Process) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.unattached, p)
 	for _, plan := range e.plans {
 		plan.users = slices.DeleteFunc(plan.users, func(user *target.Process) bool { return user == p })
 		plan.cover.Leave(p.Identity(), proc.Monotonic())
@@ -231,6 +272,7 @@ func (e *Probes) Look(p *target.Process) {
 func (e *Probes) Leave(p *target.Process) {
 	e.forgetUser(p)
 	e.libraries.Leave(p)
+	e.own.Leave(p)
 	e.watched.Leave(p)
 	e.loading.Forget(p)
 	e.virtual.Forget(p)
@@ -306,7 +348,7 @@ func (e *Probes) prepare(p *attachedPlan, register func(next func() (uint32, err
 		return err
 	}
 	for _, cookie := range p.cookies {
-		if err := e.Programs.Probes.Put(cookie, bpf.ProbeRate{}); err != nil {
+		if err := e.Programs.Probes.Put(cookie, bpf.ProbeRate{Off: 1}); err != nil {
 			return fmt.Errorf("set the rate of a probe: %w", err)
 		}
 	}
@@ -318,7 +360,13 @@ func (e *Probes) adopt(plans []*attachedPlan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range plans {
+		if p.process != nil && len(p.cookies) == 0 {
+			continue // it was removed: the process has ended
+		}
 		p.turn++
+		if p.process != nil {
+			p.inherit()
+		}
 		if !p.ends {
 			p.cover.Begin(proc.Monotonic(), nil)
 			e.Covers.add(p)
@@ -352,6 +400,10 @@ func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 		p.cover.Retire(proc.Monotonic())
 		cookies = append(cookies, p.cookies...)
 	}
+	if len(cookies) == 0 {
+		e.mu.Unlock()
+		return // they were removed before, or never attached
+	}
 	e.mu.Unlock()
 	for _, p := range plans {
 		if err := p.close(); err != nil {
@@ -364,6 +416,7 @@ func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.values.forget(cookies)
 	for _, p := range plans {
 		e.Covers.remove(p)
+		p.cookies = nil
 	}
 	e.free(cookies)
 }
@@ -399,6 +452,9 @@ func (e *Probes) free(cookies []uint32) {
 // setRate sets N for a plan's probes: the kernel side records one hit in N; mu is held.
 func (e *Probes) setRate(p *attachedPlan) error {
 	rate := bpf.ProbeRate{Turn: p.turn}
+	if p.off {
+		rate.Off = 1
+	}
 	if e.recording && !p.idle && e.Options.Kinds[p.kind] && !p.silent() {
 		rate.Every = p.every
 	}
@@ -453,6 +509,8 @@ func (e *Probes) Withdraw(p *target.Process, serial uint32) {
 
 // Close removes all probes. No worker may still run.
 func (e *Probes) Close() error {
+	e.own.Close()
+	e.separating.Wait()
 	e.libraries.Close()
 	e.watched.Close()
 	e.mu.Lock()

@@ -48,13 +48,13 @@ func TestRemovePlans(t *testing.T) {
 			t.Fatalf("one hit in %d is recorded of a library that no process maps", got)
 		}
 		p.cover.SetPartly(errors.New("too hot"))
-		before := k.hits(t)
+		before, cookie := k.hits(t), p.cookies[0]
 		k.remove(t.Context(), []*attachedPlan{p})
 		probed()
 		if k.hits(t) != before || len(k.plans) != 0 {
 			t.Fatal("a plan that was removed is hit")
 		}
-		if _, ok := k.values.of(p.cookies[0]); ok {
+		if _, ok := k.values.of(cookie); ok {
 			t.Fatal("a cookie that was given back still has values")
 		}
 	}

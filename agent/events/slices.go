@@ -177,7 +177,7 @@ func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	count := e.countTime(p)
 	each := float64(count) + float64(e.recordTime(p))/float64(max(p.every, 1))
-	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpus, 1e-3)*float64(length)))
+	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpusOf(p), 1e-3)*float64(length)))
 }
 
 // nextCycle begins another cycle of slices, or returns to observing the plan all the time if its cost is clearly below its limit.

@@ -50,7 +50,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	}
 	var err error
 	e.Probes, err = New(Config{
-		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, GuestTimes: e.guestTimes,
+		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, Root: services.Root, Filter: services.Filter, GuestTimes: e.guestTimes,
 		Flush: services.Flush, Refusal: services.Refusal,
 	}, opt)
 	if err != nil {
@@ -173,7 +173,8 @@ func (e *Source) BeforeNames(p *target.Process) {
 }
 
 // Attached implements target.Follower.
-func (e *Source) Attached(p *target.Process, g *target.VM, _ *proc.Mapping) {
+func (e *Source) Attached(p *target.Process, g *target.VM, m *proc.Mapping) {
+	e.attachedVM(p, m)
 	if e.totals != nil {
 		e.totals.attached(p, g, !e.followsEnds(p))
 	}
@@ -249,6 +250,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	}
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
+	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events)...)

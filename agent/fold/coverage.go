@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -26,6 +27,7 @@ type Coverage struct {
 	mu       sync.Mutex
 	followed map[proc.Identity]followedTime
 	born     time.Duration // when it was first observed
+	before   time.Duration // since when other probes had observed the same, until born; 0 if none had
 	gone     time.Duration // when the plan was removed, 0 if it has not been
 	pieces   []Piece       // the last ones, in order
 	open     bool          // the last one has not ended
@@ -156,14 +158,14 @@ func (c *Coverage) Retire(now time.Duration) {
 	c.End(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone = now
+	c.gone = cmp.Or(c.gone, now)
 }
 
-// BornAt returns when the plan was first observed, 0 if never.
+// BornAt returns when the plan was first observed, by these probes or by those of the coverage that they continue; 0 if never.
 func (c *Coverage) BornAt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.born
+	return cmp.Or(c.before, c.born)
 }
 
 // Reason returns why the plan was not observed all the time, nil if it always was.

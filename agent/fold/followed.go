@@ -37,6 +37,18 @@ func (c *Coverage) Follow(id proc.Identity, now time.Duration) {
 	c.followed[id] = followedTime{now, math.MaxInt64}
 }
 
+// Continue records that the probes of the plan observe a process instead of those of another plan.
+func (c *Coverage) Continue(other *Coverage, id proc.Identity) {
+	t, known := other.followedIn(id)
+	before := other.BornAt()
+	if known {
+		c.Follow(id, t.from)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before = before
+}
+
 // Leave records that a process has ended.
 func (c *Coverage) Leave(id proc.Identity, now time.Duration) {
 	c.mu.Lock()
