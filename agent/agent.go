@@ -165,7 +165,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	symbols := make(chan target.Symbols, 1)
-	go func() { symbols <- target.ReadSymbols(opt.Proc) }() // while the kernel verifies the programs
+	loading, loaded := context.WithCancel(ctx)
+	defer loaded()
+	go func() { symbols <- target.ReadSymbols(loading, opt.Proc) }() // while the kernel verifies the programs
 	options := bpf.Options{
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
@@ -175,6 +177,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	objects, err := bpf.Load(options)
 	read := <-symbols
 	if err != nil {
+		read.Close()
 		return nil, explainLoad(err)
 	}
 	a.services.Objects = objects
@@ -389,6 +392,9 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) refresh() {
 	if err := a.sources.refresh(); err != nil {
 		a.services.Log.Warn("cannot follow CPUs that went online or offline", "err", err)
+	}
+	if err := a.services.Resolver.RefreshKernel(); err != nil {
+		a.services.Log.Warn("cannot follow code that is loaded into the kernel", "err", err)
 	}
 }
 

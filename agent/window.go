@@ -147,6 +147,9 @@ func (a *Agent) newProfile(w *Window, end time.Time, after source.Snapshot) *pro
 // profileOf completes the profile of a closed window.
 func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Profile) *profile.Profile {
 	p.Comments = append(p.Comments, a.roomNotes(&w.Before.Kernel, &w.After.Kernel)...)
+	if n := a.services.Resolver.LoadedLost(); n > 0 {
+		p.Comments = append(p.Comments, fmt.Sprintf("%d records of BPF programs that were loaded or unloaded were lost: some have no names, or those of earlier ones", n))
+	}
 	if n := w.Overflow(); n > 0 {
 		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of their method, because the agent's memory holds only %d contexts; "+
 			"increase its memory limit, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))

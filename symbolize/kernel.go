@@ -17,10 +17,12 @@ import (
 var ErrKernelHidden = errors.New("kernel symbol addresses are hidden: run the agent with CAP_SYSLOG, " +
 	"and with sysctl kernel.kptr_restrict at 0 or 1")
 
-// A Kernel names the functions of the running kernel and its modules, as of when it was read. It is immutable; 60,000 functions take about
-// 2 MB.
+// A Kernel names the functions of the running kernel and its modules, as of when it was read, and code that was loaded since. 60,000 functions
+// take about 2 MB.
 type Kernel struct {
-	table *elffile.Table // module functions are named as in /proc/kallsyms: "function\t[module]"
+	table  *elffile.Table    // module functions are named as in /proc/kallsyms: "function\t[module]"
+	ends   map[string]uint64 // where modules end, by name
+	loaded *Loaded
 }
 
 // Limits of what is read; a line is an address, a type, a name of less than 512 bytes (KSYM_NAME_LEN of the kernel's
@@ -32,9 +34,13 @@ const (
 	maxKernelFunction = 1 << 20
 )
 
-// ReadKallsyms reads /proc/kallsyms, or input in its format. It keeps functions only. The error is ErrKernelHidden if the reader may not
+// ReadKallsyms reads /proc/kallsyms, or input in its format, and adds BPF programs to loaded. It keeps functions only. Where a module ends, by its
+// name, is in ends: without that its last function is taken to end where the next symbol is. The error is ErrKernelHidden if the reader may not
 // see addresses; any other error means that the input has another format, or is too long.
-func ReadKallsyms(r io.Reader) (*Kernel, error) {
+func ReadKallsyms(r io.Reader, ends map[string]uint64, loaded *Loaded) (*Kernel, error) {
+	if loaded == nil {
+		loaded = new(Loaded)
+	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), 64<<10)
 	var builder elffile.TableBuilder
@@ -57,7 +63,10 @@ func ReadKallsyms(r io.Reader) (*Kernel, error) {
 			const nearJump = 2 << 30
 			builder.Base = addr - min(addr, nearJump)
 		}
-		if !isKernelFunction(kind, name) {
+		if program, ok := loadedName(name); ok {
+			loaded.Add(addr, 0, program)
+			err = builder.End(addr)
+		} else if !isKernelFunction(kind, name) {
 			err = builder.End(addr)
 		} else {
 			functions++
@@ -71,12 +80,38 @@ func ReadKallsyms(r io.Reader) (*Kernel, error) {
 		return nil, fmt.Errorf("kallsyms: %w", err)
 	}
 	if functions > 0 {
-		return &Kernel{table: builder.Build()}, nil
+		return &Kernel{table: builder.Build(), ends: ends, loaded: loaded}, nil
 	}
 	if hidden > 0 {
 		return nil, ErrKernelHidden
 	}
 	return nil, errors.New("kallsyms: no functions")
+}
+
+// ReadModules reads where the modules of the kernel end, from /proc/modules or input in its format: "ext4 1118208 1 - Live 0xffffffffc0400000". Since
+// Linux 6.4 a module's size includes data that may be elsewhere: then its code ends before that. The error means that the input has another
+// format, or is too long.
+func ReadModules(r io.Reader) (ends map[string]uint64, err error) {
+	const maxModules = 1 << 16
+	ends = map[string]uint64{}
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || len(ends) == maxModules {
+			return nil, fmt.Errorf("modules: line %d has another format, or there are more than %d", len(ends)+1, maxModules)
+		}
+		size, err := strconv.ParseUint(fields[1], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("modules: size of %s: %w", fields[0], err)
+		}
+		start, err := strconv.ParseUint(strings.TrimPrefix(fields[5], "0x"), 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("modules: address of %s: %w", fields[0], err)
+		}
+		if start != 0 { // else it is hidden
+			ends[fields[0]] = start + size
+		}
+	}
+	return ends, nil
 }
 
 // parseKallsyms splits a line into its fields: "ffffffff81000000 T _stext", with a tab and "[module]" after names of a module. The name
@@ -113,12 +148,24 @@ func (k *Kernel) Lookup(addr uint64) (name, module string, ok bool) {
 	if k == nil {
 		return "", "", false
 	}
+	if name, ok := k.loaded.Lookup(addr); ok {
+		return name, "bpf", true
+	}
 	i, ok := k.table.Find(addr)
 	if !ok || addr-k.table.Start(i) >= maxKernelFunction {
 		return "", "", false
 	}
 	name, module, _ = strings.Cut(k.table.Name(i), "\t")
-	return name, strings.Trim(module, "[]"), true
+	module = strings.Trim(module, "[]")
+	if end, known := k.ends[module]; known && addr >= end && k.table.Start(i) < end {
+		return "", "", false
+	}
+	return name, module, true
+}
+
+// With returns the same with other code that was loaded.
+func (k *Kernel) With(loaded *Loaded) *Kernel {
+	return &Kernel{table: k.table, ends: k.ends, loaded: loaded}
 }
 
 // Find returns where functions of the kernel itself begin and where the next ones do, by name. It omits those that there are not. A nil Kernel has none.

@@ -26,7 +26,7 @@ ffffffffc0300000 t _RNvCs1_4rust3run	[rust_minimal]
 `
 
 func TestKernelLookup(t *testing.T) {
-	k, err := ReadKallsyms(strings.NewReader(kallsyms))
+	k, err := ReadKallsyms(strings.NewReader(kallsyms), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestKernelLookup(t *testing.T) {
 }
 
 func TestKernelFind(t *testing.T) {
-	k, err := ReadKallsyms(strings.NewReader(kallsyms))
+	k, err := ReadKallsyms(strings.NewReader(kallsyms), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestKernelFind(t *testing.T) {
 }
 
 func TestKernelFrame(t *testing.T) {
-	k, err := ReadKallsyms(strings.NewReader(kallsyms))
+	k, err := ReadKallsyms(strings.NewReader(kallsyms), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func TestReadKallsymsRefuses(t *testing.T) {
 		"very long line":   "ffffffff81000000 T " + strings.Repeat("x", 1<<20) + "\n",
 		"only data":        "ffffffff81000000 D data\n",
 	} {
-		if k, err := ReadKallsyms(strings.NewReader(input)); k != nil || err == nil {
+		if k, err := ReadKallsyms(strings.NewReader(input), nil, nil); k != nil || err == nil {
 			t.Errorf("%s: %v, %v, want an error", name, k, err)
 		} else if errors.Is(err, ErrKernelHidden) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	hidden := "0000000000000000 T _text\n0000000000000000 t run\t[module]\n"
-	_, err := ReadKallsyms(strings.NewReader(hidden))
+	_, err := ReadKallsyms(strings.NewReader(hidden), nil, nil)
 	if !errors.Is(err, ErrKernelHidden) {
 		t.Errorf("hidden addresses: %v, want %v", err, ErrKernelHidden)
 	}
@@ -135,7 +135,7 @@ func liveKallsyms(t testing.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile("/proc/kallsyms")
 	if err == nil {
-		_, err = ReadKallsyms(bytes.NewReader(data))
+		_, err = ReadKallsyms(bytes.NewReader(data), nil, new(Loaded))
 	}
 	if err != nil {
 		if os.Getenv("CI") == "true" {
@@ -149,7 +149,7 @@ func liveKallsyms(t testing.TB) []byte {
 // TestLiveKallsyms looks up every function of the running kernel at its start.
 func TestLiveKallsyms(t *testing.T) {
 	data := liveKallsyms(t)
-	k, err := ReadKallsyms(bytes.NewReader(data))
+	k, err := ReadKallsyms(bytes.NewReader(data), nil, new(Loaded))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func FuzzKallsyms(f *testing.F) {
 	f.Add([]byte("0000000000000000 T _text\n"))
 	f.Add([]byte("ffffffffffffffff t x\t[\n0000000000000001 t \xff\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		k, err := ReadKallsyms(bytes.NewReader(data))
+		k, err := ReadKallsyms(bytes.NewReader(data), nil, new(Loaded))
 		if (k == nil) == (err == nil) {
 			t.Fatalf("kernel %v and error %v", k, err)
 		}
@@ -207,7 +207,7 @@ func BenchmarkKallsyms(b *testing.B) {
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			k, err := ReadKallsyms(bytes.NewReader(data))
+			k, err := ReadKallsyms(bytes.NewReader(data), nil, new(Loaded))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -220,14 +220,14 @@ func BenchmarkKallsyms(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if _, err := ReadKallsyms(file); err != nil {
+			if _, err := ReadKallsyms(file, nil, nil); err != nil {
 				b.Fatal(err)
 			}
 			file.Close()
 		}
 	})
 	b.Run("lookup1000", func(b *testing.B) {
-		k, err := ReadKallsyms(bytes.NewReader(data))
+		k, err := ReadKallsyms(bytes.NewReader(data), nil, new(Loaded))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -9,6 +9,7 @@ package target
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -48,8 +49,11 @@ type Resolver struct {
 	probes   *attach.Probes // of code
 	images   *library.Keeper[symbolize.FileKey, *Process, image]
 	files    *symbolize.Files
-	kernel   *symbolize.Kernel // nil if kernel symbols cannot be read
-	vdso     []byte            // an ELF file, nil if it cannot be read
+	kernel   atomic.Pointer[symbolize.Kernel] // nil if kernel symbols cannot be read
+	loaded   *symbolize.Loaded                // of it
+	loads    *attach.LoadedCode               // nil if they cannot be followed
+	modules  map[string]uint64                // where those of kernel end
+	vdso     []byte                           // an ELF file, nil if it cannot be read
 	queue    *queue
 	began    time.Duration // CLOCK_MONOTONIC
 	follow   []Follower
@@ -235,9 +239,13 @@ func (rs *Resolver) Stop() {
 
 // Close detaches all probes of code. Stop must have returned.
 func (rs *Resolver) Close() error {
+	var err error
+	if rs.loads != nil {
+		err = rs.loads.Close()
+	}
 	if rs.images == nil {
-		return nil
+		return err
 	}
 	rs.images.Close()
-	return rs.probes.Close()
+	return errors.Join(err, rs.probes.Close())
 }

@@ -2,8 +2,10 @@ package target
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -32,22 +35,85 @@ const vdso = "[vdso]"
 type Symbols struct {
 	Hints []string // notes for profiles on what could not be read
 
-	kernel *symbolize.Kernel
-	vdso   []byte
+	kernel  *symbolize.Kernel
+	loaded  *symbolize.Loaded
+	follow  *attach.LoadedCode // nil if that is not possible
+	modules map[string]uint64  // where they end
+	vdso    []byte
 }
 
-// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed; that is no reason not to profile.
-func ReadSymbols(root proc.Root) (s Symbols) {
-	f, err := os.Open(string(root) + "/kallsyms")
-	if err == nil {
-		defer f.Close()
-		s.kernel, err = symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16))
+// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed; that is no reason not to profile. Programs that are
+// loaded from now on are followed, closely until ctx ends, as the agent loads many itself.
+func ReadSymbols(ctx context.Context, root proc.Root) (s Symbols) {
+	var err error
+	s.loaded = new(symbolize.Loaded)
+	if s.follow, err = attach.FollowLoadedCode(s.loaded); err != nil {
+		s.Hints = append(s.Hints, "BPF programs that are loaded from now on have no names: "+err.Error())
+	} else {
+		go s.follow.DrainUntil(ctx)
 	}
-	if err != nil {
+	s.modules = readModules(root)
+	if s.kernel, err = readKernel(root, s.modules, s.loaded); err != nil {
 		s.Hints = append(s.Hints, "kernel functions have no names: "+err.Error())
 	}
+	attach.SizeLoadedCode(s.loaded)
 	s.vdso = readVDSO(root)
 	return s
+}
+
+// Close gives back what symbols that no resolver uses have open.
+func (s Symbols) Close() {
+	if s.follow != nil {
+		s.follow.Close()
+	}
+}
+
+func readKernel(root proc.Root, modules map[string]uint64, loaded *symbolize.Loaded) (*symbolize.Kernel, error) {
+	f, err := os.Open(string(root) + "/kallsyms")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16), modules, loaded)
+}
+
+// readModules returns where modules of the kernel end; none if that cannot be read, as in a kernel without modules.
+func readModules(root proc.Root) map[string]uint64 {
+	f, err := os.Open(string(root) + "/modules")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	ends, _ := symbolize.ReadModules(f)
+	return ends
+}
+
+// LoadedLost is how many records of BPF programs that were loaded or unloaded were lost.
+func (rs *Resolver) LoadedLost() uint64 {
+	if rs.loads == nil {
+		return 0
+	}
+	return rs.loads.Lost()
+}
+
+// RefreshKernel takes the names of BPF programs, and of modules, that were loaded or unloaded meanwhile. One goroutine may call it.
+func (rs *Resolver) RefreshKernel() error {
+	if rs.loads != nil {
+		if err := rs.loads.Drain(); err != nil {
+			return err
+		}
+	}
+	modules := readModules(rs.root)
+	if maps.Equal(modules, rs.modules) || rs.kernel.Load() == nil {
+		return nil
+	}
+	rs.modules = modules
+	kernel, err := readKernel(rs.root, modules, new(symbolize.Loaded))
+	if err != nil {
+		return fmt.Errorf("read the names of modules: %w", err)
+	}
+	rs.kernel.Store(kernel.With(rs.loaded))
+	return nil
 }
 
 // FindKernel returns where functions of the kernel are, by name. It omits those that there are not, or that may not be seen.
@@ -60,7 +126,10 @@ func (s Symbols) FindKernel(names ...string) map[string]bpf.CodeRange {
 }
 
 // UseSymbols has frames named by these symbols. It must be called before Start.
-func (rs *Resolver) UseSymbols(s Symbols) { rs.kernel, rs.vdso = s.kernel, s.vdso }
+func (rs *Resolver) UseSymbols(s Symbols) {
+	rs.loaded, rs.loads, rs.modules, rs.vdso = s.loaded, s.follow, s.modules, s.vdso
+	rs.kernel.Store(s.kernel)
+}
 
 // readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.
 func readVDSO(root proc.Root) []byte {
@@ -87,12 +156,15 @@ func readVDSO(root proc.Root) []byte {
 
 // KernelFunction returns the name of the function of the kernel that an address is in; "" if it is not known.
 func (rs *Resolver) KernelFunction(pc uint64) string {
-	name, _, _ := rs.kernel.Lookup(pc)
+	name, _, _ := rs.kernel.Load().Lookup(pc)
 	return name
 }
 
 func (rs *Resolver) nameKernel(pc uint64) Name {
-	f := rs.kernel.Frame(pc)
+	f := rs.kernel.Load().Frame(pc)
+	if f.Function == symbolize.Unknown && rs.loads != nil && rs.loads.Drain() == nil {
+		f = rs.kernel.Load().Frame(pc) // it was loaded a moment ago
+	}
 	return Name{Symbols: []symbolize.Symbol{symbolize.Intern(f)}, Unknown: f.Function == symbolize.Unknown}
 }
 

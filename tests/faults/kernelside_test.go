@@ -33,6 +33,12 @@ var kernelTargetRows = []Row{
 // kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.
 var kernelAgentRows = []Row{
 	{
+		Fault:     "BPF programs and modules are loaded and unloaded while the agent runs, its own among them",
+		Holds:     "Kernel frames have the name of the program that is there, or none: each program has its own end. The agent follows programs by perf events, and reads the names of modules again when their list changes.",
+		Kernels:   kernels,
+		Elsewhere: []string{"agent/attach.TestKernelLoadedCode", "symbolize.TestLoaded", "symbolize.TestKernelLoaded"},
+	},
+	{
 		Fault:     "a kernel whose uprobe.multi links with a process id see only the first thread of the process (6.6 to 6.6.34, to 6.9.4)",
 		Holds:     "The agent tries it with a second thread of its own. On such kernels it attaches without a process id, and its programs look at the id: exact counts and the page engine see all threads.",
 		Kernels:   kernels,
