@@ -241,7 +241,7 @@ class Page {
 				this.all = false;
 				if (this.source.live) { // the flame graph comes first, and what is around it when it is there
 					this.message.hidden = true;
-					this.show();
+					this.showGraph();
 					document.body.dataset.drawn ??= String(Math.round(performance.now())); // for tests
 				}
 				const [services, past] = await Promise.all([this.source.services(state), this.source.timeline(state)]);
@@ -265,14 +265,9 @@ class Page {
 		fill(this.message, text);
 	}
 
-	show() {
+	// showGraph draws the flame graph, and returns what it drew: the tree, the one thread that it is of, and the search.
+	showGraph() {
 		const {state, doc} = this;
-		document.title = `${state.get("service") || this.source.name}: ${doc.title}`;
-		fill(this.kindTabs, ...this.kinds.map((k) => el("button", {"aria-pressed": String(k.name === doc.kind), onclick: () => state.set({kind: k.name, sel: ""}, true)}, k.title)));
-		this.kindTabs.hidden = this.kinds.length < 2;
-		const start = doc.start ? new Date(doc.start) : null;
-		const when = start ? `${start.toLocaleString("sv")}, ` : "";
-		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
 		if (document.activeElement !== this.search) this.search.value = state.get("q");
 		const several = this.root.children.length > 1;
 		const processes = state.get("processes") ? state.get("processes") === "1" : several;
@@ -280,10 +275,38 @@ class Page {
 		this.threads.checked = state.get("threads") === "1";
 		this.upward.checked = state.get("upward") === "1";
 		const only = state.get("thread");
-		const grouping = {processes, threads: this.threads.checked, only};
-		const viewKey = JSON.stringify(grouping);
-		if (!this.views.has(viewKey)) this.views.set(viewKey, {drawn: regroup(this.root, grouping), full: regroup(this.root, {processes: true, threads: true, only})});
-		const {drawn, full} = this.views.get(viewKey);
+		const drawn = this.view({processes, threads: this.threads.checked, only});
+		if (this.drawn !== drawn || this.drawnUpward !== this.upward.checked) {
+			this.flame.show(doc, drawn, this.rates, {inverted: !this.upward.checked});
+			this.drawn = drawn;
+			this.drawnUpward = this.upward.checked;
+			this.searchedFor = null;
+		}
+		const test = searcher(state.get("q"));
+		if (this.searchedFor !== state.get("q")) {
+			this.searchedFor = state.get("q");
+			const share = this.flame.search(test);
+			fill(this.searched, test ? `found in ${percent(share)}` : "");
+		}
+		return {drawn, only, test};
+	}
+
+	// view is the tree of the document in a grouping.
+	view(grouping) {
+		const key = JSON.stringify(grouping);
+		if (!this.views.has(key)) this.views.set(key, regroup(this.root, grouping));
+		return this.views.get(key);
+	}
+
+	show() {
+		const {state, doc} = this;
+		const {drawn, only, test} = this.showGraph();
+		document.title = `${state.get("service") || this.source.name}: ${doc.title}`;
+		fill(this.kindTabs, ...this.kinds.map((k) => el("button", {"aria-pressed": String(k.name === doc.kind), onclick: () => state.set({kind: k.name, sel: ""}, true)}, k.title)));
+		this.kindTabs.hidden = this.kinds.length < 2;
+		const start = doc.start ? new Date(doc.start) : null;
+		const when = start ? `${start.toLocaleString("sv")}, ` : "";
+		fill(this.about, `${when}${+doc.seconds.toPrecision(4)} s`, doc.base ? `, compared with ${+doc.base.seconds.toPrecision(4)} s` : "", this.root.value > 0 ? `: ${perSecond(this.root.value, doc)}` : "");
 		const marked = selectedTimes(state);
 		this.timeline.show(this.past ?? doc, marked);
 		this.showSpans();
@@ -295,19 +318,6 @@ class Page {
 		this.showSlow(only);
 		this.showWhy(marked);
 		this.showServices();
-		const test = searcher(state.get("q"));
-		const drawKey = drawn;
-		if (this.drawn !== drawKey || this.drawnUpward !== this.upward.checked) {
-			this.flame.show(doc, drawn, this.rates, {inverted: !this.upward.checked});
-			this.drawn = drawKey;
-			this.drawnUpward = this.upward.checked;
-			this.searchedFor = null;
-		}
-		if (this.searchedFor !== state.get("q")) {
-			this.searchedFor = state.get("q");
-			const share = this.flame.search(test);
-			fill(this.searched, test ? `found in ${percent(share)}` : "");
-		}
 		if (doc.base && !(drawn.base > 0) && drawn.value > 0) {
 			this.message.hidden = false;
 			fill(this.message, "The baseline has no samples: nothing was recorded then, or its stacks were not kept.");
@@ -321,7 +331,7 @@ class Page {
 			this.all = true;
 			this.show();
 		}});
-		sidePanel(this.side, doc, full, this.rates, {selected: state.get("sel"), thread: only, onSelect,
+		sidePanel(this.side, doc, this.view({processes: true, threads: true, only}), this.rates, {selected: state.get("sel"), thread: only, onSelect,
 			onThread: (name) => state.set({thread: name === only ? "" : name}, true), commands: this.source.commands(state, doc, this.past?.history),
 			events: state.get("sel") ? this.eventsOf() : []});
 		fill(this.downloads, ...this.source.downloads(state, doc));
