@@ -91,7 +91,9 @@ func Run(ctx context.Context, env *Env) Report {
 	r.Findings = append(r.Findings, findEngines(ctx, env)...)
 	jvms, result := findJVMs(ctx, env)
 	r.Findings = append(r.Findings, Finding{"processes", "processes", result})
-	r.JVMs = append(r.JVMs, jvms...)
+	for _, j := range jvms {
+		r.JVMs = append(r.JVMs, *j)
+	}
 	return r
 }
 

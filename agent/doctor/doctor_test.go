@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 				t.Errorf("Ready = %v, want %v", r.Ready, tt.ready)
 			}
 			var text bytes.Buffer
-			if err := r.WriteText(&text, tt.width); err != nil {
+			if err := r.WriteText(&text, tt.width, false); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(text.String()) {
@@ -86,6 +86,39 @@ func TestReport(t *testing.T) {
 			}
 			golden(t, tt.name+".txt", text.String())
 		})
+	}
+}
+
+// JVMs that are alike share a line, and so do their notes. With all, each has one.
+func TestManyJVMs(t *testing.T) {
+	env := machine(t)
+	inspect := env.Inspect
+	env.Inspect = func(ctx context.Context, pid int, lib *proc.Mapping) (Inspection, error) {
+		if pid >= 100 {
+			pid = 30
+		}
+		return inspect(ctx, pid, lib)
+	}
+	for pid := range 300 {
+		addProcess(t, env, 100+pid, "java", 0, libjvm)
+	}
+	r := Run(t.Context(), env)
+	for all, want := range map[bool][]string{
+		false: {"301 JVMs", "pids 30, 100, 101, 102, 103 and 296 more", "JVM 31", "JVM 32", "on JVM 30, 31, 100, 101, 102 and 297 more"},
+		true:  {"JVM 30", "JVM 100", "JVM 399", "JVM 31", "397, 398, 399"},
+	} {
+		var text bytes.Buffer
+		if err := r.WriteText(&text, 100, all); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range want {
+			if !strings.Contains(text.String(), s) {
+				t.Errorf("all %v: no %q in\n%s", all, s, &text)
+			}
+		}
+		if lines := strings.Count(text.String(), "\n"); (lines > 600) != all || !all && lines > 60 {
+			t.Errorf("all %v: %d lines", all, lines)
+		}
 	}
 }
 
@@ -179,7 +212,7 @@ func TestHost(t *testing.T) {
 	}
 	if os.Getenv("CI") == "true" && !r.Ready {
 		var text bytes.Buffer
-		r.WriteText(&text, 100)
+		r.WriteText(&text, 100, false)
 		t.Errorf("recording does not work here:\n%s", &text)
 	}
 }

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
@@ -42,47 +46,72 @@ type JVM struct {
 }
 
 // findJVMs looks at all processes. Those that cannot be looked at are counted.
-func findJVMs(ctx context.Context, env *Env) ([]JVM, Result) {
+func findJVMs(ctx context.Context, env *Env) ([]*JVM, Result) {
 	pids, err := env.Proc.PIDs()
 	if err != nil {
 		return nil, Result{Missing, err.Error(), "The agent finds processes there.", "Mount /proc."}
 	}
-	var jvms []JVM
-	looked, denied, failed := 0, 0, 0
-	for _, pid := range pids {
-		// Kernel threads and zombies have no code that could be mapped.
-		if stat, err := env.Proc.Stat(pid); err != nil || stat.Kernel() || stat.Zombie() {
-			continue
-		}
-		lib, err := findLibrary(ctx, env, pid)
-		switch {
-		case err == nil:
-			looked++
-		case errors.Is(err, proc.ErrDenied):
-			denied++
-		case !errors.Is(err, proc.ErrGone):
-			failed++
-		}
-		if lib == nil {
-			continue
-		}
-		if j := inspect(ctx, env, pid, lib); j != nil {
-			jvms = append(jvms, *j)
-		}
+	var (
+		jvms                   = make([]*JVM, len(pids))
+		looked, denied, failed atomic.Int64
+		work                   sync.WaitGroup
+		next                   atomic.Int64
+	)
+	for range atOnce * runtime.GOMAXPROCS(0) {
+		work.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(pids)); i = next.Add(1) - 1 {
+				j, err := look(ctx, env, pids[i])
+				switch {
+				case err == nil:
+					looked.Add(1)
+				case errors.Is(err, errNoCode), errors.Is(err, proc.ErrGone):
+				case errors.Is(err, proc.ErrDenied):
+					denied.Add(1)
+				default:
+					failed.Add(1)
+				}
+				jvms[i] = j
+			}
+		})
 	}
-	found := count(len(jvms), "JVM", "JVMs") + " in " + count(looked, "process", "processes")
+	work.Wait()
+	jvms = slices.DeleteFunc(jvms, func(j *JVM) bool { return j == nil })
+	return jvms, processes(env, len(jvms), int(looked.Load()), int(denied.Load()), int(failed.Load()))
+}
+
+// atOnce is how many processes are looked at for each CPU: most of the time is waiting for the kernel and for workers.
+const atOnce = 2
+
+// errNoCode is the error for kernel threads and zombies, which have no code that could be mapped.
+var errNoCode = errors.New("no code")
+
+// look looks at a process. It returns nil for one that is no JVM, or ended meanwhile.
+func look(ctx context.Context, env *Env, pid int) (*JVM, error) {
+	if stat, err := env.Proc.Stat(pid); err != nil || stat.Kernel() || stat.Zombie() {
+		return nil, errNoCode
+	}
+	lib, err := findLibrary(ctx, env, pid)
+	if err != nil || lib == nil {
+		return nil, err
+	}
+	return inspect(ctx, env, pid, lib), nil
+}
+
+// processes says how many JVMs and other processes there are, and how many could not be looked at.
+func processes(env *Env, jvms, looked, denied, failed int) Result {
+	found := count(jvms, "JVM", "JVMs") + " in " + count(looked, "process", "processes")
 	const unnamed = "Their code has no names, and JVMs among them have no Java frames."
 	switch {
 	case denied > 0 && has(env, cap.SYS_PTRACE):
-		return jvms, Result{Status: Info, Detail: fmt.Sprintf("%s; access to %d more denied, in spite of CAP_SYS_PTRACE", found, denied),
+		return Result{Status: Info, Detail: fmt.Sprintf("%s; access to %d more denied, in spite of CAP_SYS_PTRACE", found, denied),
 			Why: "A security module or a user namespace protects them. " + unnamed}
 	case denied > 0:
-		return jvms, Result{Limited, fmt.Sprintf("%s; access to %d more denied", found, denied), unnamed, grant(env)}
+		return Result{Limited, fmt.Sprintf("%s; access to %d more denied", found, denied), unnamed, grant(env)}
 	case failed > 0:
-		return jvms, Result{Limited, fmt.Sprintf("%s; %d more did not answer", found, failed),
+		return Result{Limited, fmt.Sprintf("%s; %d more did not answer", found, failed),
 			unnamed, "Look for hanging processes: ps often shows them in state D."}
 	}
-	return jvms, ok(found)
+	return ok(found)
 }
 
 // findLibrary returns the code of the library of the process's VM, nil if it has none.
@@ -127,6 +156,48 @@ func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) *JVM {
 		j.Status, j.Reason = Limited, err.Error()
 	}
 	return j
+}
+
+// maxPIDs is how many processes a line names.
+const maxPIDs = 5
+
+// pidList names processes; the first of many.
+func pidList(pids []int, all bool) string {
+	var b strings.Builder
+	for i, pid := range pids {
+		if i == maxPIDs && !all {
+			fmt.Fprintf(&b, " and %d more", len(pids)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, pid)
+	}
+	return b.String()
+}
+
+// findings are the lines of JVMs. Those that are alike share one, in the place of the first, unless a line for each is wanted.
+func findings(jvms []JVM, all bool) (list []Finding) {
+	alike := make(map[Result]int)
+	var pids [][]int
+	for _, j := range jvms {
+		f := j.finding()
+		at, known := alike[f.Result]
+		if !known || all {
+			at = len(list)
+			alike[f.Result] = at
+			list, pids = append(list, f), append(pids, nil)
+		}
+		pids[at] = append(pids[at], j.PID)
+	}
+	for i := range list {
+		if n := len(pids[i]); n > 1 {
+			list[i].Title = count(n, "JVM", "JVMs")
+			list[i].Detail += "; pids " + pidList(pids[i], false)
+		}
+	}
+	return list
 }
 
 // finding puts a JVM into the form of the other lines, its notes apart.

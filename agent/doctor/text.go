@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
@@ -18,16 +17,17 @@ const (
 )
 
 // WriteText writes one line for each finding, cut into several where it is wider than the terminal's width in columns,
-// then why those that are not met matter and, after an arrow, how to mend them. Its last line sums up.
-func (r Report) WriteText(w io.Writer, width int) error {
+// then why those that are not met matter and, after an arrow, how to mend them. JVMs that are alike share a line unless all
+// is true. The last line sums up.
+func (r Report) WriteText(w io.Writer, width int, all bool) error {
 	t := &text{width: min(max(width, minWidth), maxWidth)}
 	for _, f := range r.Findings {
 		t.finding(f)
 	}
-	for _, j := range r.JVMs {
-		t.finding(j.finding())
+	for _, f := range findings(r.JVMs, all) {
+		t.finding(f)
 	}
-	for _, f := range notes(r.JVMs) {
+	for _, f := range notes(r.JVMs, all) {
 		t.finding(f)
 	}
 	t.line("", "")
@@ -37,21 +37,21 @@ func (r Report) WriteText(w io.Writer, width int) error {
 }
 
 // notes puts what applies to several JVMs into one line for all of them.
-func notes(jvms []JVM) (findings []Finding) {
+func notes(jvms []JVM, all bool) (findings []Finding) {
 	var order []string
-	pids := map[string][]string{}
+	pids := map[string][]int{}
 	for _, j := range jvms {
 		for _, note := range j.Notes {
 			if pids[note] == nil {
 				order = append(order, note)
 			}
-			pids[note] = append(pids[note], strconv.Itoa(j.PID))
+			pids[note] = append(pids[note], j.PID)
 		}
 	}
 	for _, note := range order {
 		findings = append(findings, Finding{
 			Title:  "note",
-			Result: Result{Status: Info, Detail: "on JVM " + strings.Join(pids[note], ", "), Why: note},
+			Result: Result{Status: Info, Detail: "on JVM " + pidList(pids[note], all), Why: note},
 		})
 	}
 	return findings

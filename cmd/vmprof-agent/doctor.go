@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
@@ -23,11 +25,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-const doctorUsage = `Usage: vmprof-agent doctor [--json]
+const doctorUsage = `Usage: vmprof-agent doctor [--all] [--json]
 
 Checks the requirements: kernel, privileges, settings and every running JVM.
-Prints one line for each, and for a problem its effect and the remedy. It
-changes nothing.
+Prints one line for each, and for a problem its effect and the remedy. JVMs
+that are alike share a line. It changes nothing.
 
   ok       requirement met
   limited  recording works, but the profile lacks something
@@ -44,7 +46,8 @@ Flags:
 // doctorVerb is the verb.
 func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("doctor", doctorUsage, stderr)
-	asJSON := fs.Bool("json", false, "print the report as JSON")
+	asJSON := fs.Bool("json", false, "print the report as JSON, which has each JVM")
+	all := fs.Bool("all", false, "print a line for each JVM")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -58,7 +61,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := writeReport(stdout, report, *asJSON); err != nil {
+	if err := writeReport(stdout, report, *asJSON, *all); err != nil {
 		return err
 	}
 	if !report.Ready {
@@ -117,13 +120,13 @@ func trialDir(parents ...string) (dir string, err error) {
 	return "", err
 }
 
-func writeReport(w io.Writer, r doctor.Report, asJSON bool) error {
+func writeReport(w io.Writer, r doctor.Report, asJSON, all bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	}
-	return r.WriteText(w, columns(w))
+	return r.WriteText(w, columns(w), all)
 }
 
 // columns is the width of a terminal, and 80 for everything else.
@@ -149,14 +152,16 @@ type library struct {
 	parks    error // why those of java.util.concurrent cannot
 }
 
-// inspector returns what attaches to a VM of one of the runtimes as recording does, and lets go of it again.
+// inspector returns what attaches to a VM of one of the runtimes as recording does, and lets go of it again. It may be called for several
+// processes at once, and reads a library that many have once.
 func inspector(root proc.Root, pool *proc.Pool, table []bridge.Runtime) doctor.JVMInspector {
+	known := libraries{read: make(map[fileKey]*libraryRead)}
 	return func(ctx context.Context, pid int, lib *proc.Mapping) (doctor.Inspection, error) {
 		id, err := root.Identify(pid)
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
-		l, err := proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(root, pid, lib, table) })
+		l, err := known.of(ctx, root, pool, pid, lib, table)
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
@@ -173,21 +178,79 @@ func inspector(root proc.Root, pool *proc.Pool, table []bridge.Runtime) doctor.J
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
-		return doctor.Inspection{VM: vm.Describe(), Supports: supports(&l), Notes: vm.Notes()}, nil
+		return doctor.Inspection{VM: vm.Describe(), Supports: supports(l), Notes: vm.Notes()}, nil
+	}
+}
+
+// libraries are those that were read, by file.
+type libraries struct {
+	mu   sync.Mutex
+	read map[fileKey]*libraryRead
+}
+
+// A fileKey is a state of a file.
+type fileKey struct {
+	dev, inode      uint64
+	size            int64
+	modified, since unix.Timespec
+	path            string // which says what kind of VM it is of
+}
+
+// A libraryRead is a library that is being read, and what became of it once done is closed.
+type libraryRead struct {
+	done chan struct{}
+	library
+	err error
+}
+
+// of returns the library behind a mapping of a process. The first process that has it pays for it; the others wait, and try themselves if that
+// failed.
+func (l *libraries) of(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping, table []bridge.Runtime) (*library, error) {
+	f, err := proc.Call(ctx, pool, pid, func() (*os.File, error) { return root.OpenMapped(pid, lib, maxLibrary) })
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("look at the library of the VM: %w", err)
+	}
+	key := fileKey{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim, lib.Path}
+	for {
+		l.mu.Lock()
+		r, known := l.read[key]
+		if !known {
+			r = &libraryRead{done: make(chan struct{})}
+			l.read[key] = r
+		}
+		l.mu.Unlock()
+		if !known {
+			r.library, r.err = proc.Call(ctx, pool, pid, func() (library, error) { return readLibrary(f, lib, table) })
+			if r.err != nil {
+				l.mu.Lock()
+				delete(l.read, key)
+				l.mu.Unlock()
+			}
+			close(r.done)
+			return &r.library, r.err
+		}
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if r.err == nil {
+			return &r.library, nil
+		}
 	}
 }
 
 // readLibrary runs on a worker of the pool: the file may lie on a file system that does not answer.
-func readLibrary(root proc.Root, pid int, lib *proc.Mapping, table []bridge.Runtime) (l library, err error) {
+func readLibrary(f *os.File, lib *proc.Mapping, table []bridge.Runtime) (l library, err error) {
 	vm, ok := bridge.Recognise(table, lib.Path)
 	if !ok {
 		return l, fmt.Errorf("%s is not a library of a VM", lib.Path)
 	}
-	f, err := root.OpenMapped(pid, lib, maxLibrary)
-	if err != nil {
-		return l, err
-	}
-	defer f.Close()
 	file, err := elffile.OpenFile(f)
 	if err != nil {
 		return l, fmt.Errorf("read the library of the VM: %w", err)

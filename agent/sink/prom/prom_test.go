@@ -76,7 +76,7 @@ var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, tru
 func pastStats() history.Stats {
 	return history.Stats{
 		Windows: 360, Bytes: 24_000_000, Lost: map[string]uint64{"disk_full": 3, "busy": 2, "too_large": 0, "failed": 1}, Cut: 77, Failed: map[string]uint64{"open": 1, "merge": 4, "remove": 0},
-		Removed: map[string]uint64{"age": 1000, "size": 2000}, Size: 19_000_000, MaxSize: 200_000_000, Oldest: time.Unix(1_795_000_000, 0),
+		Removed: map[string]uint64{"age": 1000, "size": 2000}, Size: 19_000_000, Unread: map[string]uint64{"damaged": 70, "other_version": 30, "failed": 0}, MaxSize: 200_000_000, Oldest: time.Unix(1_795_000_000, 0),
 	}
 }
 
