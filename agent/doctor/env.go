@@ -21,7 +21,7 @@ import (
 
 // An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
 // replace parts of it. The functions are called one after the other, but for UserName and Inspect:
-// they are called for several processes at once.
+// they are called for several processes at once, and while Tick, OffCPU and Engines are.
 type Env struct {
 	Proc    proc.Root
 	Sys     string // where sysfs is

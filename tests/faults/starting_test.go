@@ -20,6 +20,11 @@ import (
 // startingRows are about JVMs that are not ready yet when the agent looks at them.
 var startingRows = []Row{
 	{
+		Fault:     "300 JVMs run when `doctor` looks",
+		Holds:     "They are looked at in parallel, their library is read once, and those that are alike share a line.",
+		Elsewhere: []string{"agent/doctor.TestManyJVMs"},
+	},
+	{
 		Fault: "a JVM is sampled while it is loaded",
 		Holds: "The agent attaches to the JVM. Five seconds after the JVM's start, its hot method and the callers have names. The agent retries every failed " +
 			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks up stale compiled code again.",
