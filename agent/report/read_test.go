@@ -3,7 +3,11 @@ package report
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"io"
+	"math"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,17 +101,83 @@ func TestReadRefuses(t *testing.T) {
 		{"another format of pprof's", []byte("--- heapz 1 ---\nformat = java\n"), "not a pprof profile"},
 		{"a large file", make([]byte, limit+1), "larger than 1 MB"},
 		{"a decompression bomb", gzipped(t, make([]byte, 100*limit)), "larger than 1 MB"},
+		{"a stack without end", packed(fieldSample, packed(sampleLocation, make([]byte, maxStack+1))), "more than 65536 frames"},
 		{"values without types", encode(t, contradictory.WriteUncompressed), "is inconsistent"},
 		{"a string out of range", []byte{0x0a, 0x02, 0x08, 0x7f}, "not a pprof profile"},
 	} {
-		p, err := read(bytes.NewReader(test.data), limit)
+		p, err := read(bytes.NewReader(test.data), limit, memoryFor)
 		if p != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: read = %v, %v, want an error with %q", test.name, p, err, test.want)
 		}
 	}
-	// Each takes two bytes here and a hundred in memory.
-	if p, err := Read(bytes.NewReader(bytes.Repeat([]byte{0x12, 0}, maxRecords+1))); p != nil || err == nil || !strings.Contains(err.Error(), "records") {
-		t.Errorf("too many records: Read = %v, %v", p, err)
+}
+
+// packed is a field with so many bytes.
+func packed(field byte, data []byte) []byte {
+	return append(binary.AppendUvarint([]byte{field<<3 | 2}, uint64(len(data))), data...)
+}
+
+// bombs are profiles that take much more memory than they have bytes, and more the larger n is.
+func bombs(n int) map[string][]byte {
+	sample := func(data ...[]byte) []byte { return packed(fieldSample, slices.Concat(data...)) }
+	all := map[string][]byte{
+		"one string":         packed(fieldStringTable, make([]byte, 60*n)),
+		"empty strings":      bytes.Repeat(packed(fieldStringTable, nil), n),
+		"empty samples":      bytes.Repeat(sample(), n),
+		"locations":          bytes.Repeat(packed(fieldLocation, nil), n),
+		"functions":          bytes.Repeat(packed(5, nil), n),
+		"mappings":           bytes.Repeat(packed(3, nil), n),
+		"types":              bytes.Repeat(packed(1, nil), n),
+		"lines":              packed(fieldLocation, bytes.Repeat(packed(locationLine, nil), n)),
+		"deep stacks":        bytes.Repeat(sample(packed(sampleLocation, make([]byte, n/2))), 8),
+		"a stack by numbers": bytes.Repeat(sample(bytes.Repeat([]byte{sampleLocation << 3, 0}, n/2)), 2),
+		"values":             bytes.Repeat(sample(packed(sampleValue, make([]byte, n/2))), 8),
+		"labels":             sample(bytes.Repeat(packed(sampleLabel, []byte{8, 0, 24, 1}), n)),
+		"samples with a label": slices.Concat(packed(fieldStringTable, []byte("pid")),
+			bytes.Repeat(sample(packed(sampleLabel, []byte{8, 1, 24, 1})), n/8)),
+		"comments": packed(fieldComment, make([]byte, n)),
+	}
+	for name, data := range all {
+		all[name] = slices.Concat(packed(fieldStringTable, nil), data)
+	}
+	return all
+}
+
+// What measure says is at least what the parser takes, with what it leaves behind.
+func TestMeasure(t *testing.T) {
+	profiles := bombs(1 << 15)
+	profiles["small"] = encode(t, small().WriteUncompressed)
+	for name, data := range profiles {
+		need, size, err := measure(bytes.NewReader(data), math.MaxInt32)
+		if err != nil || size != int64(len(data)) {
+			t.Errorf("%s: size %d of %d, %v", name, size, len(data), err)
+			continue
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = pprof.ParseUncompressed(data)
+		runtime.ReadMemStats(&after)
+		took := int64(after.TotalAlloc - before.TotalAlloc)
+		t.Logf("%-20s %8d bytes: %9d are allocated, %9d were expected", name, len(data), took, need)
+		if err != nil || took > need+64<<10 {
+			t.Errorf("%s: %v: parsing allocates %d bytes, %d were expected", name, err, took, need)
+		}
+	}
+}
+
+// A file does not take more memory than the bound, whatever it contains.
+func TestReadBombs(t *testing.T) {
+	for name, data := range bombs(1 << 16) {
+		zipped := gzipped(t, data)
+		bound := func(file int64) int64 {
+			if file != int64(len(zipped)) {
+				t.Errorf("%s: a file of %d bytes, want %d", name, file, len(zipped))
+			}
+			return 1 << 20
+		}
+		if p, err := read(bytes.NewReader(zipped), maxStored, bound); p != nil || err == nil || !strings.Contains(err.Error(), "set GOMEMLIMIT=") {
+			t.Errorf("%s: %v, want it to be refused", name, err)
+		}
 	}
 }
 
@@ -122,7 +192,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{0x0a, 0x02, 0x08, 0x7f})
 	f.Add([]byte{0x12, 0x00, 0x22, 0x00})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := read(bytes.NewReader(data), 1<<16)
+		p, err := read(bytes.NewReader(data), 1<<16, memoryFor)
 		if (p == nil) == (err == nil) {
 			t.Fatalf("read = %v, %v", p, err)
 		}

@@ -71,6 +71,12 @@ var hostileRows = []Row{
 		Elsewhere: []string{"agent/httpd.TestWrongPasswords", "agent/httpd.TestRightPasswords", "agent/httpd.TestRestAfterWrongPassword", "agent/httpd.TestPasswordBounds"},
 	},
 	{
+		Fault: "a profile file that decompresses to much more, or whose parts take much more once parsed",
+		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 256 MB, and more than 300 times the size of the file. " +
+			"The error names the bound, which `GOMEMLIMIT` sets. So do they refuse stacks of more than 65,536 frames.",
+		Elsewhere: []string{"agent/report.TestReadRefuses", "agent/report.TestMeasure", "agent/report.TestReadBombs", "agent/report.FuzzRead"},
+	},
+	{
 		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",
 		Holds: "The socket of an agent that was killed is replaced. Anything else is left alone, and the error says what it is. Nobody can connect before the socket " +
 			"has its owner and its mode, nor can other users put another one in its place.",
