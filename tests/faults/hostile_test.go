@@ -2,17 +2,21 @@ package faults
 
 import (
 	"bufio"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -87,6 +91,13 @@ var hostileRows = []Row{
 		Fault:     "a service begins or ends while versions are compared",
 		Holds:     "What is on one side only is a difference; no amounts make the comparison fail.",
 		Elsewhere: []string{"agent/audit.TestNothingOnOneSide", "agent/audit.FuzzCompare"},
+	},
+	{
+		Fault: "a process maps a libjvm and calls the functions in it that have probes, millions of times a second",
+		Holds: "Its hits spend no budget and are counted by process. Above 5,000 a second, the log and the profile name it, and each JVM that maps the file gets " +
+			"probes of its own, which it does not pass. A JVM that passes too many spends its own budget, where the kernel can confine probes to a process. With `-p`, others never pass probes of events.",
+		Test:      strangeCalls,
+		Elsewhere: []string{"bpf.TestKernelStrangers", "agent/events.TestSeparate", "agent/events.TestWatchStrangers"},
 	},
 	{
 		Fault: "a collector moves objects while the agent reads them",
@@ -176,5 +187,64 @@ func recordJVM(t *testing.T, guest *jvm.Guest) {
 	output, code := finish(t, built.Path, "record", "-e", "cpu,alloc,lock", "-d", "2s", "-o", file, "-p", strconv.Itoa(guest.PID()))
 	if code != 0 || strings.Contains(output, "panic") {
 		t.Errorf("the agent ended with %d:\n%s", code, output)
+	}
+}
+
+// strangeCalls records the allocations of a JVM while a process that is none calls the function that all JVMs of the library call.
+func strangeCalls(t *testing.T) {
+	needs.Root(t, "profiling another process")
+	const function = "send_allocation_in_new_tlab"
+	for _, jdk := range needs.JDKs(t)[:1] {
+		library := filepath.Join(jdk.Home, "lib/server/libjvm.so")
+		lib, err := elf.Open(library)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lib.Close()
+		symbols, err := lib.Symbols()
+		at := slices.IndexFunc(symbols, func(s elf.Symbol) bool { return strings.Contains(s.Name, function) })
+		if err != nil || at < 0 {
+			needs.Missing(t, fmt.Errorf("%s has no symbol %s: %v", library, function, err))
+		}
+		program := filepath.Join(publicDir(t), "caller")
+		compile(t, "-O1", "-o", program, "c/caller.c", "-ldl")
+		guest := startJVM(t, jdk, "Calm", "-XX:TLABSize=64k", "-XX:-ResizeTLAB")
+		c := exec.CommandContext(t.Context(), program, library, fmt.Sprintf("%x", symbols[at].Value))
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { c.Process.Kill(); c.Wait() }()
+		if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("the process that calls: %q, %v", said, err)
+		}
+		recording, err := built.Record(t.Context(), profiler.Options{Duration: 5 * time.Second, Extra: []string{"-e", "alloc"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(recording.Profile.Comments, "\n")
+		if note := fmt.Sprintf("(pid %d), which is not profiled, passed probes of events", c.Process.Pid); !strings.Contains(notes, note) {
+			t.Errorf("no note on the process that calls: %s", notes)
+		}
+		m, err := stored.MetadataOf(recording.Profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, e := range m.Extents {
+			if e.PID != int64(guest.PID()) || e.Subject != profile.Allocations.String() {
+				continue
+			}
+			if found = true; !e.Good() {
+				t.Errorf("%.0f %% of the JVM's allocated bytes were observed: %+v", 100*e.Share(), e.Missed)
+			}
+		}
+		if !found {
+			t.Errorf("nothing is known of the allocations of the JVM: %s", notes)
+		}
 	}
 }

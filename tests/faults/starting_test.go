@@ -60,6 +60,18 @@ var programs = fstest.MapFS{
 				}
 			}
 		}`)},
+	"Calm.java": {Data: []byte(`
+		/** Allocates some 20 MB a second. */
+		public class Calm {
+			static Object kept;
+			public static void main(String[] args) throws Exception {
+				System.out.println("ready pid " + ProcessHandle.current().pid());
+				for (;;) {
+					for (int i = 0; i < 50; i++) kept = new byte[2048];
+					Thread.sleep(5);
+				}
+			}
+		}`)},
 	"NoClass.java": {Data: []byte(`
 		/** Overwrites the class in the header of its threads' objects. */
 		public class NoClass {
