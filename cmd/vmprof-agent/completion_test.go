@@ -60,7 +60,7 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"record", "--", "ou"}, "out.pb.gz"},
 		{[]string{"completion", ""}, "bash fish zsh"},
 		{[]string{"help", "rec"}, "record"},
-		{[]string{"doctor", "--"}, "--json --help"},
+		{[]string{"doctor", "--"}, "--json --all --help"},
 	} {
 		cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c",
 			`source "$1"; shift; COMP_WORDS=(vmprof-agent "$@"); COMP_CWORD=$#; _vmprof_agent; echo "${COMPREPLY[*]}"`, "bash", script)
