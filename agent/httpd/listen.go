@@ -80,8 +80,8 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 	return ln, nil
 }
 
-// PasswordChecks counts the requests with a password by what became of them: right, wrong, remembered (right, and checked a moment ago) or
-// refused (not checked, as too many were wrong).
+// PasswordChecks counts the requests with a password by what became of them: right, wrong, remembered (right, and checked a moment ago),
+// shared (with another request, for which it is being checked) or refused (not checked, as too many were wrong).
 func (l *Listener) PasswordChecks() map[string]uint64 { return l.passwords.state() }
 
 // Accept waits for a connection, and until there is room for it.

@@ -23,7 +23,7 @@ import (
 
 // A check of a password is meant to be expensive: 60 ms of CPU time at the usual cost. These bound what checks take, whoever asks for them.
 const (
-	// rememberFor is how long a password that was right is not checked again, and maxRemembered is how many of these there are.
+	// rememberFor is how long after its last use a password that was right is not checked again, and maxRemembered is how many of these there are.
 	rememberFor   = 10 * time.Minute
 	maxRemembered = 1000
 	// checkBurst is how many wrong passwords an address may try at once, and checkEvery how long it takes until it may try another one.
@@ -42,6 +42,7 @@ const (
 	passwordRight      = "right"
 	passwordWrong      = "wrong"
 	passwordRemembered = "remembered" // right, and checked a moment ago
+	passwordShared     = "shared"     // with another request, for which it is being checked
 	passwordRefused    = "refused"    // not checked, as too many were wrong
 )
 
@@ -54,10 +55,18 @@ type passwords struct {
 
 	mu        sync.Mutex
 	good      map[[32]byte]time.Time // what is remembered, until then
+	checking  map[[32]byte]*checked  // what is being checked
 	addresses map[string]*allowance
 	waiting   int
 	rest      time.Time // no check before
 	counts    map[string]uint64
+}
+
+// A checked is a password that several requests have, which is checked once.
+type checked struct {
+	done  chan struct{}
+	right bool
+	wait  time.Duration // as check returns
 }
 
 // An allowance is how many wrong passwords an address may try.
@@ -80,7 +89,7 @@ func newPasswords(webConfig string) *passwords {
 			return hashes, nil
 		},
 		compare: bcrypt.CompareHashAndPassword, turn: make(chan struct{}, 1),
-		good: map[[32]byte]time.Time{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0},
+		good: map[[32]byte]time.Time{}, checking: map[[32]byte]*checked{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0, passwordShared: 0},
 	}
 	_, _ = rand.Read(p.key[:]) // never fails
 	return p
@@ -116,10 +125,17 @@ func (p *passwords) check(ctx context.Context, users map[string]string, user, pa
 		hash = p.substitute(users, user)
 	}
 	id := p.digest(user, hash, password)
-	if wait := p.admit(id, address); wait != 0 {
-		return wait == admitted, max(wait, 0)
+	c, mine := p.admit(id, address)
+	if !mine {
+		select {
+		case <-c.done:
+			return c.right, c.wait
+		case <-ctx.Done():
+			return false, time.Second
+		}
 	}
-	defer p.leave()
+	c.wait = time.Second
+	defer p.leave(id, c)
 	select {
 	case p.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -135,41 +151,56 @@ func (p *passwords) check(ctx context.Context, users map[string]string, user, pa
 		return false, time.Second
 	}
 	began := time.Now()
-	ok = p.compare([]byte(hash), []byte(password)) == nil && known
-	p.note(id, address, ok, time.Since(began))
-	return ok, 0
+	c.right, c.wait = p.compare([]byte(hash), []byte(password)) == nil && known, 0
+	p.note(id, address, c.right, time.Since(began))
+	return c.right, 0
 }
 
-// admitted is what admit returns for a password that is known to be right.
-const admitted = time.Duration(-1)
-
-// admit returns 0 if a password is to be checked: leave is to be called then. Otherwise it is right, or not to be checked for a while.
-func (p *passwords) admit(id [32]byte, address string) time.Duration {
+// admit finds out whether a password is to be checked by the caller, who calls leave then. Otherwise the result is that of another check, or it is
+// known: the password is right, or is not checked for a while.
+func (p *passwords) admit(id [32]byte, address string) (c *checked, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	if now.Before(p.good[id]) {
 		p.counts[passwordRemembered]++
-		return admitted
+		p.good[id] = now.Add(rememberFor)
+		return decided(true, 0), false
+	}
+	if c := p.checking[id]; c != nil {
+		p.counts[passwordShared]++
+		return c, false
 	}
 	a := p.allowanceOf(address, now)
 	switch {
 	case a.left < 1:
 		p.counts[passwordRefused]++
-		return time.Duration((1 - a.left) * float64(checkEvery))
+		return decided(false, time.Duration((1-a.left)*float64(checkEvery))), false
 	case p.waiting >= maxWaiting:
 		p.counts[passwordRefused]++
-		return time.Second
+		return decided(false, time.Second), false
 	}
 	a.left--
 	p.waiting++
-	return 0
+	c = &checked{done: make(chan struct{})}
+	p.checking[id] = c
+	return c, true
 }
 
-func (p *passwords) leave() {
+// decided is the result for a password that is not checked now.
+func decided(right bool, wait time.Duration) *checked {
+	c := &checked{make(chan struct{}), right, wait}
+	close(c.done)
+	return c
+}
+
+// leave lets those know who have the same password.
+func (p *passwords) leave(id [32]byte, c *checked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting--
+	delete(p.checking, id)
+	close(c.done)
 }
 
 // note takes the outcome of a check.

@@ -61,7 +61,7 @@ func TestWrongPasswords(t *testing.T) {
 	if w := ask(p, "192.0.2.1:1", "me", "test"); w.Code != 200 {
 		t.Errorf("the same address, with a password that is remembered: status %d", w.Code)
 	}
-	if got, want := fmt.Sprint(p.state()), fmt.Sprint(map[string]uint64{"right": 1, "wrong": checkBurst, "remembered": 1, "refused": 1000 - checkBurst}); got != want {
+	if got, want := fmt.Sprint(p.state()), fmt.Sprint(map[string]uint64{"right": 1, "wrong": checkBurst, "remembered": 1, "refused": 1000 - checkBurst, "shared": 0}); got != want {
 		t.Errorf("counts are %s, want %s", got, want)
 	}
 }
@@ -93,6 +93,27 @@ func TestRightPasswords(t *testing.T) {
 	}
 }
 
+// Requests with the same password share one check, as those of a scraper that asks for all kinds at once.
+func TestPasswordInParallel(t *testing.T) {
+	p, _, compared := checker()
+	p.turn <- struct{}{} // a check is being made
+	const requests = 4 * checkBurst
+	ended := make(chan int, requests)
+	for range requests {
+		go func() { ended <- ask(p, "192.0.2.1:1", "me", "test").Code }()
+	}
+	waitFor(t, func() bool { return p.state()["shared"] == requests-1 })
+	<-p.turn
+	for range requests {
+		if code := <-ended; code != 200 {
+			t.Errorf("status %d", code)
+		}
+	}
+	if n := compared.Load(); n != 1 || len(p.checking) != 0 {
+		t.Errorf("compared %d times; %d are being checked", n, len(p.checking))
+	}
+}
+
 // After a wrong password none is compared for nine times as long.
 func TestRestAfterWrongPassword(t *testing.T) {
 	p, users, _ := checker()
@@ -114,7 +135,7 @@ func TestPasswordBounds(t *testing.T) {
 	ended := make(chan time.Duration, 3*maxWaiting)
 	for i := range 3 * maxWaiting {
 		go func() {
-			_, wait := p.check(t.Context(), users, "me", "guess", fmt.Sprint(i))
+			_, wait := p.check(t.Context(), users, "me", fmt.Sprint("guess ", i), fmt.Sprint(i))
 			ended <- wait
 		}()
 	}

@@ -253,5 +253,5 @@ func (panicking) Collect(ch chan<- prometheus.Metric) {
 }
 
 func passwordResults() map[string]uint64 {
-	return map[string]uint64{"right": 1, "wrong": 2, "remembered": 3, "refused": 4}
+	return map[string]uint64{"right": 1, "wrong": 2, "remembered": 3, "shared": 4, "refused": 5}
 }
