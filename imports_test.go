@@ -83,7 +83,7 @@ var layers = []struct{ packages, imports string }{
 	// How calls and locks are sampled.
 	{"agent/calls", "agent/profile agent/stored bpf"},
 	{"agent/calls/estimate", "agent/profile"},
-	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge symbolize"},
+	{"agent/doctor", "agent/attach agent/privilege agent/proc agent/profile agent/runtimes agent/runtimes/bridge bpf symbolize"},
 	{"agent/budget", "agent/calls agent/profile"},
 	{"agent/watch", "agent/attach agent/proc agent/ring bpf vmruntime"},
 	{"agent/calls/branch agent/calls/listener agent/calls/page agent/calls/usdt", "agent/attach agent/budget agent/calls agent/probesite agent/probesite/hitcost agent/proc agent/profile agent/stored agent/timing " +

@@ -70,7 +70,9 @@ func Load(opts Options) (*Objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count CPUs: %w", err)
 	}
-	spec.Maps["scratches"].MaxEntries = uint32(cpus)
+	if err := setScratches(spec); err != nil {
+		return nil, err
+	}
 	spec.Maps["tick_counts"].MaxEntries = uint32(cpus)
 	spec.Maps["events"].MaxEntries = opts.RingBytes
 	if opts.Interrupting {

@@ -46,11 +46,17 @@ func (q *prober) claim(t *testing.T, cpu int, claimed byte) {
 	}
 }
 
-// What is hit while another program has the CPU's working memory is dropped, by all kinds of probes, and takes nothing of it.
+// What is hit while another thread has the CPU's working memory, as one that is throttled, takes a spare. Without any it is dropped, by all kinds
+// of probes, and takes nothing of the memory.
 func TestKernelObservationBusy(t *testing.T) {
 	q := newProber(t, Options{})
 	pinned(t)
 	cpu := cpus(t)[0]
+	claimAll := func(claimed byte) {
+		for i := range spareScratches {
+			q.claim(t, int(q.p.Scratches.MaxEntries())-spareScratches+i, claimed)
+		}
+	}
 	q.claim(t, cpu, 1)
 	allocation := q.attach(t, q.p.AllocationOutside, 1)
 	begin, end := q.attach(t, q.p.SafepointBegin, 1), q.attach(t, q.p.SafepointEnd, 1)
@@ -62,11 +68,17 @@ func TestKernelObservationBusy(t *testing.T) {
 		}
 	}
 	all()
+	if n := len(q.told(t)); n != 4 {
+		t.Errorf("%d were told with the CPU's memory in use, want 4", n)
+	}
+	claimAll(1)
+	all()
 	q.none(t, "working memory is in use")
 	if _, _, busy := q.balanced(t); busy != 4 {
 		t.Errorf("%d were dropped as memory was in use, want 4", busy)
 	}
 	q.claim(t, cpu, 0)
+	claimAll(0)
 	all()
 	if n := len(q.told(t)); n != 4 {
 		t.Errorf("%d were told when memory was free again, want 4", n)

@@ -29,11 +29,9 @@ func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read object of monitor enters: %w", err)
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("count CPUs: %w", err)
+	if err := setScratches(spec); err != nil {
+		return nil, err
 	}
-	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	spec.Maps["events"].MaxEntries = enterRingBytes
 	setPageRings(spec)

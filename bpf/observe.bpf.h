@@ -171,14 +171,14 @@ static __always_inline bool observed_at(__u32 pid, __u32 probe)
 	return false;
 }
 
-/* Claims this CPU's working memory for an observation; 0 if it is in use. */
+/* Claims working memory for an observation; 0 if it is in use. */
 static __always_inline struct scratch *begin_observation(__u8 what, __u32 probe, __u32 every)
 {
-	struct scratch *s = this_scratch();
+	struct scratch *s = claim_scratch();
 	struct observation *o;
 
 	count(OBSERVATIONS_ATTEMPTED, 1);
-	if (!s || __sync_lock_test_and_set(&s->watch.claimed, 1)) {
+	if (!s) {
 		count(OBSERVATIONS_DROPPED_BUSY, 1);
 		return 0;
 	}
@@ -218,7 +218,7 @@ static __always_inline void see_object(struct scratch *s, const struct hotspot_p
 static __always_inline void end_observation(struct scratch *s)
 {
 	count(NS_PROBES, bpf_ktime_get_ns() - s->watch.begin);
-	__sync_lock_test_and_set(&s->watch.claimed, 0);
+	release_scratch(s);
 }
 
 /* Copies the name of the class into the text. */

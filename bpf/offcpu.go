@@ -139,11 +139,9 @@ func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error
 	if err != nil {
 		return nil, fmt.Errorf("read off-CPU object: %w", err)
 	}
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return nil, fmt.Errorf("count CPUs: %w", err)
+	if err := setScratches(spec); err != nil {
+		return nil, err
 	}
-	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
 	if opt.Inside <= 0 {
 		spec.Maps["threads_inside"].MaxEntries = 1

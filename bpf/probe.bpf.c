@@ -6,6 +6,7 @@
  * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h). As uprobe.multi programs, where the kernel has
  * them, the same programs are loaded with that attach type.
  */
+#define PREEMPTIBLE
 #include "barrier.bpf.h"
 #include "pause.bpf.h"
 #include "value.bpf.h"

@@ -137,14 +137,12 @@ func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 
 // loadEvents loads an object whose programs observe (observe.bpf.h), with these maps of another one shared.
 func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[string]*ebpf.Map) error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("count CPUs: %w", err)
+	if err := setScratches(spec); err != nil {
+		return err
 	}
-	spec.Maps["scratches"].MaxEntries = uint32(cpus)
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
-	err = errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
-		spec.Variables["draw_seed"].Set(rand.Uint64()), spec.Variables["preemptible"].Set(true))
+	err := errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
+		spec.Variables["draw_seed"].Set(rand.Uint64()))
 	if err != nil {
 		return fmt.Errorf("set constants: %w", err)
 	}

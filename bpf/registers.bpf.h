@@ -6,6 +6,15 @@
 
 #include <bpf/bpf_tracing.h>
 
+#if defined(__TARGET_ARCH_x86)
+/* Whether code of this segment is 64-bit code: __USER_CS, or FLAT_USER_CS64 of a paravirtual guest of Xen, as user_64bit_mode has it. */
+static __always_inline bool is_64bit_code(__u64 cs)
+{
+	cs &= 0xffff;
+	return cs == 0x33 || cs == 0xe033;
+}
+#endif
+
 /* The user's registers into scratch.regs, from the tick's own or from where the kernel saved them. False for 32-bit code. */
 static __always_inline bool read_registers(struct scratch *s, struct tick_context *ctx, struct task_struct *task, bool kernel)
 {
@@ -37,7 +46,7 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->thread = r->r15;
 		out->goroutine = r->r14;
 	}
-	return (cs & 0xffff) == 0x33; /* __USER_CS: 64-bit code */
+	return is_64bit_code(cs);
 #elif defined(__TARGET_ARCH_arm64)
 	if (!kernel) {
 		out->pc = ctx->regs.pc;

@@ -183,7 +183,7 @@ struct scratch {
 	struct {
 		__u64 begin;	/* ns: when the probe was hit */
 		__u64 klass;	/* whose name becomes the text, 0 for none */
-		__u32 claimed;	/* 1 while a program uses this memory that can be preempted */
+		__u32 claimed;	/* not 0 while a program uses this memory that can be preempted: with PREEMPTIBLE, whose it is */
 		__u32 bare;	/* no context is wanted */
 		__u32 handle;	/* as struct lock_wait */
 		__u32 pad;
@@ -196,7 +196,7 @@ struct scratch {
 	__u64 tail[MAX_USER_FRAMES / 2 + 2]; /* room for what goes behind the frames */
 };
 
-/* key: CPU; the size is set at load */
+/* key: CPU, or first_spare and up; the size is set at load */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* for its alignment: values begin at a page, not in the middle of a line */
@@ -205,6 +205,54 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
+#ifdef PREEMPTIBLE
+/*
+ * A thread that has lost its CPU, for long if its cgroup is throttled, still has the working memory that it claimed. Then others on that CPU take
+ * spares, which all CPUs share. So whose memory is whose is known by the thread.
+ */
+#define SPARES 4 /* a power of two */
+
+/* More CPUs than that have no memory of their own. */
+const volatile __u32 first_spare = 0;
+
+static __always_inline __u32 claimant(void)
+{
+	return (__u32)bpf_get_current_pid_tgid() | 1u << 31;
+}
+
+/* The memory that the current thread has claimed. */
+static __always_inline struct scratch *this_scratch(void)
+{
+	__u32 who = claimant(), at = bpf_get_smp_processor_id();
+	struct scratch *s;
+
+	if (at < first_spare) {
+		s = bpf_map_lookup_elem(&scratches, &at);
+		if (s && s->watch.claimed == who)
+			return s;
+	}
+	at = first_spare + (who & (SPARES - 1));
+	return bpf_map_lookup_elem(&scratches, &at);
+}
+
+/* Claims memory for the current thread; 0 if all that it may have is in use. */
+static __always_inline struct scratch *claim_scratch(void)
+{
+	__u32 who = claimant(), at = bpf_get_smp_processor_id();
+	struct scratch *s;
+
+	if (at < first_spare) {
+		s = bpf_map_lookup_elem(&scratches, &at);
+		if (s && !__sync_val_compare_and_swap(&s->watch.claimed, 0, who))
+			return s;
+	}
+	at = first_spare + (who & (SPARES - 1));
+	s = bpf_map_lookup_elem(&scratches, &at);
+	if (s && !__sync_val_compare_and_swap(&s->watch.claimed, 0, who))
+		return s;
+	return 0;
+}
+#else
 static __always_inline struct scratch *this_scratch(void)
 {
 #ifdef ALONE
@@ -214,6 +262,20 @@ static __always_inline struct scratch *this_scratch(void)
 #endif
 
 	return bpf_map_lookup_elem(&scratches, &cpu);
+}
+
+/* Claims this CPU's memory, which an interrupt may want too; 0 if it is in use. */
+static __always_inline struct scratch *claim_scratch(void)
+{
+	struct scratch *s = this_scratch();
+
+	return s && !__sync_lock_test_and_set(&s->watch.claimed, 1) ? s : 0;
+}
+#endif
+
+static __always_inline void release_scratch(struct scratch *s)
+{
+	__sync_lock_test_and_set(&s->watch.claimed, 0);
 }
 
 /* The value, which the verifier takes for any. */

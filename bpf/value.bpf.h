@@ -205,6 +205,7 @@ __noinline int see_value(__u32 probe, __u32 i)
 	struct probed_values *v = bpf_map_lookup_elem(&value_probes, &probe);
 	struct scratch *s = this_scratch();
 
+	asm volatile("" : "+r"(i)); /* what is compared is what is used */
 	if (!v || !s || i >= MAX_OBSERVED_VALUES)
 		return 0;
 	s->seen.o.values[i] = 0;

@@ -394,16 +394,19 @@ static __always_inline __u64 parked_for(const struct registers *r)
 	__u32 pid = id >> 32;
 	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
 	const struct hotspot_heap *h = heap_of(vm, pid);
-	struct scratch *s = this_scratch();
 	struct java_thread *t;
+	struct scratch *s;
 
-	if (!vm || !h || !s || !(h->flags & HEAP_PARK_BLOCKER) || __sync_lock_test_and_set(&s->watch.claimed, 1))
+	if (!vm || !h || !(h->flags & HEAP_PARK_BLOCKER))
+		return 0;
+	s = claim_scratch();
+	if (!s)
 		return 0;
 	learn_from(r, s);
 	t = current_java_thread(vm, s, task, (__u32)id, 0);
 	if (t)
 		object = parked_object(h, t->thread);
-	__sync_lock_test_and_set(&s->watch.claimed, 0);
+	release_scratch(s);
 	return object && is_lock_class(h, klass_of(h, object)) ? object : 0;
 }
 

@@ -7,6 +7,7 @@
  * that the walker reads, a map's value has those of the request.
  */
 #include "intern.bpf.h"
+#include "registers.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -89,6 +90,13 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,
 		.goroutine = r->goroutine,
 	};
+}
+
+/* Whether a code segment is that of 64-bit code. */
+SEC("syscall")
+int long_mode(struct request *r)
+{
+	return is_64bit_code(r->begin);
 }
 
 /* A whole walk from the request's registers; its sample is in the samples map. */

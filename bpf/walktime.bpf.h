@@ -12,9 +12,6 @@
 /* ns; set at load */
 const volatile __u64 walk_ns = 150000;
 
-/* The programs can lose their CPU. Only what they take of it counts. */
-const volatile bool preemptible = false;
-
 __noinline int begin_time(void)
 {
 	struct scratch *s = this_scratch();
@@ -23,8 +20,9 @@ __noinline int begin_time(void)
 		return 0;
 	s->start.late = 0;
 	s->start.unclocked = 0;
-	if (preemptible)
-		s->start.switches = switches_of((struct task_struct *)bpf_get_current_task_btf());
+#ifdef PREEMPTIBLE
+	s->start.switches = switches_of((struct task_struct *)bpf_get_current_task_btf());
+#endif
 	s->start.deadline = bpf_ktime_get_ns() + walk_ns;
 	return 0;
 }
@@ -34,6 +32,9 @@ __noinline int out_of_time(void)
 {
 	struct scratch *s = this_scratch();
 	__u64 now;
+#ifdef PREEMPTIBLE
+	__u64 switches;
+#endif
 
 	if (!s)
 		return 1;
@@ -41,15 +42,14 @@ __noinline int out_of_time(void)
 	now = bpf_ktime_get_ns();
 	if (s->start.late || now < s->start.deadline)
 		return s->start.late;
-	if (preemptible) {
-		__u64 switches = switches_of((struct task_struct *)bpf_get_current_task_btf());
-
-		if (switches != s->start.switches) {
-			s->start.switches = switches;
-			s->start.deadline = now + walk_ns;
-			return 0;
-		}
+#ifdef PREEMPTIBLE
+	switches = switches_of((struct task_struct *)bpf_get_current_task_btf());
+	if (switches != s->start.switches) { /* only what the thread takes of a CPU counts */
+		s->start.switches = switches;
+		s->start.deadline = now + walk_ns;
+		return 0;
 	}
+#endif
 	s->start.late = 1;
 	return 1;
 }

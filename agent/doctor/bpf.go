@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/cilium/ebpf"
@@ -55,6 +56,16 @@ func checkUprobeMulti(_ context.Context, env *Env) Result {
 	}
 	return Result{Limited, "not in this kernel, and single uprobes need CAP_SYS_ADMIN", why,
 		"Boot Linux 6.6 or newer, or run as root."}
+}
+
+// checkKernelMemory only informs.
+func checkKernelMemory(_ context.Context, env *Env) Result {
+	samples, events, err := env.Memory()
+	if err != nil {
+		return Result{Status: Info, Detail: "unknown: " + err.Error()}
+	}
+	const mb = 1e6
+	return Result{Status: Info, Detail: fmt.Sprintf("about %.0f MB for samples of CPU time, %.0f MB with all events", float64(samples)/mb, float64(events)/mb)}
 }
 
 // checkMemlock only informs. Since Linux 5.11, BPF memory counts towards the cgroup, and the limit has no effect.

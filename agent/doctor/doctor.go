@@ -68,6 +68,7 @@ func checks() []Check {
 		{"bpf", "BPF programs", checkBPF},
 		{"ring_buffer", "BPF ring buffer", checkRingBuffer},
 		{"uprobe_multi", "uprobe.multi", checkUprobeMulti},
+		{"kernel_memory", "kernel memory", checkKernelMemory},
 		{"memlock", "RLIMIT_MEMLOCK", checkMemlock},
 		{"perf_event_paranoid", "perf_event_paranoid", checkParanoid},
 		{"sampling", "sampling events", checkSampling},

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
 	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
@@ -36,8 +37,9 @@ type Env struct {
 
 	LoadProgram    func() error // as the sampling programs are loaded
 	MakeRingBuffer func() error
-	CheckRing      func(sys string) error // of real-time kernels: attach.CheckRing
-	UprobeMulti    func() error           // ebpf.ErrNotSupported: the kernel has none
+	CheckRing      func(sys string) error                     // of real-time kernels: attach.CheckRing
+	Memory         func() (samples, events uint64, err error) // bytes of the kernel: bpf.Memory
+	UprobeMulti    func() error                               // ebpf.ErrNotSupported: the kernel has none
 
 	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of them: unix.ENODEV means
 	// that this one is offline.
@@ -77,6 +79,7 @@ func Host() *Env {
 		LoadProgram:    loadProgram,
 		MakeRingBuffer: makeRingBuffer,
 		CheckRing:      attach.CheckRing,
+		Memory:         bpf.Memory,
 		UprobeMulti:    features.HaveBPFLinkUprobeMulti,
 		CPUs:           ebpf.PossibleCPU,
 		OpenEvent:      openEvent,

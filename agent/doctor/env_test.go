@@ -32,6 +32,7 @@ func healthy(t *testing.T) *Env {
 		LoadProgram:    works,
 		MakeRingBuffer: works,
 		CheckRing:      func(string) error { return nil },
+		Memory:         func() (uint64, uint64, error) { return 12e6, 20e6, nil },
 		UprobeMulti:    works,
 		CPUs:           func() (int, error) { return 4, nil },
 		OpenEvent:      func(int) error { return nil },

@@ -33,6 +33,17 @@ var kernelTargetRows = []Row{
 // kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.
 var kernelAgentRows = []Row{
 	{
+		Fault:     "a throttled thread has the working memory of a CPU",
+		Holds:     "Other observations on that CPU take one of four spares, which all CPUs share. Without a free one they are dropped and counted.",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestKernelObservationBusy"},
+	},
+	{
+		Fault:     "a machine may have many more CPUs than are online",
+		Holds:     "Working memory is for the online CPUs and an eighth more. `doctor` shows what the kernel needs. Samples on CPUs that come online beyond that are counted as dropped (`unknown_cpu`).",
+		Elsewhere: []string{"bpf.TestRoomForCPUs"},
+	},
+	{
 		Fault:     "BPF programs and modules are loaded and unloaded while the agent runs, its own among them",
 		Holds:     "Kernel frames have the name of the program that is there, or none: each program has its own end. The agent follows programs by perf events, and reads the names of modules again when their list changes.",
 		Kernels:   kernels,
