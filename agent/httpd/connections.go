@@ -16,7 +16,8 @@ const (
 )
 
 // connections are those of a Listener. If there are too many, the one that has waited longest for a request is closed: clients that ask nothing
-// must not keep others from asking.
+// must not keep others from asking. A new one has some time to ask first: on a busy machine, clients that come back at once would otherwise have it closed
+// before its request is read.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]struct{}
@@ -35,6 +36,7 @@ type connection struct {
 	of       *connections
 	spare    bool
 	requests int       // that are being answered
+	asked    bool      // at least once
 	waits    time.Time // for a request, since then, if there is none
 }
 
@@ -58,10 +60,19 @@ func (c *connections) add(conn net.Conn) *connection {
 	return added
 }
 
-// longestWaiting is the connection that has waited longest for a request, nil if all are being answered.
+// firstRequest is how long a new connection may wait while others that have asked wait as well.
+const firstRequest = time.Second
+
+// longestWaiting is the connection that has waited longest for a request, of new ones only if all are new, and nil if all are being answered.
 func (c *connections) longestWaiting() (longest *connection) {
+	now := time.Now()
+	isNew := func(conn *connection) bool { return !conn.asked && now.Sub(conn.waits) < firstRequest }
 	for conn := range c.open {
-		if conn.requests == 0 && (longest == nil || conn.waits.Before(longest.waits)) {
+		switch {
+		case conn.requests > 0:
+		case longest == nil || isNew(longest) && !isNew(conn):
+			longest = conn
+		case isNew(longest) == isNew(conn) && conn.waits.Before(longest.waits):
 			longest = conn
 		}
 	}
@@ -81,6 +92,7 @@ func (conn *connection) Close() error {
 func (conn *connection) answer(requests int) {
 	conn.of.mu.Lock()
 	defer conn.of.mu.Unlock()
+	conn.asked = true
 	if conn.requests += requests; conn.requests == 0 {
 		conn.waits = time.Now()
 		conn.of.free.Signal()

@@ -79,3 +79,19 @@ func idleConn(t *testing.T) net.Conn {
 	t.Cleanup(func() { a.Close(); b.Close() })
 	return a
 }
+
+// A new connection may ask before those that have asked ask again.
+func TestNewConnectionIsKept(t *testing.T) {
+	all := newConnections()
+	fresh := all.add(idleConn(t))
+	var asked *connection
+	for range maxConnections - 1 {
+		asked = all.add(idleConn(t))
+		asked.answer(1)
+		asked.answer(-1)
+	}
+	all.add(idleConn(t))
+	if _, open := all.open[fresh]; !open || len(all.open) != maxConnections {
+		t.Errorf("the new connection is open: %v; %d connections", open, len(all.open))
+	}
+}
