@@ -49,6 +49,35 @@ type LockWait struct {
 	Owner   uint32 // id of the thread that has the lock; 0 if unknown
 }
 
+// A VirtualLister lists virtual threads.
+type VirtualLister interface {
+	// VirtualThreads draws about most of them, and reads what they wait for. draw returns a random number from 0 to n-1. While the program goes
+	// on, a few may be missing. It is an error if the VM does not keep a list of all of them.
+	VirtualThreads(most int, draw func(n int) int) ([]VirtualThread, error)
+}
+
+// A VirtualThread is one that was drawn.
+type VirtualThread struct {
+	ID           uint64  // Thread.threadId()
+	Weight       float64 // how many it stands for, itself included
+	State        VirtualState
+	Continuation uint64 // address of the object that has its frames
+	Object       uint64 // what it waits for: address of the object; 0 if that is unknown
+	Class        string // of that; "" if unknown
+	Owner        uint64 // Thread.threadId() of the thread that has the lock; 0 if unknown
+}
+
+// A VirtualState is what a virtual thread does.
+type VirtualState uint8
+
+// States of virtual threads.
+const (
+	VirtualRuns    VirtualState = iota // or may, or waits as the thread of the kernel does that it is on
+	VirtualParked                      // it has left its carrier until another thread unparks it, or time has passed
+	VirtualBlocked                     // it has left its carrier until it gets a monitor
+	VirtualWaits                       // it has left its carrier in Object.wait
+)
+
 // A ThreadNamer knows how the guest calls its threads.
 type ThreadNamer interface {
 	// ThreadNames are the names of threads by id, as in Thread. They are the guest's words. Some may be missing.

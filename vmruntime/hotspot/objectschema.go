@@ -19,6 +19,7 @@ type objectSchema struct {
 	superCheck                vmstructs.Field // of Klass: offset in it of the pointer to itself among those to its superclasses
 	primary, secondary        vmstructs.Field // of Klass: the first of these, and where superCheck leads if there are more
 	primaryLimit              uint64
+	mirror                    vmstructs.Field // of Klass: a handle of its java.lang.Class
 	constants                 vmstructs.Field // of InstanceKlass
 	fieldArray, fieldCount    vmstructs.Field // of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
 	fieldStream               vmstructs.Field // of InstanceKlass from JDK 21 on: Array<u1>*
@@ -80,6 +81,7 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 		layoutHelper:   r.Field("Klass._layout_helper"),
 		name:           r.Field("Klass._name"),
 		super:          r.Field("Klass._super"),
+		mirror:         r.Optional("Klass._java_mirror"),
 		superCheck:     r.Field("Klass._super_check_offset"),
 		primary:        r.Field("Klass._primary_supers[0]"),
 		secondary:      r.Field("Klass._secondary_super_cache"),

@@ -54,8 +54,9 @@ type Process struct {
 	objects objectTable
 	cards   *vmruntime.Cards // nil until they are known
 
-	virtualClass uint64 // java.lang.VirtualThread, 0 if unknown
-	ranVirtual   bool   // it was found to be initialized
+	virtualClass uint64                       // java.lang.VirtualThread, 0 if unknown
+	ranVirtual   bool                         // it was found to be initialized
+	virtualList  func() (*virtualList, error) // what looking for it gave; nil until then
 }
 
 // A schema is where the fields are that this package reads, in one process. See the table in jdks.go for what each JDK

@@ -1,0 +1,396 @@
+package hotspot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
+// Where the class library keeps all virtual threads (java.base, jdk.internal.vm.ThreadContainers): those that were started alone in a set,
+// unless -Djdk.trackAllThreads=false, and those of executors and scopes in sets of these, which a registry refers to.
+const (
+	rootContainerClass = "jdk/internal/vm/ThreadContainers$RootContainer$TrackingRootContainer"
+	containersClass    = "jdk/internal/vm/ThreadContainers"
+)
+
+// A virtualList is where a process keeps its virtual threads. The addresses are those of memory of the VM, which does not move.
+type virtualList struct {
+	root, registry uint64 // handles of the java.lang.Class that has the set
+	rootAt         uint64 // offset there
+	registryAt     uint64
+	states         map[uint64]vmruntime.VirtualState // by VirtualThread.state
+}
+
+// Bounds on one list.
+const (
+	maxContainers = 1 << 10 // executors and scopes: of more, that many are drawn
+	maxTable      = 1 << 20 // places of a hash table
+	maxChain      = 16      // entries at one place of it: there is one as a rule
+)
+
+// suspendedState is a bit of VirtualThread.state.
+const suspendedState = 1 << 8
+
+// VirtualThreads implements vmruntime.VirtualLister. It costs some fifteen reads for each thread that is drawn, in batches, and one for each hash
+// table, of 4 or 8 bytes for each of its places.
+func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.VirtualThread, error) {
+	if p.virtualClass == 0 {
+		return nil, errors.New("virtual threads: the VM does not export their class")
+	}
+	if p.virtualList == nil {
+		l, err := p.findVirtualList()
+		if errors.Is(err, vmruntime.ErrStale) {
+			return nil, fmt.Errorf("virtual threads: %w", err)
+		}
+		p.virtualList = func() (*virtualList, error) { return l, err }
+	}
+	l, err := p.virtualList()
+	if err != nil {
+		return nil, fmt.Errorf("virtual threads: %w", err)
+	}
+	entries, weights, err := p.virtualEntries(l, draw)
+	if err != nil {
+		return nil, fmt.Errorf("virtual threads: %w", err)
+	}
+	// Places of hash tables are drawn. Of a longer chain than one entry, the others come later.
+	n := max(most, 1)
+	step := max((len(entries)+n-1)/n, 1)
+	var list []vmruntime.VirtualThread
+	var drawn []uint64
+	for i := draw(step); i < len(entries); i += step {
+		drawn = append(drawn, entries[i])
+		list = append(list, vmruntime.VirtualThread{Weight: float64(step) * weights[i]})
+	}
+	threads, list, err := p.virtualKeys(drawn, list)
+	if err == nil {
+		list, err = p.readVirtual(l, threads, list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("virtual threads: %w", err)
+	}
+	return list, nil
+}
+
+// findVirtualList finds the sets.
+func (p *Process) findVirtualList() (*virtualList, error) {
+	s := &p.schema.classes
+	if len(s.lacks) > 0 || !p.schema.object.mirror.Known || !p.layout.HasObjects {
+		return nil, errors.New("the VM does not export its classes and what they consist of")
+	}
+	classes, err := p.listClasses(s)
+	if err != nil {
+		return nil, err
+	}
+	heads, err := p.readHeads(classes)
+	if err != nil {
+		return nil, err
+	}
+	l := &virtualList{}
+	epoch := p.currentEpoch()
+	for addr, head := range heads {
+		var handle, at *uint64
+		var name string
+		switch head.symbol {
+		case rootContainerClass:
+			handle, at, name = &l.root, &l.rootAt, "VTHREADS"
+		case containersClass:
+			handle, at, name = &l.registry, &l.registryAt, "CONTAINER_REGISTRY"
+		default:
+			continue
+		}
+		if *handle, *at, err = p.staticPlace(addr, name, epoch); err != nil {
+			return nil, err
+		}
+	}
+	if l.registry == 0 {
+		return nil, errors.New("the class library has no registry of them")
+	}
+	if l.root == 0 {
+		return nil, errors.New("those that were started alone are not listed (-Djdk.trackAllThreads=false)")
+	}
+	l.states, err = p.virtualStates(epoch)
+	return l, err
+}
+
+// staticPlace returns the handle of a class's java.lang.Class, and the offset of a static field in it.
+func (p *Process) staticPlace(klass uint64, name string, epoch uint32) (handle, offset uint64, err error) {
+	class, err := p.Klass(klass, epoch)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, f := range class.statics {
+		if f.Name == name {
+			handle, err = p.memory.Word(p.schema.object.mirror.At(klass))
+			return handle, uint64(f.Offset), err
+		}
+	}
+	return 0, 0, fmt.Errorf("%s has no field %s", class.Name, name)
+}
+
+// virtualStates reads the numbers of the states of virtual threads, which differ between JDKs.
+func (p *Process) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState, error) {
+	states := map[uint64]vmruntime.VirtualState{}
+	for name, state := range map[string]vmruntime.VirtualState{
+		"PARKED": vmruntime.VirtualParked, "TIMED_PARKED": vmruntime.VirtualParked, "UNPARKED": vmruntime.VirtualParked, "PARKING": vmruntime.VirtualParked,
+		"TIMED_PARKING": vmruntime.VirtualParked, "BLOCKING": vmruntime.VirtualBlocked, "BLOCKED": vmruntime.VirtualBlocked,
+		"UNBLOCKED": vmruntime.VirtualBlocked, "WAIT": vmruntime.VirtualWaits, "TIMED_WAIT": vmruntime.VirtualWaits,
+	} {
+		handle, offset, err := p.staticPlace(p.virtualClass, name, epoch)
+		if err != nil {
+			continue // of another JDK
+		}
+		mirror, err := p.handled(handle)
+		if err != nil {
+			return nil, err
+		}
+		number, err := p.words([]uint64{mirror + offset}, 4)
+		if err != nil {
+			return nil, err
+		}
+		states[number[0]] = state
+	}
+	if len(states) == 0 {
+		return nil, errors.New("their states are not known")
+	}
+	return states, nil
+}
+
+// handled is the object that a handle refers to.
+func (p *Process) handled(handle uint64) (uint64, error) {
+	word, err := p.memory.Word(handle)
+	return p.layout.Objects.Uncolour(word), err
+}
+
+// virtualEntries returns the first entry at each place of all sets of virtual threads, and how many sets the one that it is of stands for.
+func (p *Process) virtualEntries(l *virtualList, draw func(n int) int) (entries []uint64, weights []float64, err error) {
+	epoch := p.currentEpoch()
+	statics := make([]uint64, 0, 2)
+	for _, at := range [...][2]uint64{{l.root, l.rootAt}, {l.registry, l.registryAt}} {
+		mirror, err := p.handled(at[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		statics = append(statics, mirror+at[1])
+	}
+	own, err := p.references(statics)
+	if err != nil {
+		return nil, nil, err
+	}
+	registered, err := p.setPlaces(own[1], epoch)
+	if err != nil {
+		return nil, nil, err
+	}
+	step := max((len(registered)+maxContainers-1)/maxContainers, 1)
+	var some []uint64
+	for i := draw(step); i < len(registered); i += step {
+		some = append(some, registered[i])
+	}
+	sets, err := p.containerSets(some, epoch)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, set := range append([]uint64{own[0]}, sets...) {
+		weight := 1.
+		if i > 0 {
+			weight = float64(step)
+		}
+		places, err := p.setPlaces(set, epoch)
+		if err != nil {
+			if i == 0 {
+				return nil, nil, err
+			}
+			continue // the container has gone meanwhile
+		}
+		entries = append(entries, places...)
+		for range places {
+			weights = append(weights, weight)
+		}
+	}
+	return entries, weights, nil
+}
+
+// containerSets returns the sets of threads of the containers that entries of the registry refer to weakly.
+func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, err error) {
+	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
+		containers := entries
+		for _, name := range [...]string{"key", "referent"} {
+			if containers, err = p.follow(containers, epoch, func(f Field) bool { return f.Name == name }); err != nil {
+				return nil, err
+			}
+		}
+		flocks, err := p.follow(containers, epoch, func(f Field) bool { return f.Name == "flock" })
+		if err != nil {
+			return nil, err
+		}
+		for i, flock := range flocks {
+			containers[i] = cmp.Or(flock, containers[i])
+		}
+		found, err := p.follow(containers, epoch, func(f Field) bool { return f.Name == "threads" || f.Name == "virtualThreads" })
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range found {
+			if set != 0 {
+				sets = append(sets, set)
+			}
+		}
+		if entries, err = p.nextEntries(entries, epoch); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}
+
+// setPlaces returns the first entries at the places of a ConcurrentHashMap.KeySetView, without those that have none.
+func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
+	at := []uint64{set}
+	for _, name := range [...]string{"map", "table"} {
+		var err error
+		if at, err = p.follow(at, epoch, func(f Field) bool { return f.Name == name }); err != nil {
+			return nil, err
+		}
+	}
+	if at[0] == 0 {
+		return nil, nil // a table is made for the first entry
+	}
+	l := &p.layout.Objects
+	length, err := p.words([]uint64{at[0] + uint64(l.ArrayLength)}, 4)
+	if err != nil {
+		return nil, err
+	}
+	classes, err := p.classes(at, epoch)
+	if err != nil {
+		return nil, err
+	}
+	if classes[0] == nil || !classes[0].shape.Array || length[0] > maxTable {
+		return nil, fmt.Errorf("a hash table of %d places: %w", length[0], vmruntime.ErrMalformed)
+	}
+	size := uint64(vmstructs.WordSize)
+	if l.OopIsNarrow {
+		size = 4
+	}
+	table, err := p.memory.Bytes(at[0]+classes[0].shape.Header, length[0]*size)
+	if err != nil {
+		return nil, err
+	}
+	var places []uint64
+	for ; uint64(len(table)) >= size; table = table[size:] {
+		reference := vmstructs.Number(table[:size])
+		switch {
+		case reference == 0:
+		case l.OopIsNarrow:
+			places = append(places, l.OopBase+reference<<l.OopShift)
+		default:
+			places = append(places, l.Uncolour(reference))
+		}
+	}
+	return places, nil
+}
+
+// nextEntries returns the entries behind others at their places. That of a tree's root is its first one.
+func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, err error) {
+	first, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "first" })
+	if err != nil {
+		return nil, err
+	}
+	behind, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "next" })
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if at := cmp.Or(first[i], behind[i]); at != 0 {
+			next = append(next, at)
+		}
+	}
+	return next, nil
+}
+
+// virtualKeys returns the threads that entries and those behind them have as keys, with what they stand for.
+func (p *Process) virtualKeys(entries []uint64, weights []vmruntime.VirtualThread) (threads []uint64, list []vmruntime.VirtualThread, err error) {
+	epoch := p.currentEpoch()
+	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
+		keys, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "key" })
+		if err != nil {
+			return nil, nil, err
+		}
+		first, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "first" })
+		if err != nil {
+			return nil, nil, err
+		}
+		behind, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "next" })
+		if err != nil {
+			return nil, nil, err
+		}
+		var next []uint64
+		var weigh []vmruntime.VirtualThread
+		for i := range entries {
+			if keys[i] != 0 {
+				threads, list = append(threads, keys[i]), append(list, weights[i])
+			}
+			if at := cmp.Or(first[i], behind[i]); at != 0 {
+				next, weigh = append(next, at), append(weigh, weights[i])
+			}
+		}
+		entries, weights = next, weigh
+	}
+	return threads, list, nil
+}
+
+// readVirtual completes what is known of threads. It leaves out what is no virtual thread.
+func (p *Process) readVirtual(l *virtualList, threads []uint64, list []vmruntime.VirtualThread) ([]vmruntime.VirtualThread, error) {
+	epoch := p.currentEpoch()
+	classes, err := p.classes(threads, epoch)
+	if err != nil {
+		return nil, err
+	}
+	const virtual = "java.lang.VirtualThread"
+	field := func(name string, size uint64) []uint64 {
+		words, failed := p.words(fieldsOf(threads, classes, func(f Field) bool { return f.Name == name && (f.Class == classThread || f.Class == virtual) }), size)
+		err = cmp.Or(err, failed)
+		return words
+	}
+	follow := func(objects []uint64, class, name string) []uint64 {
+		found, failed := p.follow(objects, epoch, func(f Field) bool { return f.Class == class && f.Name == name })
+		err = cmp.Or(err, failed)
+		return found
+	}
+	ids, states := field("tid", vmstructs.WordSize), field("state", 4)
+	continuations, blockers := follow(threads, virtual, "cont"), follow(threads, classThread, "parkBlocker")
+	if err != nil {
+		return nil, err
+	}
+	lockClasses, err := p.classes(blockers, epoch)
+	if err != nil {
+		return nil, err
+	}
+	owners := follow(blockers, classOwnable, "exclusiveOwnerThread")
+	if err != nil {
+		return nil, err
+	}
+	ownerClasses, err := p.classes(owners, epoch)
+	if err != nil {
+		return nil, err
+	}
+	ownerIDs, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool { return f.Class == classThread && f.Name == "tid" }), vmstructs.WordSize)
+	if err != nil {
+		return nil, err
+	}
+	kept := list[:0]
+	for i, class := range classes {
+		if class == nil || class.Name != virtual || ids[i] == 0 {
+			continue
+		}
+		v := list[i]
+		v.ID, v.Continuation, v.State = ids[i], continuations[i], l.states[states[i]&^suspendedState]
+		if v.State == vmruntime.VirtualParked {
+			if v.Object = blockers[i]; lockClasses[i] != nil {
+				v.Class, v.Owner = lockClasses[i].Name, ownerIDs[i]
+			}
+		}
+		kept = append(kept, v)
+	}
+	return kept, nil
+}

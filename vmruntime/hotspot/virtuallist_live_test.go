@@ -1,0 +1,47 @@
+package hotspot
+
+import (
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// TestLiveVirtualThreads has virtual threads, of an executor and others, wait for a lock. Those that are drawn stand for all.
+func TestLiveVirtualThreads(t *testing.T) {
+	tried := false
+	for _, home := range jdks(t) {
+		t.Run(filepath.Base(home), func(t *testing.T) {
+			const each, all = "400", 800
+			g := startGuest(t, home, []string{"../../tests/guests/java/hotspot/StuckVirtuals.java"}, "hotspot.StuckVirtuals", each)
+			p := g.attach(t)
+			if p.version.jdk < firstLoom {
+				t.Skip("no virtual threads")
+			}
+			tried = true
+			for _, most := range []int{all, all / 4} {
+				list, err := p.VirtualThreads(most, rand.IntN)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum, seen := 0., map[uint64]bool{}
+				for _, v := range list {
+					sum += v.Weight
+					if v.State != vmruntime.VirtualParked || v.Class != "java.util.concurrent.locks.ReentrantLock$NonfairSync" || v.Owner == 0 || v.Continuation == 0 || seen[v.ID] {
+						t.Errorf("%+v", v)
+					}
+					seen[v.ID] = true
+				}
+				// Places of a hash table have one entry or a few.
+				if math.Abs(sum-all) > all/3 || len(list) > 2*most || most == all && sum != all {
+					t.Errorf("%d drawn of at most %d stand for %v of %d", len(list), most, sum, all)
+				}
+			}
+		})
+	}
+	if !tried {
+		t.Skip("no JDK with virtual threads: install JDK 21 or later")
+	}
+}
