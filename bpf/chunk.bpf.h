@@ -108,6 +108,16 @@ __noinline int is_continuation(const struct hotspot_process *vm, __u64 v)
 	return vm && s && !out_of_time() && find_newest(vm, s, v);
 }
 
+/* Whether the walk is of a virtual thread that is on no stack: only of stacks that are read from outside. */
+static __always_inline bool unmounted(const struct scratch *s)
+{
+#ifdef ALONE
+	return s->start.unmounted;
+#else
+	return false;
+#endif
+}
+
 /* Where the memory ends in which the walk stands: the stack, or the chunk that ends there. */
 static __always_inline void stand_in(struct scratch *s, __u64 chunk_to)
 {
@@ -254,6 +264,8 @@ __noinline int next_chunk(const struct hotspot_process *vm)
 		s->caller.bp = at - 16 + 8 * read_word(at - 16);
 		return s->caller.pc == read_word(at - 8) ? 0 : END_THAW; /* its sp and its pc are not written at once */
 	}
+	if (unmounted(s))
+		return why == NO_CHUNK ? END_ROOT : END_HEAP;
 	stand_in(s, 0);
 	s->caller.pc = read_word(vm->enter_return);
 	s->caller.sp = s->start.entry;

@@ -129,6 +129,7 @@ struct scratch {
 		__u32 top, top_kind; /* the first frame that is no native one, and its enum blob_kind */
 		__u32 anchored;	 /* that one is at the anchor */
 		__u32 thawing;	 /* the walk has come to a stub that has the VM copy frames back */
+		__u32 unmounted; /* the walk begins in a chunk, where the registers say */
 		__u32 on_heap;	 /* the first frame that is on the heap, 0 if there is none */
 		__u32 kept; /* partial: the thread has a kept stack */
 		__u32 kept_left; /* partial: of its levels, outermost first, those that the walk has not passed */

@@ -9,6 +9,9 @@
  * its memory, and a program of the kernel that hangs cannot be ended. So the walker reads copies of pages, which user space makes, and the
  * program says which page it lacks. The walk is repeated until it lacks none: a thread that waits has its stack where it is.
  *
+ * Virtual threads that wait have left their carriers: all of their frames are on the heap. User space finds them, and asks for one after the
+ * other.
+ *
  * One program runs at a time, so there is one scratch.
  */
 #define ALONE
@@ -187,5 +190,81 @@ int read_waiting(struct bpf_iter__task *ctx)
 	bpf_seq_write(seq, &walked, sizeof(walked));
 	if (size)
 		bpf_seq_write(seq, &s->sample, size);
+	return 0;
+}
+
+/* A virtual thread that has left its carrier. */
+struct asked_virtual {
+	struct event_header header; /* of the record */
+	__u64 continuation;	    /* address of its object */
+	__u64 lacking;		    /* result: as struct walked */
+	__u64 size;		    /* result: bytes of the record, 0 if there is none */
+};
+
+/* The record of the last one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sample);
+} virtual_stack SEC(".maps");
+
+/* Begins a walk in the newest chunk of a Continuation. */
+static __noinline int begin_in_chunk(struct scratch *s, const struct hotspot_process *vm, __u64 continuation)
+{
+	struct epochs *e;
+	__u32 slot;
+
+	if (!s || !vm)
+		return END_READ;
+	slot = vm->slot;
+	e = bpf_map_lookup_elem(&epochs, &slot);
+	s->sample.flags = SAMPLE_ATTACHED | SAMPLE_JAVA_THREAD;
+	s->sample.attachment = vm->serial;
+	s->sample.class_epoch = e ? e->classes : 0;
+	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
+	s->start.thread = s->start.stack_base = s->start.entry = 0;
+	s->start.scan_left = SCAN_BUDGET;
+	s->start.lookup_left = LOOKUP_BUDGET;
+	if (!(vm->flags & HOTSPOT_CHUNKS) || !find_newest(vm, s, continuation))
+		return END_HEAP;
+	return next_chunk(vm);
+}
+
+SEC("syscall")
+int read_virtual(struct asked_virtual *ctx)
+{
+	struct scratch *s = this_scratch();
+	__u32 pid = ctx->header.pid, zero = 0;
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+	struct sample *to = bpf_map_lookup_elem(&virtual_stack, &zero), *r;
+	__u64 size;
+
+	if (!s || !vm || !to)
+		return 0;
+	r = &s->sample;
+	r->header = ctx->header;
+	r->end = END_NONE;
+	r->cpu = 0;
+	r->user_frames = r->kernel_frames = 0;
+	__builtin_memset(r->comm, 0, sizeof(r->comm));
+	lacking = 0;
+	s->start.unmounted = 1;
+	if (!begin_in_chunk(s, vm, ctx->continuation)) {
+		s->regs.pc = s->caller.pc;
+		s->regs.sp = s->caller.sp;
+		s->regs.bp = s->caller.bp;
+		walk_user(s, vm, MAX_USER_FRAMES, 0);
+	}
+	s->start.unmounted = 0;
+	ctx->lacking = lacking;
+	if (lacking || !r->user_frames)
+		return 0;
+	size = offsetof(struct sample, frames) + 8 * (__u64)r->user_frames;
+	asm volatile("" : "+r"(size)); /* what is compared is what is used */
+	if (size > sizeof(*r))
+		return 0;
+	bpf_probe_read_kernel(to, size, r);
+	ctx->size = size;
 	return 0;
 }

@@ -32,7 +32,8 @@ type PageCopy struct {
 type Waiting struct {
 	objects struct {
 		WaitingMaps
-		Read *ebpf.Program `ebpf:"read_waiting"`
+		Read        *ebpf.Program `ebpf:"read_waiting"`
+		ReadVirtual *ebpf.Program `ebpf:"read_virtual"`
 	}
 	tasks *link.Iter
 }
@@ -89,16 +90,76 @@ func (w *Waiting) Read(threads map[uint32]uint64, end time.Time, copy func(at []
 		if err != nil || len(lacking) == 0 || len(known)+len(lacking) > maxPages {
 			return err
 		}
-		pages := make([]PageCopy, len(lacking))
-		if err := copy(lacking, pages); err != nil {
+		if err := w.copy(lacking, known, copy); err != nil {
 			return err
 		}
-		for i, at := range lacking {
-			if err := w.objects.Pages.Put(at, &pages[i]); err != nil {
-				return fmt.Errorf("pass on a page: %w", err)
-			}
-			known[at] = true
+	}
+	return nil
+}
+
+// askedVirtual is struct asked_virtual of waiting.bpf.c.
+type askedVirtual struct {
+	Header                      Header
+	Continuation, Lacking, Size uint64
+}
+
+// ReadVirtual is Read for virtual threads of one process that have left their carriers, by the addresses of their Continuations: it calls each for
+// their stacks, as records of a Sample, with the number of the thread in the list. Those that go on meanwhile are left out. The records have
+// of's process.
+func (w *Waiting) ReadVirtual(of Header, continuations []uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, raw []byte)) error {
+	known := map[uint64]bool{}
+	defer func() {
+		for at := range known {
+			w.objects.Pages.Delete(at)
 		}
+	}()
+	asked := make([]int, len(continuations))
+	for i := range asked {
+		asked[i] = i
+	}
+	record := make([]byte, w.objects.VirtualStack.ValueSize())
+	for walks := 0; walks < maxWalks && len(asked) > 0 && (walks == 0 || time.Now().Before(end)); walks++ {
+		var lacking []uint64
+		var left []int
+		for _, i := range asked {
+			ask := askedVirtual{Header: of, Continuation: continuations[i]}
+			if _, err := w.objects.ReadVirtual.Run(&ebpf.RunOptions{Context: &ask, ContextOut: &ask}); err != nil {
+				return fmt.Errorf("read the stack of a virtual thread: %w", err)
+			}
+			switch {
+			case ask.Lacking != 0:
+				lacking, left = append(lacking, ask.Lacking-1), append(left, i)
+			case ask.Size > 0 && ask.Size <= uint64(len(record)):
+				if err := w.objects.VirtualStack.Lookup(uint32(0), record); err != nil {
+					return fmt.Errorf("read the stack of a virtual thread: %w", err)
+				}
+				each(i, record[:ask.Size])
+			}
+		}
+		asked = left
+		slices.Sort(lacking)
+		lacking = slices.Compact(lacking)
+		if len(lacking) == 0 || len(known)+len(lacking) > maxPages {
+			return nil
+		}
+		if err := w.copy(lacking, known, copy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copy passes copies of pages on, and notes them as known.
+func (w *Waiting) copy(lacking []uint64, known map[uint64]bool, copy func(at []uint64, to []PageCopy) error) error {
+	pages := make([]PageCopy, len(lacking))
+	if err := copy(lacking, pages); err != nil {
+		return err
+	}
+	for i, at := range lacking {
+		if err := w.objects.Pages.Put(at, &pages[i]); err != nil {
+			return fmt.Errorf("pass on a page: %w", err)
+		}
+		known[at] = true
 	}
 	return nil
 }
@@ -145,5 +206,5 @@ func (w *Waiting) Close() error {
 	if w.tasks != nil {
 		err = w.tasks.Close()
 	}
-	return errors.Join(err, w.objects.Read.Close(), w.objects.WaitingMaps.Close())
+	return errors.Join(err, w.objects.Read.Close(), w.objects.ReadVirtual.Close(), w.objects.WaitingMaps.Close())
 }

@@ -239,7 +239,10 @@ static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_proces
 	s->start.kept_left = kept;
 	s->start.met = 0;
 	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
-	stand_in(s, 0);
+	if (unmounted(s))
+		w.leaf = 0;
+	else
+		stand_in(s, 0);
 	s->start.on_heap = s->start.thawing = s->start.top = s->start.top_kind = s->start.anchored = 0;
 	s->stackcopy_len = 0;
 	s->stackcopy_low = 0;
