@@ -47,7 +47,7 @@ var objects = []object{
 		name: "Probe", source: "bpf/probe.bpf.c", cpu: atomics,
 		types: "observation probe probe_count stranger hotspot_heap counted_class class_count name_site pause_cause ended_thread lock_key lock_wait wait_begin " +
 			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values " +
-			"virtual_thread frozen virtual_count",
+			"virtual_thread frozen frozen_kind virtual_count",
 	},
 	{
 		name: "Fault", source: "bpf/fault.bpf.c", cpu: atomics,

@@ -40,6 +40,7 @@ enum heap_place *export_heap_place __attribute__((unused));
 enum heap_flags *export_heap_flags __attribute__((unused));
 struct virtual_thread *export_virtual_thread __attribute__((unused));
 struct frozen *export_frozen __attribute__((unused));
+enum frozen_kind *export_frozen_kind __attribute__((unused));
 struct virtual_count *export_virtual_count __attribute__((unused));
 
 int observe(struct registers *ctx);

@@ -65,6 +65,12 @@ const (
 	PlaceHumongous = uint8(ProbeHeapPlacePLACE_HUMONGOUS)
 )
 
+// Kinds of a Frozen.
+const (
+	FrozenParked  = uint32(ProbeFrozenKindFROZEN_PARKED)
+	FrozenMonitor = uint32(ProbeFrozenKindFROZEN_MONITOR)
+)
+
 // Flags of a HotspotHeap.
 const (
 	HeapNarrowKlass   = uint32(ProbeHeapFlagsHEAP_NARROW_KLASS)

@@ -193,12 +193,15 @@ int read_waiting(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A virtual thread that has left its carrier. */
+/* A virtual thread. */
 struct asked_virtual {
 	struct event_header header; /* of the record */
-	__u64 continuation;	    /* address of its object */
-	__u64 lacking;		    /* result: as struct walked */
-	__u64 size;		    /* result: bytes of the record, 0 if there is none */
+	__u64 continuation;	    /* address of its object; the next ones are those of what the thread says of itself */
+	__u64 mounted_at, state_at, blocker_at;
+	__u64 lacking; /* result: as struct walked */
+	__u64 size;    /* result: bytes of the record, 0 if there is none, as the thread is on a carrier */
+	__u64 blocker;
+	__u32 state, mounted;
 };
 
 /* The record of the last one. */
@@ -249,8 +252,11 @@ int read_virtual(struct asked_virtual *ctx)
 	r->user_frames = r->kernel_frames = 0;
 	__builtin_memset(r->comm, 0, sizeof(r->comm));
 	lacking = 0;
+	ctx->state = read_int(ctx->state_at);
+	ctx->blocker = read_word(ctx->blocker_at);
+	ctx->mounted = read_int(ctx->mounted_at) & 0xff;
 	s->start.unmounted = 1;
-	if (!begin_in_chunk(s, vm, ctx->continuation)) {
+	if (!ctx->mounted && !begin_in_chunk(s, vm, ctx->continuation)) {
 		s->regs.pc = s->caller.pc;
 		s->regs.sp = s->caller.sp;
 		s->regs.bp = s->caller.bp;

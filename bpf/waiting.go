@@ -99,21 +99,34 @@ func (w *Waiting) Read(threads map[uint32]uint64, end time.Time, copy func(at []
 
 // askedVirtual is struct asked_virtual of waiting.bpf.c.
 type askedVirtual struct {
-	Header                      Header
-	Continuation, Lacking, Size uint64
+	Header Header
+	AskedVirtual
+	Seen struct {
+		Lacking, Size, Blocker uint64
+		State, Mounted         uint32
+	}
 }
 
-// ReadVirtual is Read for virtual threads of one process that have left their carriers, by the addresses of their Continuations: it calls each for
-// their stacks, as records of a Sample, with the number of the thread in the list. Those that go on meanwhile are left out. The records have
-// of's process.
-func (w *Waiting) ReadVirtual(of Header, continuations []uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, raw []byte)) error {
+// An AskedVirtual is a virtual thread: the addresses of its Continuation and of the words that ReadVirtual reads.
+type AskedVirtual struct{ Continuation, Mounted, State, Blocker uint64 }
+
+// A SeenVirtual is what was read of a virtual thread, as of about one moment.
+type SeenVirtual struct {
+	Blocker uint64
+	State   uint32
+	Stack   []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or its stack could not be read
+}
+
+// ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
+// of which something could not be read are left out. The records have of's process.
+func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
 	known := map[uint64]bool{}
 	defer func() {
 		for at := range known {
 			w.objects.Pages.Delete(at)
 		}
 	}()
-	asked := make([]int, len(continuations))
+	asked := make([]int, len(threads))
 	for i := range asked {
 		asked[i] = i
 	}
@@ -122,19 +135,22 @@ func (w *Waiting) ReadVirtual(of Header, continuations []uint64, end time.Time, 
 		var lacking []uint64
 		var left []int
 		for _, i := range asked {
-			ask := askedVirtual{Header: of, Continuation: continuations[i]}
+			ask := askedVirtual{Header: of, AskedVirtual: threads[i]}
 			if _, err := w.objects.ReadVirtual.Run(&ebpf.RunOptions{Context: &ask, ContextOut: &ask}); err != nil {
-				return fmt.Errorf("read the stack of a virtual thread: %w", err)
+				return fmt.Errorf("read a virtual thread: %w", err)
 			}
-			switch {
-			case ask.Lacking != 0:
-				lacking, left = append(lacking, ask.Lacking-1), append(left, i)
-			case ask.Size > 0 && ask.Size <= uint64(len(record)):
+			if ask.Seen.Lacking != 0 {
+				lacking, left = append(lacking, ask.Seen.Lacking-1), append(left, i)
+				continue
+			}
+			seen := SeenVirtual{Blocker: ask.Seen.Blocker, State: ask.Seen.State}
+			if ask.Seen.Size > 0 && ask.Seen.Size <= uint64(len(record)) {
 				if err := w.objects.VirtualStack.Lookup(uint32(0), record); err != nil {
-					return fmt.Errorf("read the stack of a virtual thread: %w", err)
+					return fmt.Errorf("read a virtual thread: %w", err)
 				}
-				each(i, record[:ask.Size])
+				seen.Stack = record[:ask.Seen.Size]
 			}
+			each(i, seen)
 		}
 		asked = left
 		slices.Sort(lacking)

@@ -51,20 +51,34 @@ type LockWait struct {
 
 // A VirtualLister lists virtual threads.
 type VirtualLister interface {
-	// VirtualThreads draws about most of them, and reads what they wait for. draw returns a random number from 0 to n-1. While the program goes
-	// on, a few may be missing. It is an error if the VM does not keep a list of all of them.
+	// VirtualThreads draws about most of them. draw returns a random number from 0 to n-1. While the program goes on, a few may be missing. It is an
+	// error if the VM does not keep a list of all of them.
 	VirtualThreads(most int, draw func(n int) int) ([]VirtualThread, error)
+	// DescribeVirtual says what threads did whose words were read at one moment.
+	DescribeVirtual(words []VirtualWords) ([]VirtualDoing, error)
 }
 
-// A VirtualThread is one that was drawn.
+// A VirtualThread is one that was drawn. The addresses are of objects: a collector may move them.
 type VirtualThread struct {
 	ID           uint64  // Thread.threadId()
 	Weight       float64 // how many it stands for, itself included
-	State        VirtualState
-	Continuation uint64 // address of the object that has its frames
-	Object       uint64 // what it waits for: address of the object; 0 if that is unknown
-	Class        string // of that; "" if unknown
-	Owner        uint64 // Thread.threadId() of the thread that has the lock; 0 if unknown
+	Continuation uint64  // address of the object that has its frames
+	Mounted      uint64  // address of a byte, which is not 0 while the thread is on a carrier
+	State        uint64  // address of the 32 bits of VirtualWords.State
+	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker
+}
+
+// VirtualWords are what a virtual thread says of itself.
+type VirtualWords struct {
+	State   uint32
+	Blocker uint64
+}
+
+// A VirtualDoing is what a virtual thread does.
+type VirtualDoing struct {
+	State VirtualState
+	Class string // of the object that it parks for; "" if there is none, or it is unknown
+	Owner uint64 // Thread.threadId() of the thread that has the lock; 0 if unknown
 }
 
 // A VirtualState is what a virtual thread does.

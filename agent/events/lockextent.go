@@ -55,7 +55,7 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 
 // lockExtent says how much of the waits for locks in a window was observed; all are the events of p. There is what the hits
 // of the probes stand for, recorded or not, and the time for which threads had waited before, by the VM's list of threads.
-func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events) []profile.Extent {
+func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts) []profile.Extent {
 	if e.locks == nil || p.Attachment.Load() == 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Even
 		miss(all-recorded, lockThinned)
 		miss(x.There-all, lockPartly)
 		miss(unplaced, lockUnplaced)
-		if c := events.Coverage; c != nil && c.Partial() {
+		if w.EventSet(p).Of(profile.Locks).LacksLong(covered) {
 			x.Miss(0, lockLong)
 		}
 	}

@@ -77,6 +77,9 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		folded = e.handleFault(s, p, o, &event)
 	case o.Seen.What == bpf.ObservedCard && o.Seen.Count > 1:
 		folded = e.handleCard(s, p, o, &event)
+	case o.Seen.What == bpf.ObservedFreeze && part.Sliced() && !e.surveys[p.Process].failed():
+		begunVirtual(o, &event, e.services.Resolver.ClassName)
+		add(&event)
 	case o.Seen.What == bpf.ObservedFreeze:
 		kept, ok := e.virtuals.begin(s, p, o, &event, e.services.Resolver.ClassName)
 		switch {
@@ -94,11 +97,15 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		case !ok:
 			c.discarded[profile.Malformed]++
 			return
+		case w == nil && part.Sliced() && !e.surveys[p.Process].failed():
+			folded = true // it was counted when it began
 		case w == nil:
 			c.discarded[profile.Unobserved]++
 			return
 		}
-		folded = s.AddEvent(p, o.Pid, w.epoch, &w.event)
+		if w != nil {
+			folded = s.AddEvent(p, o.Pid, w.epoch, &w.event)
+		}
 	case o.Seen.What == bpf.ObservedWait:
 		wanted, ok := e.waits.handle(s, p, o, &event)
 		if !ok {

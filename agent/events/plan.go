@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cilium/ebpf/link"
 
@@ -43,6 +44,7 @@ type attachedPlan struct {
 	extra    float64       // how many more records a hit had recently than the one that it may have
 	rate     float64       // hits a second, in the last slice, if the plan is not observed all the time
 	duty     budget.Duty   // when the plan is observed
+	slicedAt time.Duration // when it was last observed all the time, if it is not
 	cover    fold.Coverage // when it was observed
 	turn     uint32        // how many times its probes were attached
 }

@@ -34,7 +34,7 @@ func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
 
 // slice starts to observe a plan in slices of time, because it is too expensive; mu is held.
 func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part float64, why error) {
-	p.rate = l.rate
+	p.rate, p.slicedAt = l.rate, now
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
 	p.duty.Start(now, n, p.usualCycle(now), e.draw)
 	p.cover.SetPartly(why)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -27,10 +29,15 @@ type Source struct {
 	totals   *totals    // nil unless allocations are recorded
 	complete []Complete
 
+	surveying sync.WaitGroup
+	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
+	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
+
 	// Only functions that have the State use these.
 	received    received
 	holders     lockHolders
 	virtuals    virtuals
+	surveys     surveys
 	shownCost   time.Duration     // the highest in Stats
 	observation bpf.Observation   // scratch
 	stack       []target.RawFrame // scratch
@@ -44,7 +51,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
 	}
-	e := &Source{services: services, received: received{discarded: noEventDiscards()}}
+	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{}}
 	if opt.Kinds[profile.Allocations] {
 		e.totals = &totals{services: services, vms: map[weak.Pointer[target.Process]]*countingVM{}, following: map[*target.Process][]weak.Pointer[vmReading]{}, left: map[*target.Process]leftThreads{}}
 	}
@@ -99,6 +106,11 @@ func (e *Source) Start(ctx context.Context) error {
 	if err := e.Probes.Start(ctx); err != nil {
 		return err
 	}
+	if e.locks != nil {
+		var surveys context.Context
+		surveys, e.endSurvey = context.WithCancel(ctx)
+		e.surveying.Go(func() { e.surveyVirtual(surveys) })
+	}
 	if w := e.waits; w != nil {
 		ctx, w.endGovern = context.WithCancel(ctx)
 		w.governing.Go(func() { e.governWaits(ctx) })
@@ -108,12 +120,17 @@ func (e *Source) Start(ctx context.Context) error {
 }
 
 func (e *Source) Stop() error {
+	if e.endSurvey != nil {
+		e.endSurvey()
+		e.surveying.Wait()
+	}
 	if e.locks != nil {
 		rest := e.lookAtLocks(context.Background())
 		e.locks.mu.Lock()
 		e.locks.rest = rest
 		e.locks.mu.Unlock()
 	}
+	e.stopped.Store(int64(proc.Monotonic()))
 	e.Probes.Stop()
 	return e.waits.stop()
 }
@@ -161,6 +178,7 @@ func (e *Source) KernelMaps() []any {
 func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 	e.waits.needNames(of.Process, of.Need)
 	e.virtuals.needNames(of.Process, of.Need)
+	e.surveys.needNames(of.Process, of.Need)
 	e.holders.needNames(of.Process, of.Need)
 }
 
@@ -251,10 +269,11 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
+	surveys := fold.Get(e.services.Owner, func(*fold.State) surveys { return maps.Clone(e.surveys) })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
-		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events)...)
-		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, before.virtual, after.virtual)...)
+		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events, &covered)...)
+		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, surveys[of.Process], before.virtual, after.virtual)...)
 		out.Extents = profile.AddExtents(out.Extents, covered.Extents(of.Process, out.Extents)...)
 	}}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -32,6 +33,8 @@ type virtualWait struct {
 	epoch  uint32
 	begin  uint64 // ns of CLOCK_MONOTONIC
 	absent bool   // the kernel side did not know it any more when it was last asked
+	// counted says that windows that have ended have the part before their end.
+	counted bool
 }
 
 // Bounds on waits that have not ended. The kernel side knows no more of them than maxVirtual.
@@ -45,25 +48,78 @@ func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, eve
 	if o.Seen.Count < 2 {
 		return false, false
 	}
-	key := virtualThread{p, o.Seen.Values[0]}
-	v.forget(key)
-	if len(v.waiting) == maxVirtual || v.frames+len(event.Stack) > maxVirtualFrames {
-		return false, true
-	}
-	what := "park"
-	if o.Seen.Flags&bpf.SeenContended != 0 {
-		what = "block"
-	}
 	w := &virtualWait{event: *event, epoch: o.ClassEpoch, begin: o.Seen.Values[1]}
 	w.event.Stack = slices.Clone(event.Stack)
-	lockWait(&w.event, className(o.Text), what)
+	describeVirtual(o, &w.event, className)
+	return v.keep(s, virtualThread{p, o.Seen.Values[0]}, w), true
+}
+
+// keep keeps a wait, instead of an earlier one of the thread. It returns false if there is no room.
+func (v *virtuals) keep(s *fold.State, key virtualThread, w *virtualWait) bool {
+	v.forget(key)
+	if len(v.waiting) == maxVirtual || v.frames+len(w.event.Stack) > maxVirtualFrames {
+		return false
+	}
 	if v.waiting == nil {
 		v.waiting = map[virtualThread]*virtualWait{}
 	}
 	v.waiting[key] = w
 	v.frames += len(w.event.Stack)
-	s.Want(p, w.event.Stack, w.epoch)
-	return true, true
+	s.Want(key.process, w.event.Stack, w.epoch)
+	return true
+}
+
+// kind is that of a wait that has begun.
+func (w *virtualWait) kind() int { return virtualKind(w.event.Labels.What == "block") }
+
+// still is the event of a wait that lasts still at some time of CLOCK_MONOTONIC.
+func (w *virtualWait) still(at time.Duration) *fold.Event {
+	event := w.event
+	begin := time.Duration(w.begin)
+	waited(&event, max(event.Every, 1), uint64(at-begin))
+	event.Delay = 0 // so that it does not stand for longer ones
+	event.Lock = &fold.LockWait{Since: begin, Until: at, Counted: w.counted, Waiting: true}
+	return &event
+}
+
+// finish adds the waits that last still to a window that ends then. Those of which always is false are not observed all the time: they may have
+// ended.
+func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration, always func(*target.Process, int) bool) {
+	for key, w := range v.waiting {
+		if w.absent || time.Duration(w.begin) >= end || !always(key.process.Process, w.kind()) {
+			continue
+		}
+		if window.AddLockWait(s, key.process, uint32(key.process.PID), w.epoch, w.still(end)) {
+			w.counted = true
+		}
+	}
+}
+
+// settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long they are.
+func (v *virtuals) settle(s *fold.State, p *target.Process, kind int, then time.Duration) {
+	for key, w := range v.waiting {
+		if key.process.Process != p || w.kind() != kind || time.Duration(w.begin) >= then {
+			continue
+		}
+		s.AddEvent(key.process, uint32(p.PID), w.epoch, w.still(then))
+		v.forget(key)
+	}
+}
+
+// describeVirtual labels the event of a wait that begins. It is the virtual thread's: its carrier goes on with others.
+func describeVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
+	event.TID, event.Thread, event.Comm = 0, virtualName, nil
+	what := "park"
+	if o.Seen.Flags&bpf.SeenContended != 0 {
+		what = "block"
+	}
+	lockWait(event, className(o.Text), what)
+}
+
+// begunVirtual makes an event of a wait that begins, whose length surveys will say.
+func begunVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
+	describeVirtual(o, event, className)
+	waited(event, event.Every, 0)
 }
 
 // end returns the event of a wait that ends; nil if its begin is not known, or belongs to another one. ok is false if the record is
@@ -79,6 +135,9 @@ func (v *virtuals) end(p *fold.Process, o *bpf.Observation, event *fold.Event) (
 	v.forget(key)
 	w.event.Part, w.event.Every = event.Part, event.Every
 	waited(&w.event, event.Every, o.Seen.Values[2])
+	if begin := time.Duration(w.begin); w.counted {
+		w.event.Lock = &fold.LockWait{Since: begin, Until: begin + w.event.Delay, Counted: true}
+	}
 	return w, true
 }
 
@@ -203,12 +262,11 @@ func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 const (
 	virtualApart   = "virtual threads that wait are on no thread of the kernel"
 	virtualUnknown = "their virtual threads could not be read"
-	virtualStill   = "they had not ended at the end"
 	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
 // virtualExtents says how many of the waits of p's virtual threads were observed.
-func (e *Probes) virtualExtents(p *target.Process, before, after virtualCounts) (list []profile.Extent) {
+func (e *Probes) virtualExtents(p *target.Process, s *survey, before, after virtualCounts) (list []profile.Extent) {
 	if !e.ranVirtual(p) {
 		return nil
 	}
@@ -228,17 +286,20 @@ func (e *Probes) virtualExtents(p *target.Process, before, after virtualCounts) 
 		return append(list, x)
 	}
 	serial := p.Attachment.Load()
-	after[serial].measure(&x, before[serial])
+	c := after[serial]
+	if s.any() {
+		c.Ended, c.still = c.Begun, 0 // they count when they begin
+	}
+	c.measure(&x, before[serial])
 	return append(list, x)
 }
 
-// measure sets how many waits there were since before, and how many of them were observed: from their begin to their end.
+// measure sets how many waits there were since before, and how many of them were observed: from their begin to their end, or until now.
 func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
 	since := func(after, before uint64) float64 { return float64(max(after, before) - before) } // waits may turn out to be others
 	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
-	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended), waits)
-	still := min(float64(c.still), waits-x.Observed)
-	for why, n := range map[string]float64{virtualUnknown: unknown, virtualStill: still, virtualCut: waits - x.Observed - still} {
+	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended)+float64(c.still), waits)
+	for why, n := range map[string]float64{virtualUnknown: unknown, virtualCut: waits - x.Observed} {
 		if n > 0 {
 			x.Miss(n, why)
 		}

@@ -217,8 +217,9 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	if e.Options.Kinds[profile.Locks] {
 		frozen = e.frozen()
 	}
+	virtual := e.finishVirtual(frozen)
 	if w == nil {
-		return func(*fold.State, *fold.Window) { e.virtuals.sweep(frozen) }
+		return virtual
 	}
 	w.mu.Lock()
 	away, stopped := w.rest, w.stopped
@@ -248,7 +249,7 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 		}
 	}
 	return func(s *fold.State, window *fold.Window) {
-		e.virtuals.sweep(frozen)
+		virtual(s, window)
 		end := window.Ended
 		if stopped != 0 {
 			end = min(end, stopped)

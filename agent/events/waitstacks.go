@@ -108,6 +108,24 @@ func (r *waitStacks) readSome(id proc.Identity, asked []askedThread, end time.Ti
 	return records, err
 }
 
+// readVirtual calls each for virtual threads of one process, as bpf.Waiting.ReadVirtual does.
+func (r *waitStacks) readVirtual(id proc.Identity, threads []bpf.AskedVirtual, end time.Time, each func(i int, seen bpf.SeenVirtual)) error {
+	if len(threads) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	memory, err := proc.Call(context.Background(), r.services.Pool, id.PID, func() (*proc.Memory, error) {
+		return proc.OpenMemory(r.services.Root, id, r.services.Pool)
+	})
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	of := bpf.Header{Start: id.Start, Pid: uint32(id.PID), Exec: id.Exec}
+	return r.kernel.ReadVirtual(of, threads, end, func(at []uint64, to []bpf.PageCopy) error { return copyPages(memory, at, to) }, each)
+}
+
 // copyPages copies pages from those addresses, as far as they can be read.
 func copyPages(memory *proc.Memory, at []uint64, to []bpf.PageCopy) error {
 	ranges := make([]vmruntime.Range, 0, 2*len(at))

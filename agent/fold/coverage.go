@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
@@ -23,6 +24,8 @@ type Coverage struct {
 	What string // the observed subject, for people
 	// Everybody says that all processes are observed, without probes in their files.
 	Everybody bool
+	// Surveyed says that the lengths of waits do not come from the times in which the plan is observed, once it is not observed all the time.
+	Surveyed atomic.Bool
 
 	mu       sync.Mutex
 	followed map[proc.Identity]followedTime
@@ -419,6 +422,9 @@ func (part *ObservedPart) Apply(e *Event) {
 		e.Sums.Known = [profile.MaxEventValues]float64{}
 	}
 }
+
+// Sliced reports whether the event was seen in a slice of time.
+func (part *ObservedPart) Sliced() bool { return part.slice != 0 }
 
 // rate returns what an event adds to the rate of its slice, by one of its values.
 func (part *ObservedPart) rate(value float64) float64 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -81,7 +82,7 @@ type Event struct {
 	Stack  []target.RawFrame // innermost first
 	Labels profile.EventLabels
 	Sums   EventSums
-	Every  uint32 // one in this many was drawn
+	Every  uint32 // one in this many was drawn; Moment
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
@@ -92,6 +93,9 @@ type Event struct {
 	// Unclear marks a wait of java.util.concurrent of unknown reason. It may have been for a lock.
 	Unclear bool
 }
+
+// Moment is Event.Every of what was seen at a moment that was drawn: it stands for the time around that, not for a number of events.
+const Moment = math.MaxUint32
 
 // Of returns the events of one kind, to which more may be added.
 func (s *EventSet) Of(kind profile.EventKind) *Events {
@@ -306,7 +310,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		}
 	}
 	slices.Sort(partly)
-	if e.Basis = append(e.Basis, partly...); len(partly) > 0 && kind == profile.Locks {
+	if e.Basis = append(e.Basis, partly...); kind == profile.Locks && r.LacksLong(covered) {
 		e.Basis = append(e.Basis, missingWaits)
 	}
 	e.Coverage = covered.cover(kind, r.sums, total(e), ends(e))

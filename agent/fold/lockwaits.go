@@ -42,22 +42,35 @@ func (r *Events) LockTimes() (all, recorded, unplaced float64) {
 	return r.locked.all, r.locked.recorded, r.locked.unplaced
 }
 
+// LacksLong reports whether waits are missing that are longer than the slices of time in which they are observed.
+func (r *Events) LacksLong(covered *CoveredParts) bool {
+	for c := range r.sums {
+		if _, partly := covered.note(c); partly && !c.Surveyed.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // addLock adds a wait as it is in the window that began then.
 func (t *lockTimes) addLock(e *Event, began time.Duration) {
 	if e.Kind.Apart(&e.Labels) {
 		return
 	}
-	length := e.Delay
+	length := float64(e.Delay)
 	if wait := e.Lock; wait != nil {
-		length = wait.Until - wait.Since
+		length = float64(wait.Until - wait.Since)
 		if wait.Counted {
-			length = wait.Until - max(wait.Since, began)
+			length = float64(wait.Until - max(wait.Since, began))
 		}
 	}
+	if e.Every == Moment {
+		length = e.Sums.Values[profile.Locks.Main()]
+	}
 	t.all += e.Sums.Values[profile.Locks.Main()]
-	t.recorded += float64(length)
+	t.recorded += length
 	if len(e.Stack) == 0 {
-		t.unplaced += float64(length)
+		t.unplaced += length
 	}
 }
 
@@ -67,7 +80,9 @@ func (w *Window) lockEvent(s *State, p *Process, set *EventSet, e *Event) *Event
 	own, wait := *e, e.Lock
 	if length := wait.Until - wait.Since; wait.Counted && length > 0 && wait.Since < w.Began {
 		own.Sums.Values[contentions] = 0 // an earlier window has it
-		own.Sums.Values[delay] *= float64(max(wait.Until-w.Began, 0)) / float64(length)
+		part := float64(max(wait.Until-w.Began, 0)) / float64(length)
+		own.Sums.Values[delay] *= part
+		own.Sums.Known[delay] *= part
 	}
 	if wait.Waiting {
 		own.Sums.Values[acquisitions] = 0

@@ -66,7 +66,7 @@ func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.Vi
 	}
 	threads, list, err := p.virtualKeys(drawn, list)
 	if err == nil {
-		list, err = p.readVirtual(l, threads, list)
+		list, err = p.readVirtual(threads, list)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("virtual threads: %w", err)
@@ -278,13 +278,8 @@ func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
 	}
 	var places []uint64
 	for ; uint64(len(table)) >= size; table = table[size:] {
-		reference := vmstructs.Number(table[:size])
-		switch {
-		case reference == 0:
-		case l.OopIsNarrow:
-			places = append(places, l.OopBase+reference<<l.OopShift)
-		default:
-			places = append(places, l.Uncolour(reference))
+		if at := p.referent(vmstructs.Number(table[:size])); at != 0 {
+			places = append(places, at)
 		}
 	}
 	return places, nil
@@ -340,57 +335,89 @@ func (p *Process) virtualKeys(entries []uint64, weights []vmruntime.VirtualThrea
 }
 
 // readVirtual completes what is known of threads. It leaves out what is no virtual thread.
-func (p *Process) readVirtual(l *virtualList, threads []uint64, list []vmruntime.VirtualThread) ([]vmruntime.VirtualThread, error) {
+func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) ([]vmruntime.VirtualThread, error) {
+	const virtual = "java.lang.VirtualThread"
 	epoch := p.currentEpoch()
 	classes, err := p.classes(threads, epoch)
 	if err != nil {
 		return nil, err
 	}
-	const virtual = "java.lang.VirtualThread"
-	field := func(name string, size uint64) []uint64 {
-		words, failed := p.words(fieldsOf(threads, classes, func(f Field) bool { return f.Name == name && (f.Class == classThread || f.Class == virtual) }), size)
-		err = cmp.Or(err, failed)
-		return words
+	place := func(class, name string) []uint64 {
+		return fieldsOf(threads, classes, func(f Field) bool { return f.Class == class && f.Name == name })
 	}
-	follow := func(objects []uint64, class, name string) []uint64 {
-		found, failed := p.follow(objects, epoch, func(f Field) bool { return f.Class == class && f.Name == name })
-		err = cmp.Or(err, failed)
-		return found
-	}
-	ids, states := field("tid", vmstructs.WordSize), field("state", 4)
-	continuations, blockers := follow(threads, virtual, "cont"), follow(threads, classThread, "parkBlocker")
+	ids, err := p.words(place(classThread, "tid"), vmstructs.WordSize)
 	if err != nil {
 		return nil, err
 	}
-	lockClasses, err := p.classes(blockers, epoch)
+	continuations, err := p.references(place(virtual, "cont"))
 	if err != nil {
 		return nil, err
 	}
-	owners := follow(blockers, classOwnable, "exclusiveOwnerThread")
+	kinds, err := p.classes(continuations, epoch)
 	if err != nil {
 		return nil, err
 	}
-	ownerClasses, err := p.classes(owners, epoch)
-	if err != nil {
-		return nil, err
-	}
-	ownerIDs, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool { return f.Class == classThread && f.Name == "tid" }), vmstructs.WordSize)
-	if err != nil {
-		return nil, err
-	}
+	mounted := fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "mounted" })
+	states, blockers := place(virtual, "state"), place(classThread, "parkBlocker")
 	kept := list[:0]
 	for i, class := range classes {
-		if class == nil || class.Name != virtual || ids[i] == 0 {
+		if class == nil || class.Name != virtual || ids[i] == 0 || mounted[i] == 0 {
 			continue
 		}
 		v := list[i]
-		v.ID, v.Continuation, v.State = ids[i], continuations[i], l.states[states[i]&^suspendedState]
-		if v.State == vmruntime.VirtualParked {
-			if v.Object = blockers[i]; lockClasses[i] != nil {
-				v.Class, v.Owner = lockClasses[i].Name, ownerIDs[i]
-			}
-		}
+		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker = ids[i], continuations[i], mounted[i], states[i], blockers[i]
 		kept = append(kept, v)
 	}
 	return kept, nil
+}
+
+// DescribeVirtual implements vmruntime.VirtualLister.
+func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
+	if p.virtualList == nil {
+		return nil, errors.New("virtual threads were not listed")
+	}
+	l, err := p.virtualList()
+	if err != nil {
+		return nil, err
+	}
+	epoch := p.currentEpoch()
+	blockers := make([]uint64, len(words))
+	for i, w := range words {
+		blockers[i] = p.referent(w.Blocker)
+	}
+	classes, err := p.classes(blockers, epoch)
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
+	owners, err := p.references(fieldsOf(blockers, classes, func(f Field) bool { return f.Class == classOwnable && f.Name == "exclusiveOwnerThread" }))
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	ownerClasses, err := p.classes(owners, epoch)
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	ids, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool { return f.Class == classThread && f.Name == "tid" }), vmstructs.WordSize)
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	all := make([]vmruntime.VirtualDoing, len(words))
+	for i, w := range words {
+		if all[i].State = l.states[uint64(w.State)&^suspendedState]; all[i].State == vmruntime.VirtualParked && classes[i] != nil {
+			all[i].Class, all[i].Owner = classes[i].Name, ids[i]
+		}
+	}
+	return all, nil
+}
+
+// referent is the object that a reference refers to; a narrow one is in the lower half of the word.
+func (p *Process) referent(word uint64) uint64 {
+	l := &p.layout.Objects
+	if !l.OopIsNarrow {
+		return l.Uncolour(word)
+	}
+	if word = uint64(uint32(word)); word == 0 {
+		return 0
+	}
+	return l.OopBase + word<<l.OopShift
 }

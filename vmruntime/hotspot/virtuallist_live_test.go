@@ -1,6 +1,7 @@
 package hotspot
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -27,10 +28,24 @@ func TestLiveVirtualThreads(t *testing.T) {
 					t.Fatal(err)
 				}
 				sum, seen := 0., map[uint64]bool{}
+				var words []vmruntime.VirtualWords
 				for _, v := range list {
+					state, err1 := p.words([]uint64{v.State}, 4)
+					blocker, err2 := p.words([]uint64{v.Blocker}, 8)
+					if err := errors.Join(err1, err2); err != nil {
+						t.Fatal(err)
+					}
+					words = append(words, vmruntime.VirtualWords{State: uint32(state[0]), Blocker: blocker[0]})
+				}
+				doing, err := p.DescribeVirtual(words)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, v := range list {
 					sum += v.Weight
-					if v.State != vmruntime.VirtualParked || v.Class != "java.util.concurrent.locks.ReentrantLock$NonfairSync" || v.Owner == 0 || v.Continuation == 0 || seen[v.ID] {
-						t.Errorf("%+v", v)
+					d := doing[i]
+					if d.State != vmruntime.VirtualParked || d.Class != "java.util.concurrent.locks.ReentrantLock$NonfairSync" || d.Owner == 0 || v.Continuation == 0 || seen[v.ID] {
+						t.Errorf("%+v: %+v", v, d)
 					}
 					seen[v.ID] = true
 				}
