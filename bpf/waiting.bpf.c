@@ -197,10 +197,11 @@ int read_waiting(struct bpf_iter__task *ctx)
 struct asked_virtual {
 	struct event_header header; /* of the record */
 	__u64 continuation;	    /* address of its object; the next ones are those of what the thread says of itself */
-	__u64 mounted_at, state_at, blocker_at;
+	__u64 mounted_at, state_at, blocker_at, waiter_at;
+	__u64 chunk; /* not used here */
 	__u64 lacking; /* result: as struct walked */
 	__u64 size;    /* result: bytes of the record, 0 if there is none, as the thread is on a carrier */
-	__u64 blocker;
+	__u64 blocker, waiter;
 	__u32 state, mounted;
 };
 
@@ -254,6 +255,7 @@ int read_virtual(struct asked_virtual *ctx)
 	lacking = 0;
 	ctx->state = read_int(ctx->state_at);
 	ctx->blocker = read_word(ctx->blocker_at);
+	ctx->waiter = ctx->waiter_at ? read_word(ctx->waiter_at) : 0;
 	ctx->mounted = read_int(ctx->mounted_at) & 0xff;
 	s->start.unmounted = 1;
 	if (!ctx->mounted && !begin_in_chunk(s, vm, ctx->continuation)) {

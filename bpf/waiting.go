@@ -102,23 +102,30 @@ type askedVirtual struct {
 	Header Header
 	AskedVirtual
 	Seen struct {
-		Lacking, Size, Blocker uint64
-		State, Mounted         uint32
+		Lacking, Size, Blocker, Waiter uint64
+		State, Mounted                 uint32
 	}
 }
 
-// An AskedVirtual is a virtual thread: the addresses of its Continuation and of the words that ReadVirtual reads.
-type AskedVirtual struct{ Continuation, Mounted, State, Blocker uint64 }
+// An AskedVirtual is a virtual thread: the addresses of its Continuation, of the words that ReadVirtual reads, and of its innermost frames, as far as
+// is known. Waiter may be 0.
+type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter, Chunk uint64 }
+
+// pages are where the pages begin that a walk needs first.
+func (v *AskedVirtual) pages() [3]uint64 {
+	const page = 4096
+	return [...]uint64{v.State &^ (page - 1), v.Continuation &^ (page - 1), v.Chunk &^ (page - 1)}
+}
 
 // A SeenVirtual is what was read of a virtual thread, as of about one moment.
 type SeenVirtual struct {
-	Blocker uint64
-	State   uint32
-	Stack   []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or its stack could not be read
+	Blocker, Waiter uint64
+	State           uint32
+	Stack           []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or its stack could not be read
 }
 
 // ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
-// of which something could not be read are left out. The records have of's process.
+// of which something could not be read are left out. The records have of's process. There are about 600 threads at most.
 func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
 	known := map[uint64]bool{}
 	defer func() {
@@ -131,6 +138,20 @@ func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, 
 		asked[i] = i
 	}
 	record := make([]byte, w.objects.VirtualStack.ValueSize())
+	// What a thread says of itself and its frames are copied together, or it would have gone on in between.
+	var first []uint64
+	seen := map[uint64]bool{}
+	for i := range threads {
+		for _, at := range threads[i].pages() {
+			if !seen[at] && at != 0 && len(first) < maxPages/2 {
+				seen[at] = true
+				first = append(first, at)
+			}
+		}
+	}
+	if err := w.copy(first, known, copy); err != nil {
+		return err
+	}
 	for walks := 0; walks < maxWalks && len(asked) > 0 && (walks == 0 || time.Now().Before(end)); walks++ {
 		var lacking []uint64
 		var left []int
@@ -143,7 +164,7 @@ func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, 
 				lacking, left = append(lacking, ask.Seen.Lacking-1), append(left, i)
 				continue
 			}
-			seen := SeenVirtual{Blocker: ask.Seen.Blocker, State: ask.Seen.State}
+			seen := SeenVirtual{Blocker: ask.Seen.Blocker, Waiter: ask.Seen.Waiter, State: ask.Seen.State}
 			if ask.Seen.Size > 0 && ask.Seen.Size <= uint64(len(record)) {
 				if err := w.objects.VirtualStack.Lookup(uint32(0), record); err != nil {
 					return fmt.Errorf("read a virtual thread: %w", err)

@@ -63,21 +63,23 @@ type VirtualThread struct {
 	ID           uint64  // Thread.threadId()
 	Weight       float64 // how many it stands for, itself included
 	Continuation uint64  // address of the object that has its frames
+	Chunk        uint64  // address of the object in which the innermost ones were; 0 if there was none
 	Mounted      uint64  // address of a byte, which is not 0 while the thread is on a carrier
 	State        uint64  // address of the 32 bits of VirtualWords.State
 	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker
+	Waiter       uint64  // the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without a carrier
 }
 
 // VirtualWords are what a virtual thread says of itself.
 type VirtualWords struct {
-	State   uint32
-	Blocker uint64
+	State           uint32
+	Blocker, Waiter uint64
 }
 
 // A VirtualDoing is what a virtual thread does.
 type VirtualDoing struct {
 	State VirtualState
-	Class string // of the object that it parks for; "" if there is none, or it is unknown
+	Class string // of the object that it waits for; "" if there is none, or it is unknown
 	Owner uint64 // Thread.threadId() of the thread that has the lock; 0 if unknown
 }
 

@@ -360,14 +360,14 @@ func (e *Source) virtualWaiting(ctx context.Context, p *target.Process, most int
 	asked := make([]bpf.AskedVirtual, len(threads))
 	all, seen := 0., 0.
 	for i, v := range threads {
-		asked[i] = bpf.AskedVirtual{Continuation: v.Continuation, Mounted: v.Mounted, State: v.State, Blocker: v.Blocker}
+		asked[i] = bpf.AskedVirtual{Continuation: v.Continuation, Mounted: v.Mounted, State: v.State, Blocker: v.Blocker, Waiter: v.Waiter, Chunk: v.Chunk}
 		all += v.Weight
 	}
 	var words []vmruntime.VirtualWords
 	err = e.locks.stacks.readVirtual(p.Identity(), asked, time.Now().Add(surveyStacks), func(i int, v bpf.SeenVirtual) {
 		seen += threads[i].Weight
 		if len(v.Stack) > 0 {
-			words = append(words, vmruntime.VirtualWords{State: v.State, Blocker: v.Blocker})
+			words = append(words, vmruntime.VirtualWords{State: v.State, Blocker: v.Blocker, Waiter: v.Waiter})
 			waiting = append(waiting, waitingVirtual{id: threads[i].ID, weight: threads[i].Weight, stack: bytes.Clone(v.Stack)})
 		}
 	})

@@ -358,14 +358,18 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 		return nil, err
 	}
 	mounted := fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "mounted" })
-	states, blockers := place(virtual, "state"), place(classThread, "parkBlocker")
+	chunks, err := p.references(fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "tail" }))
+	if err != nil {
+		return nil, err
+	}
+	states, blockers, waiters := place(virtual, "state"), place(classThread, "parkBlocker"), place(virtual, "objectWaiter")
 	kept := list[:0]
 	for i, class := range classes {
 		if class == nil || class.Name != virtual || ids[i] == 0 || mounted[i] == 0 {
 			continue
 		}
 		v := list[i]
-		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker = ids[i], continuations[i], mounted[i], states[i], blockers[i]
+		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Chunk, v.Waiter = ids[i], continuations[i], mounted[i], states[i], blockers[i], chunks[i], waiters[i]
 		kept = append(kept, v)
 	}
 	return kept, nil
@@ -381,9 +385,18 @@ func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 		return nil, err
 	}
 	epoch := p.currentEpoch()
-	blockers := make([]uint64, len(words))
+	all, blockers := make([]vmruntime.VirtualDoing, len(words)), make([]uint64, len(words))
+	monitors, err := p.waitedMonitors(words)
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
 	for i, w := range words {
-		blockers[i] = p.referent(w.Blocker)
+		switch all[i].State = l.states[uint64(w.State)&^suspendedState]; all[i].State {
+		case vmruntime.VirtualParked:
+			blockers[i] = p.referent(w.Blocker)
+		case vmruntime.VirtualBlocked:
+			blockers[i] = monitors[i]
+		}
 	}
 	classes, err := p.classes(blockers, epoch)
 	if err != nil {
@@ -401,13 +414,37 @@ func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 	if err != nil {
 		return nil, fmt.Errorf("owners of locks: %w", err)
 	}
-	all := make([]vmruntime.VirtualDoing, len(words))
-	for i, w := range words {
-		if all[i].State = l.states[uint64(w.State)&^suspendedState]; all[i].State == vmruntime.VirtualParked && classes[i] != nil {
-			all[i].Class, all[i].Owner = classes[i].Name, ids[i]
+	for i, class := range classes {
+		if class != nil {
+			all[i].Class, all[i].Owner = class.Name, ids[i]
 		}
 	}
 	return all, nil
+}
+
+// waiterMonitor is where an ObjectWaiter of JDK 24 and later has its ObjectMonitor (src/hotspot/share/runtime/objectMonitor.hpp): behind two links
+// and two words for the thread.
+const waiterMonitor = 4 * vmstructs.WordSize
+
+// waitedMonitors returns the objects of the monitors that threads wait for, 0 for others.
+func (p *Process) waitedMonitors(words []vmruntime.VirtualWords) ([]uint64, error) {
+	l := &p.layout.Objects
+	at := make([]uint64, len(words))
+	for i, w := range words {
+		if w.Waiter != 0 {
+			at[i] = w.Waiter + waiterMonitor
+		}
+	}
+	monitors, err := p.words(at, vmstructs.WordSize)
+	if err != nil {
+		return nil, err
+	}
+	for i, monitor := range monitors {
+		if monitor != 0 {
+			monitors[i] = monitor + uint64(l.MonitorObject)
+		}
+	}
+	return p.nativeReferents(monitors, l.MonitorObjectIsHandle)
 }
 
 // referent is the object that a reference refers to; a narrow one is in the lower half of the word.
