@@ -36,6 +36,7 @@ type Waiting struct {
 		ReadVirtual *ebpf.Program `ebpf:"read_virtual"`
 	}
 	tasks *link.Iter
+	lack  error // why virtual threads cannot be read; nil if they can
 }
 
 // unlockedWalk bounds one walk of a waiting thread's stack. It is at the agent's expense, with interrupts on and no lock.
@@ -52,8 +53,17 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
 	w := &Waiting{}
-	if err := o.LoadBeside(spec, &w.objects); err != nil {
-		return nil, fmt.Errorf("load the program that reads stacks of waiting threads: %w", err)
+	others := spec.Copy()
+	if w.lack = o.LoadBeside(spec, &w.objects); w.lack != nil { // an older kernel may refuse that one
+		var load struct {
+			WaitingMaps
+			Read *ebpf.Program `ebpf:"read_waiting"`
+		}
+		delete(others.Programs, "read_virtual")
+		if err := o.LoadBeside(others, &load); err != nil {
+			return nil, fmt.Errorf("load the program that reads stacks of waiting threads: %w", err)
+		}
+		w.objects.WaitingMaps, w.objects.Read = load.WaitingMaps, load.Read
 	}
 	if w.tasks, err = link.AttachIter(link.IterOptions{Program: w.objects.Read}); err != nil {
 		return nil, errors.Join(fmt.Errorf("read stacks of waiting threads: %w", err), w.Close())
@@ -127,6 +137,9 @@ type SeenVirtual struct {
 // ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
 // of which something could not be read are left out. The records have of's process. There are about 600 threads at most.
 func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
+	if w.lack != nil {
+		return fmt.Errorf("load the program that reads virtual threads: %w", w.lack)
+	}
 	known := map[uint64]bool{}
 	defer func() {
 		for at := range known {
