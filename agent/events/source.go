@@ -269,11 +269,11 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
-	surveys := fold.Get(e.services.Owner, func(*fold.State) surveys { return maps.Clone(e.surveys) })
+	surveyed := fold.Get(e.services.Owner, func(*fold.State) map[*target.Process]bool { return e.surveys.processes() })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events, &covered)...)
-		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, surveys[of.Process], before.virtual, after.virtual)...)
+		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, surveyed[of.Process], before.virtual, after.virtual)...)
 		out.Extents = profile.AddExtents(out.Extents, covered.Extents(of.Process, out.Extents)...)
 	}}
 }

@@ -265,8 +265,8 @@ const (
 	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
-// virtualExtents says how many of the waits of p's virtual threads were observed.
-func (e *Probes) virtualExtents(p *target.Process, s *survey, before, after virtualCounts) (list []profile.Extent) {
+// virtualExtents says how many of the waits of p's virtual threads were observed; surveyed says that surveys say how long they are.
+func (e *Probes) virtualExtents(p *target.Process, surveyed bool, before, after virtualCounts) (list []profile.Extent) {
 	if !e.ranVirtual(p) {
 		return nil
 	}
@@ -287,7 +287,7 @@ func (e *Probes) virtualExtents(p *target.Process, s *survey, before, after virt
 	}
 	serial := p.Attachment.Load()
 	c := after[serial]
-	if s.any() {
+	if surveyed {
 		c.Ended, c.still = c.Begun, 0 // they count when they begin
 	}
 	c.measure(&x, before[serial])

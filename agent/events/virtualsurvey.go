@@ -228,6 +228,15 @@ func (s *survey) each(p *target.Process, then time.Duration, do func(epoch uint3
 	}
 }
 
+// processes are those of which lengths are taken from surveys.
+func (v surveys) processes() map[*target.Process]bool {
+	found := map[*target.Process]bool{}
+	for p, s := range v {
+		found[p] = s.any()
+	}
+	return found
+}
+
 // finish adds to a window that ends then the time since the last surveys.
 func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
 	for p, survey := range v {
