@@ -198,7 +198,6 @@ struct asked_virtual {
 	struct event_header header; /* of the record */
 	__u64 continuation;	    /* address of its object; the next ones are those of what the thread says of itself */
 	__u64 mounted_at, state_at, blocker_at, waiter_at;
-	__u64 chunk; /* not used here */
 	__u64 lacking; /* result: as struct walked */
 	__u64 size;    /* result: bytes of the record, 0 if there is none, as the thread is on a carrier */
 	__u64 blocker, waiter;

@@ -117,15 +117,8 @@ type askedVirtual struct {
 	}
 }
 
-// An AskedVirtual is a virtual thread: the addresses of its Continuation, of the words that ReadVirtual reads, and of its innermost frames, as far as
-// is known. Waiter may be 0.
-type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter, Chunk uint64 }
-
-// pages are where the pages begin that a walk needs first.
-func (v *AskedVirtual) pages() [3]uint64 {
-	const page = 4096
-	return [...]uint64{v.State &^ (page - 1), v.Continuation &^ (page - 1), v.Chunk &^ (page - 1)}
-}
+// An AskedVirtual is a virtual thread: the addresses of its Continuation and of the words that ReadVirtual reads. Waiter may be 0.
+type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter uint64 }
 
 // A SeenVirtual is what was read of a virtual thread, as of about one moment.
 type SeenVirtual struct {
@@ -135,7 +128,7 @@ type SeenVirtual struct {
 }
 
 // ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
-// of which something could not be read are left out. The records have of's process. There are about 600 threads at most.
+// of which something could not be read are left out. The records have of's process.
 func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
 	if w.lack != nil {
 		return fmt.Errorf("load the program that reads virtual threads: %w", w.lack)
@@ -151,20 +144,6 @@ func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, 
 		asked[i] = i
 	}
 	record := make([]byte, w.objects.VirtualStack.ValueSize())
-	// What a thread says of itself and its frames are copied together, or it would have gone on in between.
-	var first []uint64
-	seen := map[uint64]bool{}
-	for i := range threads {
-		for _, at := range threads[i].pages() {
-			if !seen[at] && at != 0 && len(first) < maxPages/2 {
-				seen[at] = true
-				first = append(first, at)
-			}
-		}
-	}
-	if err := w.copy(first, known, copy); err != nil {
-		return err
-	}
 	for walks := 0; walks < maxWalks && len(asked) > 0 && (walks == 0 || time.Now().Before(end)); walks++ {
 		var lacking []uint64
 		var left []int

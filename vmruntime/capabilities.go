@@ -63,7 +63,6 @@ type VirtualThread struct {
 	ID           uint64  // Thread.threadId()
 	Weight       float64 // how many it stands for, itself included
 	Continuation uint64  // address of the object that has its frames
-	Chunk        uint64  // address of the object in which the innermost ones were; 0 if there was none
 	Mounted      uint64  // address of a byte, which is not 0 while the thread is on a carrier
 	State        uint64  // address of the 32 bits of VirtualWords.State
 	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker

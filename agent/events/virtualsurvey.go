@@ -369,7 +369,7 @@ func (e *Source) virtualWaiting(ctx context.Context, p *target.Process, most int
 	asked := make([]bpf.AskedVirtual, len(threads))
 	all, seen := 0., 0.
 	for i, v := range threads {
-		asked[i] = bpf.AskedVirtual{Continuation: v.Continuation, Mounted: v.Mounted, State: v.State, Blocker: v.Blocker, Waiter: v.Waiter, Chunk: v.Chunk}
+		asked[i] = bpf.AskedVirtual{Continuation: v.Continuation, Mounted: v.Mounted, State: v.State, Blocker: v.Blocker, Waiter: v.Waiter}
 		all += v.Weight
 	}
 	var words []vmruntime.VirtualWords

@@ -358,10 +358,6 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 		return nil, err
 	}
 	mounted := fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "mounted" })
-	chunks, err := p.references(fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "tail" }))
-	if err != nil {
-		return nil, err
-	}
 	states, blockers, waiters := place(virtual, "state"), place(classThread, "parkBlocker"), place(virtual, "objectWaiter")
 	kept := list[:0]
 	for i, class := range classes {
@@ -369,7 +365,7 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 			continue
 		}
 		v := list[i]
-		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Chunk, v.Waiter = ids[i], continuations[i], mounted[i], states[i], blockers[i], chunks[i], waiters[i]
+		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Waiter = ids[i], continuations[i], mounted[i], states[i], blockers[i], waiters[i]
 		kept = append(kept, v)
 	}
 	return kept, nil
