@@ -227,6 +227,7 @@ static __noinline int begin_in_chunk(struct scratch *s, const struct hotspot_pro
 	s->sample.class_epoch = e ? e->classes : 0;
 	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
 	s->start.thread = s->start.stack_base = s->start.entry = 0;
+	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
 	s->start.lookup_left = LOOKUP_BUDGET;
 	if (!(vm->flags & HOTSPOT_CHUNKS) || !find_newest(vm, s, continuation))
