@@ -124,8 +124,14 @@ type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter uint64 }
 type SeenVirtual struct {
 	Blocker, Waiter uint64
 	State           uint32
-	Stack           []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or its stack could not be read
+	Stack           []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or was on none yet
 }
+
+// States of virtual threads that were on no carrier yet, or will be on none again: java.lang.VirtualThread, JDK 21 and later.
+const (
+	virtualStarted    = 1
+	virtualTerminated = 99
+)
 
 // ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
 // of which something could not be read are left out. The records have of's process.
@@ -155,6 +161,10 @@ func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, 
 			if ask.Seen.Lacking != 0 {
 				lacking, left = append(lacking, ask.Seen.Lacking-1), append(left, i)
 				continue
+			}
+			off := ask.Seen.Mounted == 0 && virtualStarted < ask.Seen.State && ask.Seen.State != virtualTerminated
+			if off && ask.Seen.Size == 0 {
+				continue // its stack could not be read
 			}
 			seen := SeenVirtual{Blocker: ask.Seen.Blocker, Waiter: ask.Seen.Waiter, State: ask.Seen.State}
 			if ask.Seen.Size > 0 && ask.Seen.Size <= uint64(len(record)) {

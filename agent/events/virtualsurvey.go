@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -380,6 +381,9 @@ func (e *Source) virtualWaiting(ctx context.Context, p *target.Process, most int
 			waiting = append(waiting, waitingVirtual{id: threads[i].ID, weight: threads[i].Weight, stack: bytes.Clone(v.Stack)})
 		}
 	})
+	if err == nil && 2*seen < all {
+		err = fmt.Errorf("the stacks of %.0f of %.0f virtual threads could not be read", all-seen, all)
+	}
 	if err != nil || len(words) == 0 {
 		return nil, err
 	}
