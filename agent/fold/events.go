@@ -48,6 +48,7 @@ type Events struct {
 	seen     map[uint32]*EventSums // of Rows, by thread id: ThreadTime.Seen
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
 	locked   lockTimes
+	order    order  // Allocations
 	wakers   wakers // OffCPU: who ended waits; Locks: who had the lock meanwhile
 }
 
@@ -126,6 +127,9 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	of := r.threadOf(e)
 	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
+	if main := e.Kind.Main(); e.Kind == profile.Allocations && e.Labels.What != profile.ExactAllocations && e.Sums.Known[main] < e.Sums.Values[main] {
+		r.order.add(e.TID, site{key.Context, e.Labels.Class})
+	}
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
 	}
@@ -297,6 +301,9 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	}
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
+	}
+	if r.order.inStep() {
+		e.Basis = append(e.Basis, profile.InStep)
 	}
 	for _, note := range [...]string{r.away.note(), unknownWakers(&r.wakers.unknown)} {
 		if note != "" {

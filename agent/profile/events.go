@@ -87,6 +87,10 @@ type Events struct {
 	Lanes    *Lanes       `json:",omitempty"` // OffCPU, Wall: what threads did over time
 }
 
+// InStep is a sentence of Basis: how much each site has allocated is not known within an interval.
+const InStep = "sites of allocations are observed in step with the ends of the buffers that threads allocate in, so that some may be observed too often, and others " +
+	"too seldom; the total is right"
+
 // EndedThreads is the TID of a ThreadTime that is the sum of all threads that ended in the window.
 const EndedThreads = 0
 

@@ -25,6 +25,7 @@ type statedSum struct {
 	sum, within float64       // within is half of the 95 % interval; +Inf if it is not known of each process
 	observed    []string      // sentences on processes that were not observed all the time, or not in all events
 	scaled      bool          // one of these sums was scaled up
+	inStep      bool          // parts have no intervals: profile.InStep
 	missed      time.Duration // the longest time before a process was observed
 }
 
@@ -34,7 +35,7 @@ func statedSumOf(p *pprof.Profile) *statedSum {
 	if err != nil || len(m.Totals) == 0 {
 		return nil
 	}
-	s := &statedSum{observed: m.Observed()}
+	s := &statedSum{observed: m.Observed(), inStep: inStep(m)}
 	together := 0.0 // processes share slices and losses: they may all have been busy in them
 	for i := range m.Totals {
 		t := &m.Totals[i]
@@ -85,6 +86,14 @@ func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
 // partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
 // together: a class that is allocated in bursts of its own, in few slices or in none, is much further off than that.
 func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled }
+
+// apportioned reports whether parts of the sum have intervals.
+func (e *storedEvents) apportioned() bool { return !e.partly() && (e.stated == nil || !e.stated.inStep) }
+
+// inStep reports whether sites of allocations were observed in step with the ends of buffers.
+func inStep(m *stored.Metadata) bool {
+	return slices.ContainsFunc(m.Basis, func(n stored.Note) bool { return n.Text == profile.InStep })
+}
 
 // interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the
 // number of events if the profile states none or has been changed since.

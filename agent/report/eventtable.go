@@ -163,7 +163,7 @@ func shareColumn(i int, all tally) eventColumn {
 
 // intervalColumns is the interval of that share, unless all is exact, or there is none of parts.
 func (e *storedEvents) intervalColumns(i int, all tally) []eventColumn {
-	if all.variance == 0 || e.partly() {
+	if all.variance == 0 || !e.apportioned() {
 		return nil
 	}
 	return []eventColumn{{"±95%", func(t tally) string { return halfWidth(t.shareInterval(i, all), "") }}}

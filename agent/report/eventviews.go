@@ -76,6 +76,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	case e.partly():
 		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
 			"that were not recorded.", opts.Width)
+	case !e.apportioned():
+		layout.Fold(out, "Only the total has an interval: "+profile.InStep+".", opts.Width)
 	case all.variance > 0:
 		layout.Fold(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
 			"?: no interval, because there are fewer than %d events", leastEvents), opts.Width)

@@ -145,6 +145,9 @@ func bombs(n int) map[string][]byte {
 
 // What measure says is at least what the parser takes, with what it leaves behind.
 func TestMeasure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector, with which the short form runs, allocates as well")
+	}
 	profiles := bombs(1 << 15)
 	profiles["small"] = encode(t, small().WriteUncompressed)
 	for name, data := range profiles {

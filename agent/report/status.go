@@ -97,6 +97,8 @@ func doubt(p *pprof.Profile) (word, why string) {
 			return incomplete, "no call of " + m.Followed + " was seen"
 		case len(m.Observed()) > 0:
 			return approximate, "events were observed part of the time, the rest is estimated"
+		case inStep(m):
+			return approximate, "sites of allocations were observed in step with the ends of buffers"
 		case vagueTimes(p) != "":
 			return approximate, vagueTimes(p)
 		case m.Events.Observed < fewSamples:

@@ -1,0 +1,42 @@
+package fold
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
+)
+
+// Sites of a fair draw are in no order, however unequal they are, and if the thread does something else after a while. Those of a round are.
+func TestInStep(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, tt := range []struct {
+		name string
+		at   func(i int) int
+		want bool
+	}{
+		{"one site", func(int) int { return 0 }, false},
+		{"two, at random", func(int) int { return rng.IntN(2) }, false},
+		{"one mostly", func(int) int { return max(rng.IntN(20)-18, 0) }, false},
+		{"many", func(int) int { return rng.IntN(500) }, false},
+		{"phases", func(i int) int { return i/1000*2 + rng.IntN(2) }, false},
+		{"a round of two", func(i int) int { return i % 2 }, true},
+		{"a round of eight, in which one comes often", func(i int) int { return []int{0, 1, 0, 2, 0, 3, 0, 4}[i%8] }, true},
+		{"runs", func(i int) int { return i / 4 % 3 }, true},
+	} {
+		var o order
+		for i := range 4000 {
+			o.add(uint32(i%2), site{context: cct.NodeID(tt.at(i / 2))})
+		}
+		if o.inStep() != tt.want {
+			t.Errorf("%s: in step: %t; %v pairs of %v ± %v", tt.name, o.inStep(), o.equal, o.expected, o.variance)
+		}
+	}
+	var many order
+	for i := range 2 * mostSequences {
+		many.add(uint32(i), site{})
+	}
+	if len(many.threads) != mostSequences {
+		t.Errorf("%d threads are kept", len(many.threads))
+	}
+}
