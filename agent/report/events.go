@@ -88,7 +88,9 @@ func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
 func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled }
 
 // apportioned reports whether parts of the sum have intervals.
-func (e *storedEvents) apportioned() bool { return !e.partly() && (e.stated == nil || !e.stated.inStep) }
+func (e *storedEvents) apportioned() bool {
+	return !e.partly() && (e.stated == nil || !e.stated.inStep)
+}
 
 // inStep reports whether sites of allocations were observed in step with the ends of buffers.
 func inStep(m *stored.Metadata) bool {
