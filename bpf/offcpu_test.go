@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,11 +200,15 @@ func TestKernelWaitsForCPU(t *testing.T) {
 	const runs = 300 * time.Millisecond // of CPU time, each
 	var tids []uint32
 	var ends []<-chan struct{}
+	var both sync.WaitGroup // neither is done before the other begins
+	both.Add(2)
 	for range 2 {
 		tid, end := onThread(t, func() {
 			if err := unix.SchedSetaffinity(0, &one); err != nil {
 				t.Error(err)
 			}
+			both.Done()
+			both.Wait()
 			for begin := threadUsed(t); threadUsed(t)-begin < runs; {
 			}
 		})
