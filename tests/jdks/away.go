@@ -65,17 +65,21 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 	w := way{Method: away.Method, Cause: away.Cause, Truth: float64(away.Sum)}
 	f := away.Find(offCPU, 0)
 	w.OffCPU, w.Wrong, w.InVM = f.Time, f.Wrong(), f.VM+f.VMCall
-	whole, others := 0.0, map[string]float64{}
+	whole, slow, others := 0.0, 0.0, map[string]float64{}
 	for _, r := range f.Rows {
 		ns := r.Values[0]
 		if r.Cause != away.Cause && r.Cause != events.Also[away.Cause] && !r.Delayed() {
 			others[r.Cause] += ns
 		}
-		if r.Truncated() == "" && r.Has(root) {
+		end := outermost(r.Stack)
+		switch {
+		case r.Truncated() == "" && r.Has(root):
 			whole += ns
-		} else {
-			others["ends at "+outermost(r.Stack)] += ns
+			continue
+		case end == cutByTime:
+			slow += ns
 		}
+		others["ends at "+end] += ns
 	}
 	w.Sampled = sampled(f.Rows)
 	lost := min(events.Sum(cut, 0), max(w.Truth-w.OffCPU-awaySigmas*w.Sampled, 0))
@@ -83,11 +87,17 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 		others["no callers of "+outermost(r.Stack)] += r.Values[0]
 	}
 	w.Right = share(f.Right, f.Right+w.Wrong+w.InVM)
-	w.Whole = share(whole, w.OffCPU+lost)
+	w.Whole = share(whole, w.OffCPU+lost-min(slow, mostSlow*w.OffCPU))
 	w.Wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
 	w.Others = listed(others)
 	return w
 }
+
+// A walk that takes too long ends there. On a virtual machine that is stopped meanwhile a few do, which says nothing of the JDK.
+const (
+	cutByTime = "[… cut: time]"
+	mostSlow  = 0.1 // of the waits
+)
 
 // sampled is the standard deviation of the time of rows: those of waits that stand for more than themselves were drawn, the others are
 // exact.
