@@ -39,7 +39,7 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 	}
 	for _, p := range w.Processes {
 		t := taskOf(w.Window, p, w.Ended)
-		if len(t.top.Edges) == 0 {
+		if len(t.top.Edges) == 0 && t.top.Left == 0 {
 			continue
 		}
 		if t.top.All < leastSamples {
