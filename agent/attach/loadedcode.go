@@ -23,8 +23,8 @@ type CodeTable interface {
 	Remove(start uint64)
 }
 
-// LoadedCode follows BPF programs that come into the kernel and go, by perf events of each CPU (PERF_RECORD_KSYMBOL), with the place and the size of each
-// of their functions.
+// LoadedCode follows BPF programs as they are loaded into the kernel and unloaded: perf events of each CPU (PERF_RECORD_KSYMBOL) have the address and the
+// size of each function.
 type LoadedCode struct {
 	into CodeTable
 	lost atomic.Uint64
@@ -57,7 +57,7 @@ func (c *LoadedCode) Drain() error {
 		}
 		r, err := openLoads(cpu)
 		if errors.Is(err, unix.ENODEV) {
-			continue // went offline meanwhile
+			continue // The CPU went offline after the list was read.
 		}
 		if err != nil {
 			return fmt.Errorf("follow code that is loaded into the kernel, on cpu %d: %w", cpu, err)
@@ -194,7 +194,7 @@ func SizeLoadedCode(into CodeTable) {
 		id = next
 		p, err := ebpf.NewProgramFromID(id)
 		if err != nil {
-			continue // gone meanwhile
+			continue // The program was unloaded after its id was read.
 		}
 		info, err := p.Info()
 		p.Close()

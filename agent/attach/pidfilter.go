@@ -63,19 +63,7 @@ func (u Uprobes) hitsOfSecondThread(pid int) (hits uint64, err error) {
 	}
 	defer counter.Close()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "vmprof_pid", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-			asm.Mov.Reg(asm.R2, asm.RFP),
-			asm.Add.Imm(asm.R2, -4),
-			asm.LoadMapPtr(asm.R1, counter.FD()),
-			asm.FnMapLookupElem.Call(),
-			asm.JEq.Imm(asm.R0, 0, "end"),
-			asm.Mov.Imm(asm.R1, 1),
-			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
-			asm.Return(),
-		},
+		Name: "vmprof_pid", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "GPL", Instructions: countRuns(counter),
 	})
 	if err != nil {
 		return 0, err
@@ -94,6 +82,22 @@ func (u Uprobes) hitsOfSecondThread(pid int) (hits uint64, err error) {
 	onSecondThread(called)
 	err = counter.Lookup(uint32(0), &hits)
 	return hits, err
+}
+
+// countRuns is a program that adds 1 to the only value of a map of one value of 8 bytes.
+func countRuns(counter *ebpf.Map) asm.Instructions {
+	return asm.Instructions{
+		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, -4),
+		asm.LoadMapPtr(asm.R1, counter.FD()),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		asm.Mov.Imm(asm.R1, 1),
+		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return(),
+	}
 }
 
 // onSecondThread calls f once on a thread that is not the first one of this process, and waits for it.

@@ -15,7 +15,6 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
@@ -136,21 +135,7 @@ func countHits(t *testing.T, multi bool) (*ebpf.Program, func() uint64) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { counter.Close() })
-	spec := &ebpf.ProgramSpec{
-		Name: "count_hits", Type: ebpf.Kprobe, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-			asm.Mov.Reg(asm.R2, asm.RFP),
-			asm.Add.Imm(asm.R2, -4),
-			asm.LoadMapPtr(asm.R1, counter.FD()),
-			asm.FnMapLookupElem.Call(),
-			asm.JEq.Imm(asm.R0, 0, "end"),
-			asm.Mov.Imm(asm.R1, 1),
-			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-			asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
-			asm.Return(),
-		},
-	}
+	spec := &ebpf.ProgramSpec{Name: "count_hits", Type: ebpf.Kprobe, License: "GPL", Instructions: countRuns(counter)}
 	if multi {
 		spec.AttachType = ebpf.AttachTraceUprobeMulti
 	}

@@ -85,7 +85,7 @@ const atOnce = 2
 // errNoCode is the error for kernel threads and zombies, which have no code that could be mapped.
 var errNoCode = errors.New("no code")
 
-// look looks at a process. It returns nil for one that is no JVM, or ended meanwhile.
+// look looks at a process. It returns nil if that is no JVM, or has ended.
 func look(ctx context.Context, env *Env, pid int) (*JVM, error) {
 	if stat, err := env.Proc.Stat(pid); err != nil || stat.Kernel() || stat.Zombie() {
 		return nil, errNoCode
@@ -128,7 +128,7 @@ func findLibrary(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) 
 	return &maps[0], nil
 }
 
-// inspect asks what the agent makes of a JVM. It returns nil for one that ended meanwhile.
+// inspect asks what the agent makes of a JVM. It returns nil if the JVM has ended.
 func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) *JVM {
 	j := &JVM{PID: pid, Status: Info}
 	j.Comm, _ = env.Proc.Comm(pid) // "" if it is gone by now

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/library"
@@ -41,7 +40,7 @@ type fileProbes struct {
 	apart bool            // each process has plans of its own
 	hand  bool            // not yet: heirs wait until all processes have
 	heirs []*attachedPlan // attached plans of processes that observe nothing yet
-	began time.Duration   // of hand, CLOCK_MONOTONIC
+	began time.Duration   // CLOCK_MONOTONIC: since when hand is set
 }
 
 // An ownKey is a file of a process.
@@ -205,6 +204,7 @@ func (p *attachedPlan) inherit() {
 // A strangeTime is a time in which a process that is not observed passed many probes.
 type strangeTime struct {
 	at   time.Duration // CLOCK_MONOTONIC
+	pid  uint32
 	note string
 }
 
@@ -232,7 +232,7 @@ func (e *Probes) watchStrangers(passed time.Duration) {
 		}
 		note := fmt.Sprintf("%s, which is not profiled, passed probes of events %d times in a second; that costs nobody else", name,
 			int(float64(hits)/passed.Seconds()))
-		e.strange = append(e.strange, strangeTime{e.now, note})
+		e.strange = append(e.strange, strangeTime{e.now, pid, note})
 		if len(e.strange) > maxStrangeTimes {
 			e.strange = slices.Delete(e.strange, 0, 1)
 		}
@@ -254,11 +254,10 @@ func (e *Probes) observes(pid int) bool {
 func (e *Probes) strangeNotes(began, ended time.Duration) (notes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	seen := map[string]bool{}
+	seen := map[uint32]bool{}
 	for _, s := range e.strange {
-		who, _, _ := strings.Cut(s.note, ",")
-		if s.at >= began && s.at <= ended && !seen[who] && len(notes) < maxNamed {
-			seen[who] = true
+		if s.at >= began && s.at <= ended && !seen[s.pid] && len(notes) < maxNamed {
+			seen[s.pid] = true
 			notes = append(notes, s.note)
 		}
 	}

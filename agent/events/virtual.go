@@ -70,7 +70,7 @@ func (v *virtuals) keep(s *fold.State, key virtualThread, w *virtualWait) bool {
 }
 
 // kind is that of a wait that has begun.
-func (w *virtualWait) kind() int { return virtualKind(w.event.Labels.What == "block") }
+func (w *virtualWait) kind() int { return virtualKind(w.event.Labels.What == waitNames[virtualBlocks]) }
 
 // still is the event of a wait that lasts still at some time of CLOCK_MONOTONIC.
 func (w *virtualWait) still(at time.Duration) *fold.Event {
@@ -109,11 +109,7 @@ func (v *virtuals) settle(s *fold.State, p *target.Process, kind int, then time.
 // describeVirtual labels the event of a wait that begins. It is the virtual thread's: its carrier goes on with others.
 func describeVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
 	event.TID, event.Thread, event.Comm = 0, virtualName, nil
-	what := "park"
-	if o.Seen.Flags&bpf.SeenContended != 0 {
-		what = "block"
-	}
-	lockWait(event, className(o.Text), what)
+	lockWait(event, className(o.Text), waitNames[virtualKind(o.Seen.Flags&bpf.SeenContended != 0)])
 }
 
 // begunVirtual makes an event of a wait that begins, whose length surveys will say.

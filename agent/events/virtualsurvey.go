@@ -41,6 +41,9 @@ const (
 	virtualKinds
 )
 
+// waitNames is what a wait of each kind is called: profile.EventLabels.What.
+var waitNames = [virtualKinds]string{virtualParks: "park", virtualBlocks: "block"}
+
 func virtualKind(monitor bool) int {
 	if monitor {
 		return virtualBlocks
@@ -345,12 +348,8 @@ func (v *waitingVirtual) kind() int { return virtualKind(v.State == vmruntime.Vi
 
 // event is that of its wait, without what it stands for; epoch is of its stack.
 func (v *waitingVirtual) event(p *target.Process) (event fold.Event, epoch uint32) {
-	what := "park"
-	if v.kind() == virtualBlocks {
-		what = "block"
-	}
 	event.Thread = virtualName
-	lockWait(&event, v.Class, what)
+	lockWait(&event, v.Class, waitNames[v.kind()])
 	var o bpf.Observation
 	if bpf.DecodeSample(v.stack, &o.Sample) == nil {
 		event.Stack, epoch = observedStack(nil, &o, p.Attachment.Load()), o.ClassEpoch

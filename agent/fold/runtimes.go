@@ -147,9 +147,10 @@ func (w *Window) addEnded(p *Process, existed, on time.Duration) {
 	if w.ended == nil {
 		w.ended = map[*Process]profile.ThreadTime{}
 	}
+	existed = max(existed, 0)
 	sum := w.ended[p]
-	sum.Wall += max(existed, 0)
-	sum.On += min(max(on, 0), max(existed, 0))
+	sum.Wall += existed
+	sum.On += min(on, existed)
 	w.ended[p] = sum
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -88,6 +90,33 @@ func TestRunTimes(t *testing.T) {
 		t.Errorf("%d threads are known, and none exists", len(s.runs.threads))
 	}
 	check("second window, later", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10, 7: 70})
+}
+
+// Threads that end in a window in which waits are followed count for the time that they existed in it, and for what they ran.
+func TestEndedTimes(t *testing.T) {
+	const pid, start = 7, 100
+	s := NewState(StateOptions{})
+	header := bpf.Header{Pid: pid, Start: start}
+	p := s.Process(&header)
+	ahead := proc.SinceBoot() - proc.Monotonic()
+	s.BeginReading()
+	s.ReadRunTimes(1, []bpf.ThreadRun{})
+	w := NewWindow(nil)
+	w.Waits = true
+	s.Open(w)
+	const second = uint64(time.Second)
+	began := uint64(w.Began)
+	for tid, born := range map[uint32]uint64{8: began + second, 9: began + 2*second} {
+		end := bpf.ThreadEnd{Born: born + uint64(ahead), Ran: second / 4, Switches: 1}
+		end.Header.Pid, end.Header.Tid, end.Header.Start, end.Header.Time = pid, tid, start, born+second
+		s.ThreadEnded(&end)
+	}
+	w.AddEndedTimes()
+	times := w.EventSet(p).Of(profile.OffCPU).ThreadTimes()
+	// The two clocks are read one after the other.
+	if len(times) != 1 || times[0].TID != profile.EndedThreads || times[0].On != time.Second/2 || times[0].Wall.Round(time.Second/10) != 2*time.Second {
+		t.Errorf("%+v", times)
+	}
 }
 
 // The threads of a window are bounded. The run times of further ones are kept together.

@@ -123,13 +123,13 @@ func doubt(p *pprof.Profile) (word, why string) {
 	if why := vagueCalls(p); why != "" {
 		return approximate, why
 	}
-	if !stacks.HasTime(p) && len(p.Sample) == 0 {
-		return nothing, "0 calls"
-	}
-	if !stacks.HasTime(p) && 0 < c.Folded && c.Folded < fewSamples {
-		return coarse, fmt.Sprintf("only %s, %d lost", stored.Plural(int(c.Folded), "sample"), lost)
-	}
-	if !stacks.HasTime(p) {
+	if !stacks.HasTime(p) { // calls
+		switch {
+		case len(p.Sample) == 0:
+			return nothing, "0 calls"
+		case 0 < c.Folded && c.Folded < fewSamples:
+			return coarse, fmt.Sprintf("only %s, %d lost", stored.Plural(int(c.Folded), "sample"), lost)
+		}
 		return good, fmt.Sprintf("%d lost", lost)
 	}
 	share := func(n uint64) float64 { return float64(n) / float64(max(c.Folded, 1)) }

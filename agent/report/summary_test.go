@@ -162,6 +162,16 @@ func TestSummaryStatus(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
+	// A call profile of few samples is coarse, however many calls they stand for; one without calls has seen none.
+	caller, callee := sinktest.JavaMethod("M.m()V"), sinktest.JavaMethod("M.n()V")
+	calls := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Basis: profile.Sampled, Graph: sinktest.CallGraph(
+		sinktest.Called{Caller: caller, Callee: callee, Weight: 1e6})}}}}}
+	calls.Counts.Folded = 35
+	for want, p := range map[string]*profile.Profile{"status: coarse: only 35 samples": calls, "status: empty: 0 calls": {Event: "cpu-clock", Period: 1}} {
+		if got := report.Status(sinktest.MustPprofOf(t, p, sink.CallCounts)); !strings.HasPrefix(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 	none := sinktest.MustPprof(t, &profile.Profile{Event: "cpu-clock", Period: 1})
 	if got := summaryOf(t, nil, none); !strings.Contains(got, "used no CPU time") {
 		t.Error(got)
