@@ -55,9 +55,10 @@ func (t *thread) scales() (ran, exact, drawn float64) {
 
 func (t *thread) off() time.Duration { return max(t.Wall-t.On, 0) }
 
-// basis says how well the parts of its time are known that are estimates: profile.Drawn or profile.Divided.
+// basis says how well the parts of its time are known that are estimates: profile.Drawn or profile.Divided. Those of threads that ended are known as
+// draws are: few of these threads were drawn, and others may have done something else.
 func (t *thread) basis() string {
-	if t.known {
+	if t.known && t.TID != profile.EndedThreads {
 		return profile.Divided
 	}
 	return profile.Drawn

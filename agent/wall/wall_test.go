@@ -85,7 +85,7 @@ func TestOf(t *testing.T) {
 				basis, squares := "", row.Values[profile.DrawSquares]
 				if frame == "work" || frame == "drawn" {
 					basis = profile.Drawn
-					if len(off(tt.p).Times) > 0 {
+					if times := off(tt.p).Times; len(times) > 0 && times[0].TID != profile.EndedThreads {
 						basis = profile.Divided
 					}
 				}
