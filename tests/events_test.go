@@ -94,6 +94,11 @@ func TestRecordAllocations(t *testing.T) {
 			t.Fatalf("%.0f events of %.3g bytes:\n%v", n, all, p.Comments)
 		}
 		t.Logf("%.0f events, %.4g of %.4g bytes", n, events.Sum(rows, bytes), all)
+		defer func() {
+			if t.Failed() {
+				t.Log(strings.Join(p.Comments, "\n"))
+			}
+		}()
 		// Events are of whole buffers: their number varies little.
 		if off := events.Sum(rows, bytes)/all - 1; math.Abs(off) > 0.05+2/math.Sqrt(n) {
 			t.Errorf("%.4g bytes, %.4g in truth", events.Sum(rows, bytes), all)

@@ -131,6 +131,9 @@ func (e *Source) Stop() error {
 		e.locks.mu.Unlock()
 	}
 	e.stopped.Store(int64(proc.Monotonic()))
+	if e.totals != nil {
+		e.totals.end()
+	}
 	e.Probes.Stop()
 	return e.waits.stop()
 }

@@ -26,6 +26,8 @@ type totals struct {
 	services *source.Services
 
 	mu sync.Mutex
+	// last returns the readings at the time when recording ended: the records of threads that end later are not read any more. nil until then.
+	last func(*fold.State) map[*target.Process]*vmReading
 	// vms are attached, or have ended in a window that is not finished: that has the process still, so that the pointer has a value.
 	vms map[weak.Pointer[target.Process]]*countingVM
 
@@ -234,9 +236,27 @@ func (t *totals) follow(readings map[*target.Process]*vmReading) {
 // parallelReadings is how many VMs are read at once: threads of others go on meanwhile.
 const parallelReadings = 4
 
+// end takes the readings of all windows that are still open, while records of threads that end are read.
+func (t *totals) end() {
+	complete := t.take()
+	var last map[*target.Process]*vmReading
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = func(s *fold.State) map[*target.Process]*vmReading {
+		if complete != nil {
+			last, complete = complete(s), nil
+		}
+		return last
+	}
+}
+
 // take reads the counts of all VMs, and returns what completes the readings.
 func (t *totals) take() func(*fold.State) map[*target.Process]*vmReading {
 	t.mu.Lock()
+	if t.last != nil {
+		defer t.mu.Unlock()
+		return t.last
+	}
 	vms := make(map[*target.Process]*vmCounts, len(t.vms))
 	for w, vm := range t.vms {
 		if p := w.Value(); p != nil && vm.counts != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/target"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A fakeVM has threads that allocate, as readings and records of their ends see it.
@@ -113,6 +114,41 @@ func TestLeavingThreads(t *testing.T) {
 			t.Fatalf("%d threads are kept", len(l))
 		}
 	}
+}
+
+// A fakeCounter is the list of a VM's threads.
+type fakeCounter struct{ threads []vmruntime.ThreadAllocation }
+
+func (c *fakeCounter) Allocated(vmruntime.Memory) ([]vmruntime.ThreadAllocation, error) {
+	return c.threads, nil
+}
+
+// When recording has ended, nobody hears of threads that end: what they had allocated until then is known all the same.
+func TestReadingsAtTheEnd(t *testing.T) {
+	services := &source.Services{Owner: fold.NewOwner(&fold.State{}, func(err error) { panic(err) })}
+	process := new(target.Process)
+	counter := &fakeCounter{threads: []vmruntime.ThreadAllocation{
+		{Thread: vmruntime.Thread{Address: 0x1000, ID: 1}, Bytes: 100}, {Thread: vmruntime.Thread{Address: 0x2000, ID: 2}, Bytes: 7},
+	}}
+	totals := &totals{
+		services: services, following: map[*target.Process][]weak.Pointer[vmReading]{}, left: map[*target.Process]leftThreads{},
+		vms: map[weak.Pointer[target.Process]]*countingVM{weak.Make(process): {counts: &vmCounts{counter: counter}}},
+	}
+	first := totals.take()(nil)[process]
+	totals.end()
+	counter.threads = nil
+	last := totals.take()(nil)[process]
+	ended := &bpf.EndedThread{Thread: 0x2000, OwnTid: 2, Allocated: 7} // it was listed, but had ended before
+	ended.Header.Time = uint64(last.at)
+	first.end(ended)
+	last.end(ended)
+	if a, err := first.until(last); err != nil || a.Total() != 0 || last.sum() != 100 {
+		t.Errorf("%+v, %v from readings of %v and %v", a, err, first.threads, last.threads)
+	}
+	if again := totals.take()(nil)[process]; again != last {
+		t.Error("another window has a reading of its own")
+	}
+	runtime.KeepAlive(process)
 }
 
 // A VM that has ended is known as long as a window has its process, without what was read of it.
