@@ -116,9 +116,9 @@ func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 		})
 }
 
-// judgeWhole leaves out the stacks with unloaded methods: those are judged separately.
+// judgeWhole leaves out the stacks with unloaded methods, which are judged separately, and the time for which there are no samples.
 func (t trial) judgeWhole(own []stacks.Stack) verdict {
-	v := judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) }, whole)
+	v := judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) && !s.Has("[waking]") }, whole)
 	if t.program.Mounts {
 		all := stacks.Count(own, func(stacks.Stack) bool { return true })
 		v.tolerance = 1 - wholeVirtuals + sigmas*math.Sqrt(wholeVirtuals*(1-wholeVirtuals)/float64(all))

@@ -34,6 +34,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -100,9 +101,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if o.Update {
 			page = docs
 		}
-		accurate, err := harness.Run(ctx, out, m, sections(jdks), o.choice(), page)
-		if err == nil && !accurate {
-			err = errInaccurate
+		failed, err := harness.Run(ctx, out, m, sections(jdks), o.choice(), page)
+		if err == nil && len(failed) > 0 {
+			err = fmt.Errorf("%w: %s", errInaccurate, strings.Join(failed, ", "))
 		}
 		return err
 	})

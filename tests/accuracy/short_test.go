@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -16,7 +17,5 @@ func TestShort(t *testing.T) {
 			needs.Missing(t, err)
 		}
 	}
-	if err := run(t.Context(), []string{"-short"}, t.Output()); err != nil {
-		t.Error(err)
-	}
+	harness.TestShort(t, run, "-short")
 }

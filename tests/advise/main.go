@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/advise/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
@@ -70,9 +71,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			page = docs
 		}
 		l := lab{agent: agent, jdks: jdks, dir: dir, out: out, short: o.Short}
-		ok, err := harness.Run(ctx, out, l, sections(jdks), chosen, page)
-		if err == nil && !ok {
-			err = errMissed
+		failed, err := harness.Run(ctx, out, l, sections(jdks), chosen, page)
+		if err == nil && len(failed) > 0 {
+			err = fmt.Errorf("%w: %s", errMissed, strings.Join(failed, ", "))
 		}
 		return err
 	})

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
@@ -111,9 +112,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if o.Update {
 			page = docs
 		}
-		ok, err := harness.Run(ctx, out, l, sections, chosen, page)
-		if err == nil && !ok {
-			err = errWrong
+		failed, err := harness.Run(ctx, out, l, sections, chosen, page)
+		if err == nil && len(failed) > 0 {
+			err = fmt.Errorf("%w: %s", errWrong, strings.Join(failed, ", "))
 		}
 		return err
 	})

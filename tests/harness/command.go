@@ -4,7 +4,7 @@
 //	func main() { harness.Main("bench", run) }
 //
 //	sections := []harness.Section[bench]{{Name: "busy", Markers: []string{"busy"}, Aim: "1 % of a core", Plan: harness.Always(busy)}}
-//	reached, err := harness.Run(ctx, os.Stdout, b, sections, harness.Choice{}, "")
+//	failed, err := harness.Run(ctx, os.Stdout, b, sections, harness.Choice{}, "")
 package harness
 
 import (

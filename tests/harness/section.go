@@ -115,21 +115,21 @@ func OneByOne[E any, T fmt.Stringer, R any](try func(e E, ctx context.Context, t
 var errNotWhole = errors.New("-update needs a whole section: leave out -run, or let it match all of one")
 
 // Run measures what is chosen of each section, and prints tables and how long it took. Unless page is empty, the tables of
-// the sections that are measured as a whole are written to it in the end. ok says that no section has failed.
-func Run[E any](ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string) (ok bool, err error) {
+// the sections that are measured as a whole are written to it in the end. failed are the names of the sections in which something is
+// further from the truth than its tolerance.
+func Run[E any](ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string) (failed []string, err error) {
 	jobs := make([]Job[E], len(sections))
 	for i, s := range sections {
 		jobs[i] = s.Plan(c)
 	}
 	if page != "" {
 		if !slices.ContainsFunc(jobs, func(j Job[E]) bool { return j.Whole }) {
-			return false, errNotWhole
+			return nil, errNotWhole
 		}
 		if err := CheckMarkers(page, sections); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	ok = true
 	var whole []Table
 	for i, s := range sections {
 		if jobs[i].Trials == 0 {
@@ -138,30 +138,35 @@ func Run[E any](ctx context.Context, out io.Writer, e E, sections []Section[E], 
 		began := time.Now()
 		outcome, err := jobs[i].Run(ctx, e)
 		if err != nil {
-			return false, fmt.Errorf("%s: %w", s.Name, err)
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		for _, table := range outcome.Tables {
 			if !slices.Contains(s.Markers, table.Marker) {
-				return false, fmt.Errorf("%s: a table %q, which is not among %q", s.Name, table.Marker, s.Markers)
+				return nil, fmt.Errorf("%s: a table %q, which is not among %q", s.Name, table.Marker, s.Markers)
 			}
 		}
 		if !s.Detailed {
 			if err := Print(out, outcome.Tables); err != nil {
-				return false, err
+				return nil, err
 			}
 		}
 		if took := time.Since(began); took > time.Second {
 			fmt.Fprintf(out, "%s took %.0f s\n\n", s.Name, took.Seconds())
 		}
-		ok = ok && !outcome.Failed
+		if outcome.Failed {
+			failed = append(failed, s.Name)
+			if err := printFailed(out, s.Name, outcome.Tables); err != nil {
+				return nil, err
+			}
+		}
 		if jobs[i].Whole {
 			whole = append(whole, outcome.Tables...)
 		}
 	}
 	if page == "" {
-		return ok, nil
+		return failed, nil
 	}
-	return ok, Update(page, whole)
+	return failed, Update(page, whole)
 }
 
 // Print prints tables, each between blank lines.
@@ -174,6 +179,21 @@ func Print(out io.Writer, tables []Table) error {
 	}
 	if len(tables) > 0 {
 		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// printFailed prints, indented, those tables of a section that failed of which no row says so: it fails by all of its rows.
+func printFailed(out io.Writer, section string, tables []Table) error {
+	for _, table := range tables {
+		var text strings.Builder
+		if err := table.Print(&text); err != nil {
+			return err
+		}
+		if !strings.Contains(text.String(), report.Verdict(false)) {
+			lines := strings.ReplaceAll(strings.TrimSuffix(text.String(), "\n"), "\n", "\n  ")
+			fmt.Fprintf(out, "%s: %s\n  %s\n\n", section, report.Verdict(false), lines)
+		}
 	}
 	return nil
 }

@@ -76,9 +76,9 @@ func TestRun(t *testing.T) {
 				}
 			}
 			var out strings.Builder
-			ok, err := Run(t.Context(), &out, 2, made(), tt.choice, page)
-			if err != nil || ok != tt.ok {
-				t.Errorf("ok is %v, %v", ok, err)
+			failed, err := Run(t.Context(), &out, 2, made(), tt.choice, page)
+			if err != nil || (len(failed) == 0) != tt.ok || !tt.ok && failed[0] != "lengths" {
+				t.Errorf("%q failed, %v", failed, err)
 			}
 			got, err := os.ReadFile(path)
 			if err != nil {
@@ -89,6 +89,9 @@ func TestRun(t *testing.T) {
 			}
 			if !strings.Contains(out.String(), "\nbase\nii\n") {
 				t.Errorf("printed\n%s", out.String())
+			}
+			if missed := Misses(out.String()); tt.ok != (missed == "") || !tt.ok && !strings.HasPrefix(missed, "lengths: MISSED\n  name   length\n  one    xxxxx\n") {
+				t.Errorf("misses\n%s", missed)
 			}
 		})
 	}
