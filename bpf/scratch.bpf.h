@@ -141,6 +141,7 @@ struct scratch {
 		__u32 scan_before; /* at the begin of the walk */
 		__u32 lookup_left; /* of LOOKUP_BUDGET */
 		__u64 deadline;	 /* ns: when walks end */
+		__u64 looked;	 /* ns: the last look at the clock */
 		__u64 switches;	 /* as switches_of, where that matters */
 		__u32 late;	 /* the deadline has passed */
 		__u32 unclocked; /* as CLOCK_STEPS, since the last look at the clock */

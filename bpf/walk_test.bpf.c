@@ -116,6 +116,7 @@ int walk(struct request *r)
 	begin_sample(s, r);
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	begin_walks(s, vm, task, r->tid);
+	s->start.looked = begin;
 	s->start.deadline = r->walk_ns ? begin + r->walk_ns : ~0ull;
 	walk_user(s, vm, MAX_USER_FRAMES, 0);
 	r->ns = bpf_ktime_get_ns() - begin;
