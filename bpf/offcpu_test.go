@@ -81,10 +81,10 @@ func TestKernelWaits(t *testing.T) {
 				return s
 			}
 		}
-		t.Fatalf("no wait of %v or longer among %+v", long, all)
+		t.Fatalf("no wait of thread %d of %v or longer among %+v", tid, long, all)
 		return
 	}
-	s := find(sleeper, length)
+	s := find(sleeper, length/2) // the timer runs before the thread has left its CPU, which takes a while on a busy machine
 	if s.length > ended.Sub(began) {
 		t.Errorf("a sleep of %v within %v: %+v", length, ended.Sub(began), s)
 	}
