@@ -43,23 +43,27 @@ func (Bystander) Attached(*Process, *VM, *proc.Mapping)             {}
 func (Bystander) Withdraw(*Process, uint32)                         {}
 func (Bystander) Leave(*Process)                                    {}
 
-// PerProcess keeps a T for each process, from the first call of Of until Forget. The zero value is empty. A T belongs to the worker
-// that has its process.
+// PerProcess keeps a T for each process, from the first call of Of until Forget, which is called when the process has ended. The zero value is
+// empty. A T belongs to the worker that has its process.
 type PerProcess[T any] struct {
 	mu   sync.Mutex
 	kept map[*Process]*T
 }
 
-// Of returns what is kept for p, a zero T at first.
+// Of returns what is kept for p, a zero T at first. Nothing is kept for a process that has ended and was not known before: nobody would forget it,
+// and it would keep the process in memory.
 func (k *PerProcess[T]) Of(p *Process) *T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v := k.kept[p]
-	if v == nil {
+	if v != nil {
+		return v
+	}
+	v = new(T)
+	if !p.Exited.Load() {
 		if k.kept == nil {
 			k.kept = map[*Process]*T{}
 		}
-		v = new(T)
 		k.kept[p] = v
 	}
 	return v
