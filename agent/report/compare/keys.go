@@ -2,6 +2,8 @@ package compare
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -119,56 +121,102 @@ func (a *auditor) keys(r *Recording, sample *pprof.Sample, yield func(auditKey))
 	}
 }
 
-// totals are what each key costs on each side, as a part of all.
-func (a *auditor) totals(sides [2][]*Recording) (shares map[auditKey][2]float64, order []auditKey) {
-	sums := make(map[auditKey][2]float64)
+// auditShares are what each key costs on each side, as a part of all.
+type auditShares struct {
+	keys     map[auditKey][2]float64 // but for ByContext
+	subtrees [][2]float64            // ByContext, by node: profiles may have hundreds of thousands
+}
+
+func (s *auditShares) of(k auditKey) [2]float64 {
+	if k.by == ByContext {
+		return s.subtrees[k.node]
+	}
+	return s.keys[k]
+}
+
+// all are the keys of a By with their shares.
+func (s *auditShares) all(by By) iter.Seq2[auditKey, [2]float64] {
+	if by != ByContext {
+		return maps.All(s.keys)
+	}
+	return func(yield func(auditKey, [2]float64) bool) {
+		for id := int(cct.Root) + 1; id < len(s.subtrees); id++ {
+			if k := (auditKey{by: ByContext, node: cct.NodeID(id)}); !yield(k, s.of(k)) {
+				return
+			}
+		}
+	}
+}
+
+// totals are the shares of all keys; order is that in which keys are first seen, but for subtrees.
+func (a *auditor) totals(sides [2][]*Recording) (shares *auditShares, order []auditKey) {
+	shares = &auditShares{keys: map[auditKey][2]float64{}}
 	var all [2]float64
 	for side, list := range sides {
 		for _, r := range list {
 			for sample, value := range r.stacks.All() {
 				all[side] += float64(value)
+				id := a.place(r, sample)
+				for len(shares.subtrees) <= a.tree.Len() { // and the root
+					shares.subtrees = append(shares.subtrees, [2]float64{})
+				}
+				shares.subtrees[id][side] += float64(value)
 				a.keys(r, sample, func(k auditKey) {
-					sum, known := sums[k]
+					if k.by == ByContext {
+						return
+					}
+					sum, known := shares.keys[k]
 					if !known {
 						order = append(order, k)
 					}
 					sum[side] += float64(value)
-					sums[k] = sum
+					shares.keys[k] = sum
 				})
 			}
 		}
 	}
-	for k, sum := range sums {
+	part := func(sum [2]float64) [2]float64 {
 		for side := range sum {
 			if all[side] > 0 {
 				sum[side] /= all[side]
 			}
 		}
-		sums[k] = sum
+		return sum
 	}
-	return sums, order
+	for id := len(shares.subtrees) - 1; id > int(cct.Root); id-- { // callers have the smaller numbers
+		parent := a.tree.Node(cct.NodeID(id)).Parent
+		for side, value := range shares.subtrees[id] {
+			shares.subtrees[parent][side] += value
+		}
+		shares.subtrees[id] = part(shares.subtrees[id])
+	}
+	for k, sum := range shares.keys {
+		shares.keys[k] = part(sum)
+	}
+	return shares, order
 }
 
 // choose returns the keys to compare: those of the By that have some share of the costs of both sides together, and subtrees
 // that only one side has.
-func (a *auditor) choose(shares map[auditKey][2]float64, order []auditKey) (keys, appeared []auditKey) {
-	for _, k := range order {
-		if k.by == a.by {
+func (a *auditor) choose(shares *auditShares, order []auditKey) (keys, appeared []auditKey) {
+	keys = order
+	for k := range shares.all(ByContext) {
+		switch {
+		case a.by == ByContext:
 			keys = append(keys, k)
-		}
-		if k.by == ByContext && a.by != ByContext && a.oneSided(shares, k) {
+		case a.oneSided(shares, k):
 			appeared = append(appeared, k)
 		}
 	}
-	mean := func(k auditKey) float64 { return (shares[k][0] + shares[k][1]) / 2 }
+	mean := func(k auditKey) float64 { return (shares.of(k)[0] + shares.of(k)[1]) / 2 }
 	return audit.Largest(keys, mean, leastShare, maxAuditKeys), audit.Largest(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
 // oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, a leaf
 // [inlined in M], or a stub that does a method's work, such as [stub: libmCos]. What else stands in brackets and native code are
 // no roots. Stubs and native code between the root and its caller, such as those of interface calls, are passed over.
-func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
-	share := shares[k]
+func (a *auditor) oneSided(shares *auditShares, k auditKey) bool {
+	share := shares.of(k)
 	node := a.tree.Node(k.node)
 	if (share[0] == 0) == (share[1] == 0) || !isRoot(node.Key) {
 		return false
@@ -177,7 +225,7 @@ func (a *auditor) oneSided(shares map[auditKey][2]float64, k auditKey) bool {
 	if caller == cct.Root {
 		return node.Parent == cct.Root // behind stubs alone it is not known whose callee it is
 	}
-	parent := shares[auditKey{by: ByContext, node: caller}]
+	parent := shares.of(auditKey{by: ByContext, node: caller})
 	return parent[0] > 0 && parent[1] > 0
 }
 

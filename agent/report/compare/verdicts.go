@@ -69,7 +69,7 @@ type verdicts struct {
 	opts     *AuditOptions
 	auditor  *auditor
 	sides    [2][]*Recording
-	shares   map[auditKey][2]float64
+	shares   *auditShares
 	keys     []auditKey // those of the By, then subtrees that only one side has
 	ofBy     int        // how many are of the By
 	result   *audit.Result
@@ -382,7 +382,7 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 		if whole := max(v.result.Whole.A.PerUnit, v.result.Whole.B.PerUnit); whole > 0 {
 			within = 100 * r.Within / whole
 		}
-		share := v.shares[r.key]
+		share := v.shares.of(r.key)
 		kind, from, to := "new", 0.0, 100*share[1]
 		if r.Verdict == audit.Less {
 			kind, from, to = "gone", 100*share[0], 0.0
@@ -399,8 +399,8 @@ func (v *verdicts) overlap() {
 	var weights [2]cct.Weights[auditKey]
 	for side := range weights {
 		weights[side] = cct.Weights[auditKey]{}
-		for k, share := range v.shares {
-			if k.by == v.opts.By && share[side] > 0 {
+		for k, share := range v.shares.all(v.opts.By) {
+			if share[side] > 0 {
 				weights[side][k] = share[side]
 			}
 		}
