@@ -23,6 +23,7 @@ struct request {
 	__u32 exec;		    /* context: programs that the process had executed */
 	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
 	__u64 walk_ns;		    /* walk: as the constant, which it replaces; 0: no bound */
+	__u64 stalled;		    /* walk: for how long the CPU stood still just after its begin, ns */
 
 	/* answers */
 	__u64 java_thread, stack_base, word, stackcopy_len, ns;
@@ -116,8 +117,8 @@ int walk(struct request *r)
 	begin_sample(s, r);
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	begin_walks(s, vm, task, r->tid);
-	s->start.looked = begin;
-	s->start.deadline = r->walk_ns ? begin + r->walk_ns : ~0ull;
+	s->start.looked = begin - r->stalled;
+	s->start.deadline = r->walk_ns ? s->start.looked + r->walk_ns : ~0ull;
 	walk_user(s, vm, MAX_USER_FRAMES, 0);
 	r->ns = bpf_ktime_get_ns() - begin;
 	return bpf_probe_read_kernel(&out->sample, sizeof(out->sample), &s->sample);

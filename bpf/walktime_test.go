@@ -2,7 +2,10 @@
 
 package bpf
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Whatever a stack holds, a walk looks at the clock after 32 frames or words, and ends when its time has passed.
 func TestKernelWalkTime(t *testing.T) {
@@ -46,6 +49,14 @@ func TestKernelWalkTime(t *testing.T) {
 				t.Errorf("%d walks were cut, want 1", n)
 			}
 		})
+	}
+	// If the CPU stands still, no more than half of the bound counts: of the constant, which is about 4.3 s here.
+	for bound, want := range map[time.Duration]WalkEnd{time.Second: EndTime, 5 * time.Second: EndRoot} {
+		r := compiled.request()
+		r.Stalled, r.WalkNs = uint64(6*time.Second), uint64(bound)
+		if got := w.walk(t, r); got.End != want {
+			t.Errorf("a walk of at most %v was ended by %q, want %q", bound, got.End, want)
+		}
 	}
 	if !EndTime.Truncated() {
 		t.Error("a walk that the clock ended is called whole")

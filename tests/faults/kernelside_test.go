@@ -19,7 +19,7 @@ var kernelTargetRows = []Row{
 	},
 	{
 		Fault:     "a thread's stack takes long to walk: thousands of frames, each in a page of its own",
-		Holds:     "A walk looks at the clock after 32 frames or words, and ends after 150 µs, or 50 µs where the kernel holds a lock. Missing frames are marked `[… cut: time]` and counted (`vmprof_walks_cut_total`).",
+		Holds:     "A walk looks at the clock after 32 frames or words, and ends after 150 µs, or 50 µs where the kernel holds a lock. If a virtual CPU stands still between two looks, half of that counts at most. Missing frames are marked `[… cut: time]` and counted (`vmprof_walks_cut_total`).",
 		Kernels:   kernels,
 		Elsewhere: []string{"bpf.TestKernelWalkTime"},
 	},
