@@ -62,7 +62,7 @@ var layers = []struct{ packages, imports string }{
 	{"agent/socketfile", "agent/outfile"},
 	{"agent/sink", "agent/outfile agent/profile agent/report agent/report/flame agent/stored cct symbolize web"},
 	{"agent/sink/sinktest", "agent/profile agent/report agent/report/stacks agent/sink agent/stored cct symbolize"},
-	{"agent/history", "agent/proc agent/profile agent/sink agent/stored cct symbolize"},
+	{"agent/history", "agent/outfile agent/proc agent/profile agent/sink agent/stored cct symbolize"},
 	{"agent/program", "agent/privilege agent/profile agent/sink agent/stored"},
 	{"agent/rule", "agent/profile agent/report/stacks agent/sink agent/stored"},
 	{"agent/sink/prom", "agent/cause agent/history agent/proc agent/profile agent/program agent/rule cct"},

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
 )
 
 // A segmentName is the name of a segment's file.
@@ -123,10 +125,12 @@ func (open opener) segment(dir *os.Root, name segmentName, flags int) (segmentFi
 
 // ownDirectory opens a directory to write to, makes it if need be, and locks it. It refuses one that others may write to.
 func ownDirectory(path string) (dir *os.Root, lock *os.File, err error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("create the directory of the history: %w", err)
+	at, err := outfile.MakeDir(path, 0o700, true)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open or create the directory %s of the history: %w", path, err)
 	}
-	dir, err = os.OpenRoot(path)
+	defer unix.Close(at)
+	dir, err = os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", at)) // the path may lead elsewhere by now
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the directory of the history: %w", err)
 	}

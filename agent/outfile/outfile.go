@@ -1,7 +1,7 @@
 // Package outfile writes the files that users name: whole or not at all, and never where another user led to.
 //
 // A new file replaces the name itself, even if that is a link. In a directory where everybody may create files, such as /tmp, Write refuses names
-// and links that belong to another user. Shells refuse these, too, under fs.protected_symlinks and fs.protected_regular.
+// that belong to another user, as shells do under fs.protected_regular. OpenDir says which links and directories on the way it refuses.
 package outfile
 
 import (
@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForeign is the error for a name that another user has in a directory where everybody may create files.
-var ErrForeign = errors.New("it belongs to another user, in a directory where everybody may create files: choose a directory of your own")
+// ErrForeign is the error for a name that another user may have put where it is, to lead the file elsewhere.
+var ErrForeign = errors.New("another user may have put it there: choose a directory of your own")
 
 // Write has encode write a file, and gives it its name once it is complete. One that was there before stays until then. A new file has the
 // permissions of the file that it replaces, if that is the user's own; else those of the umask, but in a directory where everybody may create
@@ -108,7 +108,7 @@ func (d *destination) look() error {
 	case err != nil:
 		return err
 	case d.shared() && !own(old.Uid):
-		return ErrForeign
+		return fmt.Errorf("the name is in use by the user %s, in a directory where everybody may create files: %w", username(old.Uid), ErrForeign)
 	case old.Mode&unix.S_IFMT == unix.S_IFREG:
 		if own(old.Uid) {
 			d.mode = old.Mode & 0o666

@@ -163,7 +163,89 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
-// Links of one's own are followed to a directory; so are those of others where they may do as they please.
+// On the way to a file, links and directories of others are refused wherever these may have put them, and so are links that they may have moved.
+// Links of root, such as /var/run, are followed, and directories of others in their own.
+func TestForeignDirectories(t *testing.T) {
+	needs.Root(t, "another user's directories")
+	top := directory(t, 0o755)
+	make := func(path string, uid int, mode uint32) {
+		path = filepath.Join(top, path)
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, uid, uid), unix.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	make("secret", 0, 0o755)
+	make("theirs", nobody, 0o755)
+	make("theirs/own", nobody, 0o755)
+	make("tmp", 0, 0o777|unix.S_ISVTX)
+	make("tmp/theirs", nobody, 0o777)
+	make("tmp/roots", 0, 0o755)
+	make("open", 0, 0o777)
+	make("open/theirs", nobody, 0o755)
+	for path, uid := range map[string]int{
+		"theirs/link": nobody, "theirs/roots-link": 0, "tmp/link": nobody, "tmp/theirs/link": nobody, "tmp/roots-link": 0, "tmp/twice": 0, "open/link": nobody, "open/roots-link": 0,
+		"link": nobody, "roots-link": 0,
+	} {
+		path = filepath.Join(top, path)
+		if err := errors.Join(os.Symlink(filepath.Join(top, "secret"), path), os.Lchown(path, uid, uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(top, "tmp/twice"), filepath.Join(top, "tmp/again")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(top, "theirs/link"), filepath.Join(top, "to-link")); err != nil {
+		t.Fatal(err)
+	}
+	for path, refused := range map[string]bool{
+		"secret": false, "theirs": false, "theirs/own": false, "tmp": false, "tmp/roots": false, "tmp/roots-link": false, "roots-link": false, "open": false, "theirs/../secret": false,
+		"theirs/link": true, "theirs/roots-link": true, "theirs/own/../link": true, "tmp/link": true, "tmp/theirs": true, "tmp/theirs/link": true, "tmp/twice": true,
+		"open/link": true, "open/roots-link": true, "open/theirs": true, "link": true, "to-link": true,
+	} {
+		err := Write(top+"/"+path+"/file", writes("new"))
+		if refused != errors.Is(err, ErrForeign) || refused != (err != nil) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := os.Remove(filepath.Join(top, path, "file")); refused != errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := Write("/proc/self/cwd/file", writes("new")); err == nil || !strings.Contains(err.Error(), "procfs") {
+		t.Errorf("a link of procfs: %v", err)
+	}
+}
+
+func TestMakeDir(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o022))
+	top := directory(t, 0o755)
+	for _, tt := range []struct {
+		path    string
+		parents bool
+		want    error
+	}{{"a/b", false, unix.ENOENT}, {"a/b/", true, nil}, {"a/c", false, nil}, {"a/c", true, nil}, {"file", false, unix.ENOTDIR}, {"link/d", false, nil}} {
+		if tt.path == "file" {
+			if err := errors.Join(os.WriteFile(filepath.Join(top, "file"), nil, 0o600), os.Symlink("a", filepath.Join(top, "link"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dir, err := MakeDir(top+"/"+tt.path, 0o775, tt.parents)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.path, err, tt.want)
+		}
+		if err != nil {
+			continue
+		}
+		unix.Close(dir)
+		if info, err := os.Stat(filepath.Join(top, tt.path)); err != nil || info.Mode() != os.ModeDir|0o755 {
+			t.Errorf("%s: %v, %v", tt.path, info, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(top, "a/d")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Links of one's own are followed to a directory.
 func TestOwnLinks(t *testing.T) {
 	shared, to := directory(t, 0o777|unix.S_ISVTX), directory(t, 0o755)
 	if err := errors.Join(os.Symlink(to, filepath.Join(shared, "mine")), os.Symlink("mine", filepath.Join(shared, "again"))); err != nil {

@@ -27,8 +27,8 @@ var (
 	ErrInUse = errors.New("another agent or program owns it")
 	// ErrNotSocket: a file or a link has the name. It is left alone.
 	ErrNotSocket = errors.New("it exists and is not a socket")
-	// ErrUnsafe: others could put a socket of their own in its place.
-	ErrUnsafe = errors.New("other users can replace files in its directory: use a directory that only root, or the agent's user, can write to")
+	// ErrForeign: another user has the name, or the name of the lock. It is left alone.
+	ErrForeign = errors.New("it belongs to another user: remove it, or use a directory that only root, or the agent's user, can write to")
 )
 
 // A Listener is the socket at a path, and the lock on it.
@@ -37,8 +37,9 @@ type Listener struct {
 	lock *os.File
 }
 
-// Listen takes the socket at path: of the network "unix" or "unixpacket". It replaces a socket that a killed agent left behind, and nothing else.
-// A lock file next to it is held for as long as the agent lives. The directory is created if only that is missing.
+// Listen takes the socket at path: of the network "unix" or "unixpacket". It replaces a socket that a killed agent left behind, and nothing else:
+// none of another user, unless that is the user whom access names. A lock file next to it is held for as long as the agent lives. The directory is created if only that
+// is missing. In it and in all directories above only the agent's user and root may be able to replace what leads to the socket: see outfile.MakeGuardedDir.
 func Listen(network, path string, access Access) (_ *Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -53,8 +54,8 @@ func Listen(network, path string, access Access) (_ *Listener, err error) {
 		return nil, err
 	}
 	s := socket{kind: kind, path: path, name: filepath.Base(path)}
-	if s.dir, err = openDir(filepath.Dir(path)); err != nil {
-		return nil, err
+	if s.dir, err = outfile.MakeGuardedDir(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("open its directory: %w", err)
 	}
 	defer unix.Close(s.dir)
 	lock, err := s.takeLock()
@@ -72,38 +73,6 @@ func Listen(network, path string, access Access) (_ *Listener, err error) {
 // Close removes the socket and lets others have the path. The lock's file stays: removing it would race.
 func (l *Listener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
 
-// openDir opens the directory of a socket, in which others must not be able to replace it.
-func openDir(path string) (int, error) {
-	fd, err := outfile.OpenDir(path)
-	if errors.Is(err, unix.ENOENT) {
-		parent, err := outfile.OpenDir(filepath.Dir(path))
-		if err != nil {
-			return -1, fmt.Errorf("open directory %s: %w", filepath.Dir(path), err)
-		}
-		defer unix.Close(parent)
-		if err := unix.Mkdirat(parent, filepath.Base(path), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-			return -1, fmt.Errorf("create directory %s: %w", path, err)
-		}
-		if fd, err = outfile.OpenDir(path); err != nil {
-			return -1, fmt.Errorf("open directory %s: %w", path, err)
-		}
-	} else if err != nil {
-		return -1, fmt.Errorf("open directory %s: %w", path, err)
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(fd, &st); err == nil {
-		others := st.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 && st.Mode&unix.S_ISVTX == 0
-		if others || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-			err = ErrUnsafe
-		}
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
 // A socket is a name in an open directory.
 type socket struct {
 	dir        int
@@ -118,11 +87,17 @@ func (s *socket) takeLock() (*os.File, error) {
 		return nil, fmt.Errorf("open its lock %s.lock: %w", s.path, err)
 	}
 	lock := os.NewFile(uintptr(fd), s.path+".lock")
-	switch err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		err = ErrInUse
-		fallthrough
+	var st unix.Stat_t
+	switch err = unix.Fstat(fd, &st); {
 	case err != nil:
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid(): // who has it could hold the lock for ever
+		err = fmt.Errorf("its lock %s.lock: %w", s.path, ErrForeign)
+	default:
+		if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrInUse
+		}
+	}
+	if err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -131,7 +106,7 @@ func (s *socket) takeLock() (*os.File, error) {
 
 // listen makes the socket. Nobody can connect to it before it listens, and then it has its owner and mode.
 func (s *socket) listen(access Access) (_ *net.UnixListener, err error) {
-	if err := s.removeStale(); err != nil {
+	if err := s.removeStale(access); err != nil {
 		return nil, err
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, s.kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -175,7 +150,7 @@ func (s *socket) permit(access Access) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK || int(st.Uid) != os.Geteuid() {
-		return ErrUnsafe
+		return ErrForeign
 	}
 	// Only its owner may set the mode, so that comes first.
 	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(at), access.Mode); err != nil {
@@ -190,8 +165,8 @@ func (s *socket) permit(access Access) error {
 	return nil
 }
 
-// removeStale removes a socket on which nobody listens any more, and nothing else.
-func (s *socket) removeStale() error {
+// removeStale removes a socket of the agent's on which nobody listens any more, and nothing else.
+func (s *socket) removeStale(access Access) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(s.dir, s.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
@@ -201,6 +176,8 @@ func (s *socket) removeStale() error {
 		return err
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		return ErrNotSocket
+	case int(st.Uid) != os.Geteuid() && int(st.Uid) != access.UID:
+		return ErrForeign
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, s.kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -85,24 +86,68 @@ func TestListenInTheWay(t *testing.T) {
 	}
 }
 
-// Others must not be able to put a socket of their own in its place.
+// Others must not be able to put a socket of their own in its place: neither in its directory, nor in one above.
 func TestListenInDirectories(t *testing.T) {
-	for mode, want := range map[os.FileMode]error{0o755: nil, 0o700: nil, 0o775: ErrUnsafe, 0o777: ErrUnsafe, 0o777 | os.ModeSticky: nil} {
+	for mode, want := range map[os.FileMode]error{
+		0o755: nil, 0o700: nil, 0o775: outfile.ErrReplaceable, 0o777: outfile.ErrReplaceable, 0o777 | os.ModeSticky: nil,
+	} {
 		dir := t.TempDir()
-		if err := os.Chmod(dir, mode); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "own"), 0o755), os.Chmod(dir, mode)); err != nil {
 			t.Fatal(err)
 		}
-		l, err := Listen("unix", filepath.Join(dir, "a.sock"), everybody)
-		if !errors.Is(err, want) {
-			t.Errorf("mode %v: %v, want %v", mode, err, want)
-		}
-		if err == nil {
-			l.Close()
+		for _, name := range []string{"a.sock", "own/a.sock", "own/new/a.sock"} {
+			l, err := Listen("unix", filepath.Join(dir, name), everybody)
+			if !errors.Is(err, want) {
+				t.Errorf("mode %v, %s: %v, want %v", mode, name, err, want)
+			}
+			if err == nil {
+				l.Close()
+			}
 		}
 	}
 	if _, err := Listen("unix", filepath.Join(t.TempDir(), "a/b/a.sock"), everybody); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without two directories: %v", err)
 	}
+}
+
+// What belongs to another user is left alone, and so are directories and links of others on the way.
+func TestListenAmongOthers(t *testing.T) {
+	needs.Root(t, "another user's files")
+	const nobody = 65534
+	dir, to := t.TempDir(), t.TempDir()
+	if err := errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Mkdir(filepath.Join(dir, "theirs"), 0o755), os.Mkdir(filepath.Join(dir, "theirs/roots"), 0o755),
+		os.Symlink(to, filepath.Join(dir, "link")), os.Symlink(to, filepath.Join(dir, "roots-link")), os.WriteFile(filepath.Join(dir, "locked.lock"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dead", "owned"} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		l.Close()
+	}
+	for _, name := range []string{"theirs", "link", "locked.lock", "dead", "owned"} {
+		if err := os.Lchown(filepath.Join(dir, name), nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]error{
+		"theirs/a.sock": outfile.ErrForeign, "theirs/roots/a.sock": outfile.ErrForeign, "link/a.sock": outfile.ErrForeign, "locked": ErrForeign, "dead": ErrForeign, "roots-link/a.sock": nil,
+	} {
+		l, err := Listen("unix", filepath.Join(dir, name), everybody)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+		if err == nil {
+			l.Close()
+		}
+	}
+	l, err := Listen("unix", filepath.Join(dir, "owned"), Access{nobody, -1, 0o600})
+	if err != nil {
+		t.Fatalf("the socket that an agent made for that user: %v", err)
+	}
+	l.Close()
 }
 
 // Only those may connect who are to.

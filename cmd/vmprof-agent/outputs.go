@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,14 +131,11 @@ func writeAll(path string, stdout io.Writer, outputs []output, profiles []*pprof
 
 // makeDirectory makes the directory for several files, unless there is one.
 func makeDirectory(path string) error {
-	err := os.Mkdir(path, 0o777)
-	if info, statErr := os.Stat(path); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
-		return nil
-	}
+	dir, err := outfile.MakeDir(path, 0o777, false)
 	if err != nil {
-		return fmt.Errorf("create the directory of -o for the files of several events: %w", err)
+		return fmt.Errorf("create the directory %s of -o for the files of several events: %w", path, err)
 	}
-	return nil
+	return unix.Close(dir)
 }
 
 // write writes the outputs of a window that nobody else has. Each part is converted once: of deep stacks it is the largest

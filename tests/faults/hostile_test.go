@@ -49,10 +49,12 @@ var hostileRows = []Row{
 		Elsewhere: []string{"agent/httpd.TestCaught", "agent.TestObserverPanics", "agent/audit.FuzzCompare"},
 	},
 	{
-		Fault: "a link of another user with the name of an output file, or of its directory",
+		Fault: "a link of another user with the name of an output file, or of a directory on the way to it",
 		Holds: "In a directory where everybody may create files the name is refused, and the error says what to do. Elsewhere the link itself is replaced. " +
-			"What it leads to is left alone.",
-		Elsewhere: []string{"agent/outfile.TestForeignNames", "agent/outfile.TestOwnLinks", "agent/outfile.TestLinkIsReplaced", "agent/outfile.TestNoFile"},
+			"On the way, a link is followed only if it and its directory are the user's own or root's, and a directory of another user is refused where everybody may create " +
+			"files. What a link leads to is left alone.",
+		Elsewhere: []string{"agent/outfile.TestForeignNames", "agent/outfile.TestForeignDirectories", "agent/outfile.TestOwnLinks", "agent/outfile.TestLinkIsReplaced",
+			"agent/outfile.TestNoFile", "agent/outfile.TestMakeDir"},
 	},
 	{
 		Fault: "files of other users behind the names that a process chooses",
@@ -83,9 +85,9 @@ var hostileRows = []Row{
 	{
 		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",
 		Holds: "The socket of an agent that was killed is replaced. Anything else is left alone, and the error says what it is. Nobody can connect before the socket " +
-			"has its owner and its mode, nor can other users put another one in its place.",
-		Elsewhere: []string{"agent/socketfile.TestListen", "agent/socketfile.TestListenInTheWay", "agent/socketfile.TestListenInDirectories", "agent/socketfile.TestAccess",
-			"agent/httpd.TestServeOnSocket"},
+			"has its owner and its mode, nor can other users put another one in its place: it is refused if others can replace what is in a directory on the way.",
+		Elsewhere: []string{"agent/socketfile.TestListen", "agent/socketfile.TestListenInTheWay", "agent/socketfile.TestListenInDirectories",
+			"agent/socketfile.TestListenAmongOthers", "agent/socketfile.TestAccess", "agent/httpd.TestServeOnSocket"},
 	},
 	{
 		Fault:     "a service begins or ends while versions are compared",
