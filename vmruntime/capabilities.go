@@ -67,6 +67,8 @@ type VirtualThread struct {
 	State        uint64  // address of the 32 bits of VirtualWords.State
 	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker
 	Waiter       uint64  // the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without a carrier
+	Words        VirtualWords
+	OnCarrier    bool // as of about the same moment as Words
 }
 
 // VirtualWords are what a virtual thread says of itself.

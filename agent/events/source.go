@@ -123,6 +123,7 @@ func (e *Source) Stop() error {
 	if e.endSurvey != nil {
 		e.endSurvey()
 		e.surveying.Wait()
+		e.surveyLast()
 	}
 	if e.locks != nil {
 		rest := e.lookAtLocks(context.Background())
@@ -272,7 +273,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
-	surveyed := fold.Get(e.services.Owner, func(*fold.State) map[*target.Process]bool { return e.surveys.processes() })
+	surveyed := fold.Get(e.services.Owner, func(*fold.State) map[*target.Process]surveyedPart { return e.surveys.parts() })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events, &covered)...)

@@ -258,11 +258,12 @@ func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 const (
 	virtualApart   = "virtual threads that wait are on no thread of the kernel"
 	virtualUnknown = "their virtual threads could not be read"
+	surveysFailed  = "surveys of them failed"
 	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
-// virtualExtents says how many of the waits of p's virtual threads were observed; surveyed says that surveys say how long they are.
-func (e *Probes) virtualExtents(p *target.Process, surveyed bool, before, after virtualCounts) (list []profile.Extent) {
+// virtualExtents says how many of the waits of p's virtual threads were observed.
+func (e *Probes) virtualExtents(p *target.Process, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
 	if !e.ranVirtual(p) {
 		return nil
 	}
@@ -283,10 +284,13 @@ func (e *Probes) virtualExtents(p *target.Process, surveyed bool, before, after 
 	}
 	serial := p.Attachment.Load()
 	c := after[serial]
-	if surveyed {
+	if s.any {
 		c.Ended, c.still = c.Begun, 0 // they count when they begin
 	}
 	c.measure(&x, before[serial])
+	if s.lack != "" {
+		x.Miss(0, s.lack)
+	}
 	return append(list, x)
 }
 

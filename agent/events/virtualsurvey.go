@@ -2,10 +2,11 @@ package events
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -30,8 +31,10 @@ type surveys map[*target.Process]*survey
 // A survey is what of the waits of a process's virtual threads is taken from surveys.
 type survey struct {
 	until [virtualKinds]time.Duration // CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come from surveys
-	last  []waitingVirtual            // what the last survey found
-	why   string                      // why there can be none; ""
+	last  virtualLook                 // what the last survey found
+	seen  int                         // surveys that succeeded
+	fails int                         // surveys since then that failed
+	why   string                      // why the last one did; "" if it did not
 }
 
 // Kinds of waits of virtual threads.
@@ -52,22 +55,37 @@ func virtualKind(monitor bool) int {
 }
 
 // of reports whether the lengths of waits of that kind are taken from surveys.
-func (s *survey) of(kind int) bool { return s != nil && s.why == "" && s.until[kind] != 0 }
+func (s *survey) of(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
 
-// failed reports whether there can be none.
-func (s *survey) failed() bool { return s != nil && s.why != "" }
+// failed reports whether no more are tried.
+func (s *survey) failed() bool { return s != nil && s.fails >= mostFailures }
+
+// lack is why waits may be missing though they are surveyed; "" if none are.
+func (s *survey) lack() string {
+	switch {
+	case s == nil || !s.failed() && !s.any():
+		return ""
+	case s.why != "":
+		return surveysFailed + ": " + s.why
+	case s.seen == 0:
+		return "no survey of them was finished"
+	}
+	return ""
+}
 
 // any reports whether lengths of waits are.
 func (s *survey) any() bool { return s.of(virtualParks) || s.of(virtualBlocks) }
 
 // Bounds of surveys.
 const (
-	mostSurveyed   = 128 // threads of a process
-	mostSeeded     = 512 // the same of its first one
+	mostSurveyed   = 1024 // threads of a process
+	mostStacks     = 32   // of those that wait, whose stacks are read, which takes some 0.2 ms each
+	mostSeeded     = 512  // threads of the first survey, each with its stack
 	shortestPeriod = 250 * time.Millisecond
 	longestPeriod  = 2 * time.Second // unless surveys take surveyShare of it
 	surveyShare    = 0.05            // of a CPU
 	surveyStacks   = time.Second     // for the stacks of one survey
+	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up
 )
 
 // virtualName is the name of virtual threads in rows: there may be any number of them, and most have none.
@@ -79,25 +97,52 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 	seeded := map[*target.Process]bool{}
 	begin, period := time.Now(), shortestPeriod
 	for {
-		before := time.Now()
 		e.seedVirtual(ctx, seeded)
-		cost := time.Since(before)
 		end := begin.Add(period)
 		if !sleepUntil(ctx, begin.Add(rand.N(period))) {
 			return
 		}
-		before = time.Now()
-		for _, p := range e.toSurvey() {
-			if err := e.surveyOne(ctx, p); err != nil && ctx.Err() == nil {
-				e.services.Log.Debug("cannot survey virtual threads", "pid", p.PID, "err", err)
-				e.noSurvey(p, err)
+		cost := time.Duration(0)
+		for p, first := range e.toSurvey() {
+			took := surveyCost(func() { e.trySurvey(ctx, p) })
+			if !first { // which finds out where the class library keeps its list
+				cost += took
 			}
 		}
-		cost += time.Since(before)
 		if !sleepUntil(ctx, end) {
 			return
 		}
 		begin, period = end, e.surveyPeriod(cost)
+	}
+}
+
+// surveyCost is what do takes: the agent's CPU time meanwhile, or the time that passes if that is less. On a busy machine most of the latter is
+// spent waiting for a CPU.
+func surveyCost(do func()) time.Duration {
+	began := time.Now()
+	before, _ := proc.CPUTime(os.Getpid())
+	do()
+	passed := time.Since(began)
+	if after, ok := proc.CPUTime(os.Getpid()); ok {
+		return min(after-before, passed)
+	}
+	return passed
+}
+
+// trySurvey surveys one process. It is tried again if that fails.
+func (e *Source) trySurvey(ctx context.Context, p *target.Process) {
+	if err := e.surveyOne(ctx, p); err != nil && ctx.Err() == nil {
+		e.services.Log.Debug("cannot survey virtual threads", "pid", p.PID, "err", err)
+		e.noSurvey(p, err)
+	}
+}
+
+// surveyLast surveys the processes for which that was to be done, but has not been yet, when recording ends.
+func (e *Source) surveyLast() {
+	for p, first := range e.toSurvey() {
+		if first {
+			e.trySurvey(context.Background(), p)
+		}
 	}
 }
 
@@ -152,8 +197,9 @@ func (e *Probes) virtualPlans() (list []virtualPlan) {
 }
 
 // toSurvey returns the processes that are to be surveyed now: those of whose virtual threads waits are observed in slices of time. One that was
-// surveyed once goes on to be.
-func (e *Source) toSurvey() (found []*target.Process) {
+// surveyed once goes on to be. The value says that it has not been yet.
+func (e *Source) toSurvey() map[*target.Process]bool {
+	found := map[*target.Process]bool{}
 	plans := e.virtualPlans()
 	e.services.Owner.Do(func(st *fold.State) {
 		for p := range e.surveys {
@@ -175,26 +221,38 @@ func (e *Source) toSurvey() (found []*target.Process) {
 		}
 		for p, s := range e.surveys {
 			if s.any() {
-				found = append(found, p)
+				found[p] = s.seen == 0
 			}
 		}
 	})
 	return found
 }
 
-// noSurvey notes that a process cannot be surveyed.
+// noSurvey notes that a survey of a process failed. After some in a row, none is tried again.
 func (e *Source) noSurvey(p *target.Process, why error) {
+	failed := fold.Get(e.services.Owner, func(*fold.State) bool {
+		s := e.surveys[p]
+		if s == nil {
+			return false // it has ended
+		}
+		s.fails++
+		s.why = why.Error()
+		return s.failed()
+	})
+	if !failed {
+		return
+	}
+	e.services.Log.Warn("cannot survey virtual threads: their waits are not recorded any more", "pid", p.PID, "err", why)
 	for _, of := range e.virtualPlans() {
 		if of.process == p {
 			of.plan.cover.Surveyed.Store(false)
 		}
 	}
-	e.services.Owner.Do(func(*fold.State) { e.surveys[p] = &survey{why: why.Error()} })
 }
 
 // surveyOne surveys one process.
 func (e *Source) surveyOne(ctx context.Context, p *target.Process) error {
-	waiting, err := e.virtualWaiting(ctx, p, mostSurveyed)
+	look, err := e.virtualWaiting(ctx, p, mostSurveyed, mostStacks)
 	if err != nil {
 		return err
 	}
@@ -204,8 +262,10 @@ func (e *Source) surveyOne(ctx context.Context, p *target.Process) error {
 		if s == nil || of == nil || of.Process != p {
 			return
 		}
-		s.last = waiting
+		s.last, s.fails, s.why = look, 0, ""
+		s.seen++
 		s.each(p, now, func(epoch uint32, event *fold.Event) { st.AddEvent(of, uint32(p.PID), epoch, event) })
+		s.looks(now, false, func(l *fold.Look) { st.AddLook(of, l) })
 		for kind := range s.until {
 			if s.of(kind) {
 				s.until[kind] = now
@@ -217,10 +277,10 @@ func (e *Source) surveyOne(ctx context.Context, p *target.Process) error {
 
 // each calls do for events of the waits that the last survey found, which stand for the time from until to then.
 func (s *survey) each(p *target.Process, then time.Duration, do func(epoch uint32, event *fold.Event)) {
-	for i := range s.last {
-		v := &s.last[i]
+	for i := range s.last.waiting {
+		v := &s.last.waiting[i]
 		from := s.until[v.kind()]
-		if !s.of(v.kind()) || from >= then {
+		if s.seen == 0 || !s.of(v.kind()) || from >= then {
 			continue
 		}
 		event, epoch := v.event(p)
@@ -232,11 +292,33 @@ func (s *survey) each(p *target.Process, then time.Duration, do func(epoch uint3
 	}
 }
 
-// processes are those of which lengths are taken from surveys.
-func (v surveys) processes() map[*target.Process]bool {
-	found := map[*target.Process]bool{}
+// looks calls do for what the last survey says of the time from until to then: again if it is in a window already.
+func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
+	for kind, from := range s.until {
+		if s.seen == 0 || !s.of(kind) || from >= then {
+			continue
+		}
+		l := fold.Look{What: waitNames[kind], Since: from, Until: then, Weight: s.last.weight, Again: again}
+		for i := range s.last.waiting {
+			if v := &s.last.waiting[i]; v.kind() == kind {
+				l.Waiting += v.weight
+			}
+		}
+		do(&l)
+	}
+}
+
+// A surveyedPart says whether surveys say how long waits of a process are, and why some may be missing; "" if none are.
+type surveyedPart struct {
+	any  bool
+	lack string
+}
+
+// parts are those of all processes.
+func (v surveys) parts() map[*target.Process]surveyedPart {
+	found := map[*target.Process]surveyedPart{}
 	for p, s := range v {
-		found[p] = s.any()
+		found[p] = surveyedPart{s.any(), s.lack()}
 	}
 	return found
 }
@@ -249,6 +331,7 @@ func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
 			continue
 		}
 		survey.each(p, end, func(epoch uint32, event *fold.Event) { window.AddLockWait(s, of, uint32(p.PID), epoch, event) })
+		survey.looks(end, true, func(l *fold.Look) { window.AddLook(of, l) })
 	}
 }
 
@@ -277,8 +360,8 @@ func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.Frozen) func(*fo
 // needNames calls need for the frames of the last survey of p.
 func (v surveys) needNames(p *fold.Process, need func(target.RawFrame)) {
 	if s := v[p.Process]; s != nil {
-		for i := range s.last {
-			event, _ := s.last[i].event(p.Process)
+		for i := range s.last.waiting {
+			event, _ := s.last.waiting[i].event(p.Process)
 			for _, f := range event.Stack {
 				need(f)
 			}
@@ -298,16 +381,17 @@ func (e *Source) seedVirtual(ctx context.Context, seeded map[*target.Process]boo
 	for p, of := range plans {
 		seeded[p] = true
 		now := proc.Monotonic()
-		waiting, err := e.virtualWaiting(ctx, p, mostSeeded)
+		look, err := e.virtualWaiting(ctx, p, mostSeeded, mostSeeded)
 		if err != nil {
 			e.services.Log.Debug("cannot see which virtual threads wait", "pid", p.PID, "err", err)
 			continue
 		}
 		late := 0.
-		for i := range waiting {
+		for i := range look.waiting {
+			v := &look.waiting[i]
 			for j := range of {
-				if of[j].kind == waiting[i].kind() && e.seedWait(&of[j], &waiting[i], now) {
-					late += waiting[i].weight
+				if of[j].kind == v.kind() && v.stack != nil && e.seedWait(&of[j], v, now) {
+					late += v.weight
 				}
 			}
 		}
@@ -336,65 +420,156 @@ func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration)
 	return kept
 }
 
+// A virtualLook is which of a process's virtual threads waited at a moment.
+type virtualLook struct {
+	waiting []waitingVirtual
+	weight  float64 // how many threads one that was drawn stands for
+}
+
 // A waitingVirtual is a virtual thread that has left its carrier, and waits for an object.
 type waitingVirtual struct {
 	vmruntime.VirtualDoing
 	id     uint64
 	weight float64 // how many threads it stands for
-	stack  []byte  // a record of a Sample
+	stack  []byte  // a record of a Sample; nil if it could not be read
 }
 
 func (v *waitingVirtual) kind() int { return virtualKind(v.State == vmruntime.VirtualBlocked) }
+
+// waits reports whether it does so for an object.
+func (v *waitingVirtual) waits() bool {
+	return v.State == vmruntime.VirtualBlocked || v.State == vmruntime.VirtualParked && v.Class != ""
+}
 
 // event is that of its wait, without what it stands for; epoch is of its stack.
 func (v *waitingVirtual) event(p *target.Process) (event fold.Event, epoch uint32) {
 	event.Thread = virtualName
 	lockWait(&event, v.Class, waitNames[v.kind()])
 	var o bpf.Observation
-	if bpf.DecodeSample(v.stack, &o.Sample) == nil {
+	if v.stack != nil && bpf.DecodeSample(v.stack, &o.Sample) == nil {
 		event.Stack, epoch = observedStack(nil, &o, p.Attachment.Load()), o.ClassEpoch
 	}
 	return event, epoch
 }
 
-// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for an object. What was read of a thread is as of
-// about one moment; those of which something could not be read are as the others.
-func (e *Source) virtualWaiting(ctx context.Context, p *target.Process, most int) (waiting []waitingVirtual, err error) {
-	threads, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualThread, error) {
-		return l.VirtualThreads(most, rand.IntN)
+// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for an object. It reads the stacks of up to so many
+// of them: these stand for the others that wait for objects of the same class.
+func (e *Source) virtualWaiting(ctx context.Context, p *target.Process, most, stacks int) (look virtualLook, err error) {
+	type drawn struct {
+		vmruntime.VirtualThread
+		vmruntime.VirtualDoing
+	}
+	threads, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]drawn, error) {
+		list, err := l.VirtualThreads(most, rand.IntN)
+		if err != nil {
+			return nil, err
+		}
+		words := make([]vmruntime.VirtualWords, len(list))
+		for i := range list {
+			words[i] = list[i].Words
+		}
+		doing, err := l.DescribeVirtual(words)
+		if err != nil {
+			return nil, err
+		}
+		threads := make([]drawn, len(list))
+		for i := range list {
+			threads[i] = drawn{list[i], doing[i]}
+		}
+		return threads, nil
 	})
 	if err != nil {
-		return nil, err
+		return look, err
 	}
-	asked := make([]bpf.AskedVirtual, len(threads))
-	all, seen := 0., 0.
-	for i, v := range threads {
-		asked[i] = bpf.AskedVirtual{Continuation: v.Continuation, Mounted: v.Mounted, State: v.State, Blocker: v.Blocker, Waiter: v.Waiter}
-		all += v.Weight
+	var asked []bpf.AskedVirtual
+	all := 0.
+	for i := range threads {
+		t := &threads[i]
+		all += t.Weight
+		if w := (waitingVirtual{VirtualDoing: t.VirtualDoing, id: t.ID, weight: t.Weight}); w.waits() && !t.OnCarrier {
+			look.waiting = append(look.waiting, w)
+			asked = append(asked, bpf.AskedVirtual{Continuation: t.Continuation, Mounted: t.Mounted, State: t.VirtualThread.State, Blocker: t.Blocker, Waiter: t.Waiter})
+		}
+	}
+	look.weight = all / float64(max(len(threads), 1))
+	chosen := drawByClass(look.waiting, stacks, rand.IntN)
+	some := make([]bpf.AskedVirtual, len(chosen))
+	for i, at := range chosen {
+		some[i] = asked[at]
 	}
 	var words []vmruntime.VirtualWords
-	err = e.locks.stacks.readVirtual(p.Identity(), asked, time.Now().Add(surveyStacks), func(i int, v bpf.SeenVirtual) {
-		seen += threads[i].Weight
+	var seen []waitingVirtual
+	err = e.locks.stacks.readVirtual(p.Identity(), some, time.Now().Add(surveyStacks), func(i int, v bpf.SeenVirtual) {
 		if len(v.Stack) > 0 {
 			words = append(words, vmruntime.VirtualWords{State: v.State, Blocker: v.Blocker, Waiter: v.Waiter})
-			waiting = append(waiting, waitingVirtual{id: threads[i].ID, weight: threads[i].Weight, stack: bytes.Clone(v.Stack)})
+			w := look.waiting[chosen[i]]
+			w.stack = bytes.Clone(v.Stack)
+			seen = append(seen, w)
 		}
 	})
-	if err == nil && 2*seen < all {
-		err = fmt.Errorf("the stacks of %.0f of %.0f virtual threads could not be read", all-seen, all)
+	if err != nil {
+		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err) // their waits are counted without
 	}
-	if err != nil || len(words) == 0 {
-		return nil, err
+	if len(seen) == 0 {
+		return look, nil
 	}
 	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing, error) { return l.DescribeVirtual(words) })
 	if err != nil {
-		return nil, err
+		return look, err
 	}
+	for i := range seen { // a thread may have gone on meanwhile, and wait for something else
+		seen[i].VirtualDoing = doing[i]
+	}
+	look.waiting = standFor(look.waiting, seen)
+	return look, nil
+}
+
+// drawByClass draws about n of waits, evenly from those for objects of each class.
+func drawByClass(waiting []waitingVirtual, n int, draw func(n int) int) (chosen []int) {
+	if len(waiting) == 0 {
+		return nil
+	}
+	order := make([]int, len(waiting))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(waiting[a].Class, waiting[b].Class), cmp.Compare(a, b))
+	})
+	step := max((len(waiting)+n-1)/n, 1)
+	for i := draw(step); i < len(order); i += step {
+		chosen = append(chosen, order[i])
+	}
+	return chosen
+}
+
+// standFor returns waits with stacks, which stand for all that wait for objects of the same class, and those for which none does.
+func standFor(waiting, seen []waitingVirtual) []waitingVirtual {
+	type like struct {
+		kind  int
+		class string
+	}
+	of := func(v *waitingVirtual) like { return like{v.kind(), v.Class} }
+	all, known := map[like]float64{}, map[like]float64{}
 	for i := range waiting {
-		waiting[i].VirtualDoing = doing[i]
-		waiting[i].weight *= all / seen
+		all[of(&waiting[i])] += waiting[i].weight
 	}
-	return slices.DeleteFunc(waiting, func(v waitingVirtual) bool { return v.kind() == virtualParks && v.Class == "" }), nil
+	for i := range seen {
+		known[of(&seen[i])] += seen[i].weight
+	}
+	var kept []waitingVirtual
+	for _, v := range seen {
+		if l := of(&v); v.waits() && all[l] > 0 {
+			v.weight *= all[l] / known[l]
+			kept = append(kept, v)
+		}
+	}
+	for _, v := range waiting {
+		if known[of(&v)] == 0 {
+			kept = append(kept, v)
+		}
+	}
+	return kept
 }
 
 // withLister calls do with what lists p's virtual threads, in the worker that has the process.

@@ -48,8 +48,9 @@ type Events struct {
 	seen     map[uint32]*EventSums // of Rows, by thread id: ThreadTime.Seen
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
 	locked   lockTimes
-	order    order  // Allocations
-	wakers   wakers // OffCPU: who ended waits; Locks: who had the lock meanwhile
+	looks    map[string]*lookSums // Locks: by EventLabels.What
+	order    order                // Allocations
+	wakers   wakers               // OffCPU: who ended waits; Locks: who had the lock meanwhile
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
@@ -196,6 +197,9 @@ func (r *Events) observe(e *Event) {
 	// An event that is drawn with probability p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952). For n equal ones
 	// drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
 	missed := 1 - 1/float64(max(e.Every, 1))
+	if e.Every == Moment {
+		missed = 0 // looks say how much the time that they stand for varies
+	}
 	if e.Kind == profile.Cycles {
 		missed = 1 // a counter may overflow in any process
 	}
@@ -320,7 +324,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if e.Basis = append(e.Basis, partly...); kind == profile.Locks && r.LacksLong(covered) {
 		e.Basis = append(e.Basis, missingWaits)
 	}
-	e.Coverage = covered.cover(kind, r.sums, total(e), ends(e))
+	e.Coverage = covered.cover(kind, r.sums, r.looks, total(e), ends(e))
 	if d != nil {
 		e.Coverage.Count(d.Skew)
 	} else {

@@ -34,7 +34,7 @@ const (
 // suspendedState is a bit of VirtualThread.state.
 const suspendedState = 1 << 8
 
-// VirtualThreads implements vmruntime.VirtualLister. It costs some fifteen reads for each thread that is drawn, in batches, and one for each hash
+// VirtualThreads implements vmruntime.VirtualLister. It costs some twenty reads for each thread that is drawn, in batches, and one for each hash
 // table, of 4 or 8 bytes for each of its places.
 func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.VirtualThread, error) {
 	if p.virtualClass == 0 {
@@ -359,6 +359,10 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 	}
 	mounted := fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "mounted" })
 	states, blockers, waiters := place(virtual, "state"), place(classThread, "parkBlocker"), place(virtual, "objectWaiter")
+	words, err := p.virtualWords(states, blockers, waiters, mounted)
+	if err != nil {
+		return nil, err
+	}
 	kept := list[:0]
 	for i, class := range classes {
 		if class == nil || class.Name != virtual || ids[i] == 0 || mounted[i] == 0 {
@@ -366,9 +370,39 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 		}
 		v := list[i]
 		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Waiter = ids[i], continuations[i], mounted[i], states[i], blockers[i], waiters[i]
+		v.Words, v.OnCarrier = words[i].VirtualWords, words[i].mounted
 		kept = append(kept, v)
 	}
 	return kept, nil
+}
+
+// A readWords is what was read of a virtual thread.
+type readWords struct {
+	vmruntime.VirtualWords
+	mounted bool
+}
+
+// virtualWords reads all words of threads in one go, so that those of one thread are as of about one moment.
+func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]readWords, error) {
+	var b vmstructs.Batch
+	for i := range states {
+		b.Add(mounted[i], 1)
+		b.Add(states[i], 4)
+		b.Add(blockers[i], vmstructs.WordSize)
+		b.Add(waiters[i], vmstructs.WordSize)
+	}
+	if err := b.Read(p.memory.Mem); err != nil {
+		return nil, err
+	}
+	all := make([]readWords, len(states))
+	for i := range all {
+		word := func(n int) uint64 {
+			v, _ := b.Word(4*i + n) // 0 if there is none
+			return v
+		}
+		all[i] = readWords{vmruntime.VirtualWords{State: uint32(word(1)), Blocker: word(2), Waiter: word(3)}, word(0) != 0}
+	}
+	return all, nil
 }
 
 // DescribeVirtual implements vmruntime.VirtualLister.
