@@ -300,7 +300,7 @@ func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 		}
 		l := fold.Look{What: waitNames[kind], Since: from, Until: then, Weight: s.last.weight, Again: again}
 		for i := range s.last.waiting {
-			if v := &s.last.waiting[i]; v.kind() == kind {
+			if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
 				l.Waiting += v.weight
 			}
 		}
