@@ -119,7 +119,7 @@ func (w *walk) step() error {
 	path := filepath.Join(w.path, name)
 	fd, err := w.openEntry(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("open directory %s: %w", path, err)
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && name != "." && name != ".." {
@@ -136,7 +136,7 @@ func (w *walk) step() error {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return w.enter(fd, path)
 	default:
-		err = unix.ENOTDIR
+		err = fmt.Errorf("open directory %s: %w", path, unix.ENOTDIR)
 	}
 	unix.Close(fd)
 	return err

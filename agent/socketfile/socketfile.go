@@ -55,7 +55,7 @@ func Listen(network, path string, access Access) (_ *Listener, err error) {
 	}
 	s := socket{kind: kind, path: path, name: filepath.Base(path)}
 	if s.dir, err = outfile.MakeGuardedDir(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("open its directory: %w", err)
+		return nil, err
 	}
 	defer unix.Close(s.dir)
 	lock, err := s.takeLock()
