@@ -46,6 +46,9 @@ var parts = []harness.Section[bench]{
 	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
 	{Name: "slowdown", Markers: []string{"slowdown"}, Aim: "none", Plan: harness.Always(bench.slowdowns)},
 	{Name: "loops", Markers: []string{"loops"}, Aim: "none", Plan: harness.Always(bench.loops)},
+	{Name: "latency-30", Markers: []string{"latency-30"}, Aim: "none", Plan: harness.Always(latency(0.3))},
+	{Name: "latency-70", Markers: []string{"latency-70"}, Aim: "none", Plan: harness.Always(latency(0.7))},
+	{Name: "latency-start", Markers: []string{"latency-start"}, Aim: "none", Plan: harness.Always(bench.latencyStart)},
 	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
 	{Name: "switches", Markers: []string{"switches"}, Aim: "-e offcpu takes 1 % of a guest's CPU time", Plan: harness.Always(bench.switches)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
@@ -163,18 +166,19 @@ type manner struct {
 	growth   growthManner
 	switches switchManner
 	slowdown slowdownManner
+	latency  latencyManner
 }
 
 var (
 	longRun = manner{
 		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
 		history: longHistory, clock: longClocks, growth: longGrowth, switches: longSwitches,
-		slowdown: longSlowdown,
+		slowdown: longSlowdown, latency: longLatency,
 	}
 	shortRun = manner{
 		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
 		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth, switches: shortSwitches,
-		slowdown: shortSlowdown,
+		slowdown: shortSlowdown, latency: shortLatency,
 	}
 )
 
