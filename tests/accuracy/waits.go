@@ -23,7 +23,7 @@ import (
 
 const (
 	// waitMillis is how long each thread waits, again and again, in its own way.
-	waitMillis, waitMillisShort = 2500, 2000
+	waitMillis = 2500
 	// awayTolerance is the permitted error of off-CPU time besides that of sampling.
 	awayTolerance = 0.05
 	// rightCause is the least share of a method's off-CPU time that has the right cause, without the time on run queues and in safepoints.
@@ -34,11 +34,11 @@ const (
 func planWaits(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, waitTrial, waitResult]{
 		All: func(short bool) (trials []waitTrial) {
-			for _, jdk := range jdks {
-				trials = append(trials, waitTrial{jdk, short})
-			}
 			if short {
-				trials = trials[:1]
+				return nil
+			}
+			for _, jdk := range jdks {
+				trials = append(trials, waitTrial{jdk})
 			}
 			return trials
 		},
@@ -48,18 +48,15 @@ func planWaits(jdks []jvm.JDK) plan {
 		},
 		OK: func(results []waitResult) bool {
 			return !slices.ContainsFunc(results, func(r waitResult) bool {
-				return !r.short && slices.ContainsFunc(r.ways, func(w wayResult) bool { return !w.ok() })
+				return slices.ContainsFunc(r.ways, func(w wayResult) bool { return !w.ok() })
 			})
 		},
 	}.Plan
 }
 
-// A waitTrial is a JDK whose threads wait. The short form shows times and judges none: it runs beside other tests, and what JFR does in the
-// threads that it records takes more of a short time. The tests of the agent judge the same program without JFR.
-type waitTrial struct {
-	jdk   jvm.JDK
-	short bool
-}
+// A waitTrial is a JDK whose threads wait. The short form has none: it runs beside other tests, and what JFR does in the threads that it
+// records takes more of a short time. The tests of the agent judge the same program without JFR.
+type waitTrial struct{ jdk jvm.JDK }
 
 func (t waitTrial) String() string { return "events, waits, " + t.jdk.String() }
 
@@ -98,16 +95,12 @@ func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err 
 	if _, err := guest.Run(1, 300); err != nil {
 		return r, err
 	}
-	amount := waitMillis
-	if m.short {
-		amount = waitMillisShort
-	}
 	var truth events.Truth
 	var sched []profiler.ThreadTime
 	path := filepath.Join(m.dir, fmt.Sprintf("waits-%d.jfr", t.jdk.Version))
 	recording, err := m.recordWork(ctx, guest.PID(), func() error {
 		sched, err = m.besideWaits(ctx, t, guest.PID(), path, func() (err error) {
-			truth, err = guest.Run(1, amount)
+			truth, err = guest.Run(1, waitMillis)
 			return err
 		})
 		return err
@@ -127,7 +120,7 @@ func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err 
 	if err != nil {
 		return r, err
 	}
-	async, err := m.asyncWaits(ctx, guest, amount)
+	async, err := m.asyncWaits(ctx, guest)
 	if err != nil {
 		return r, err
 	}
@@ -175,7 +168,7 @@ const asyncPeriod = 10 * time.Millisecond
 
 // asyncWaits has async-profiler record another run. It interrupts waits to sample them, and they would be two for whoever else records. It
 // returns the time that it has of a method, divided by what the program says; NaN if async-profiler is not installed, or of methods that run.
-func (m meter) asyncWaits(ctx context.Context, guest *events.Guest, amount int) (func(method string) float64, error) {
+func (m meter) asyncWaits(ctx context.Context, guest *events.Guest) (func(method string) float64, error) {
 	unknown := func(string) float64 { return math.NaN() }
 	async, err := profiler.FindAsync()
 	if errors.Is(err, profiler.ErrNoAsync) {
@@ -188,7 +181,7 @@ func (m meter) asyncWaits(ctx context.Context, guest *events.Guest, amount int) 
 	if err := async.StartWall(ctx, guest.PID(), asyncPeriod); err != nil {
 		return nil, err
 	}
-	truth, err := guest.Run(1, amount)
+	truth, err := guest.Run(1, waitMillis)
 	if err := errors.Join(err, async.StopCollapsed(ctx, guest.PID(), path)); err != nil {
 		return nil, err
 	}
