@@ -48,62 +48,64 @@ func TestLiveCounter(t *testing.T) {
 		{"mostly idle", "sleeping", 1_000, 1, 0.01, false, false},
 		{"more threads than can be watched", "sleeping", 1_000, 400, 0.05, false, false},
 	} {
-		g := startTimed(t, needs.JDK(t), test.mode, test.rounds, test.threads)
-		m, err := ParseMethod("Timed.work")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: test.share})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		for deadline := time.Now().Add(time.Minute); c.Take()[g.PID()].Calls == 0 || test.hot; time.Sleep(100 * time.Millisecond) {
-			if test.hot && c.Err() != nil {
-				break
+		t.Run(test.name, func(t *testing.T) {
+			g := startTimed(t, needs.JDK(t), test.mode, test.rounds, test.threads)
+			m, err := ParseMethod("Timed.work")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if time.Now().After(deadline) || !test.hot && c.Err() != nil {
-				t.Fatalf("%s: nothing is counted: %v, %v", test.name, c.Err(), c.Notes())
+			c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: test.share})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if test.hot {
-			if err := c.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be counted") {
-				t.Errorf("%s: %v", test.name, err)
-			}
-			continue
-		}
-		c.Take()
-		var got Count
-		before := callsOf(t, g)
-		truth := 0.0
-		for windows := 1; windows <= 5 || truth < 1000; windows++ {
-			time.Sleep(time.Second)
-			n := c.Take()[g.PID()]
-			if windows >= 5 {
-				last, err := c.Finish()
-				if err != nil {
-					t.Fatal(err)
+			t.Cleanup(func() { c.Close() })
+			for deadline := time.Now().Add(time.Minute); c.Take()[g.PID()].Calls == 0 || test.hot; time.Sleep(100 * time.Millisecond) {
+				if test.hot && c.Err() != nil {
+					break
 				}
-				rest := last[g.PID()]
-				n.Calls, n.Error = n.Calls+rest.Calls, math.Hypot(n.Error, rest.Error)
-				n.Time, n.Observed = n.Time+rest.Time, n.Observed+rest.Observed
+				if time.Now().After(deadline) || !test.hot && c.Err() != nil {
+					t.Fatalf("%s: nothing is counted: %v, %v", test.name, c.Err(), c.Notes())
+				}
 			}
-			truth = callsOf(t, g) - before
-			got.Calls, got.Error = got.Calls+n.Calls, math.Hypot(got.Error, n.Error)
-			got.Time, got.Observed = got.Time+n.Time, got.Observed+n.Observed
-		}
-		share := got.Observed.Seconds() / got.Time.Seconds()
-		t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls, got.Error, truth, 100*share)
-		// At both ends some calls are on either side of the line; slices that stop by the hit also stop right after one.
-		if off := math.Abs(got.Calls - truth); off > 4*got.Error+0.03*truth {
-			t.Errorf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
-		}
-		if test.whole == (share < 0.9) {
-			t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
-		}
-		calls := got.Profile(m)
-		if calls.Graph.Total() != got.Calls || (calls.Basis == profile.Counted) != (got.Error == 0) {
-			t.Errorf("%+v of %+v", calls, got)
-		}
+			if test.hot {
+				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be counted") {
+					t.Errorf("%s: %v", test.name, err)
+				}
+				return
+			}
+			c.Take()
+			var got Count
+			before := callsOf(t, g)
+			truth := 0.0
+			for windows := 1; windows <= 3 || truth < 1000; windows++ {
+				time.Sleep(time.Second)
+				n := c.Take()[g.PID()]
+				if windows >= 3 {
+					last, err := c.Finish()
+					if err != nil {
+						t.Fatal(err)
+					}
+					rest := last[g.PID()]
+					n.Calls, n.Error = n.Calls+rest.Calls, math.Hypot(n.Error, rest.Error)
+					n.Time, n.Observed = n.Time+rest.Time, n.Observed+rest.Observed
+				}
+				truth = callsOf(t, g) - before
+				got.Calls, got.Error = got.Calls+n.Calls, math.Hypot(got.Error, n.Error)
+				got.Time, got.Observed = got.Time+n.Time, got.Observed+n.Observed
+			}
+			share := got.Observed.Seconds() / got.Time.Seconds()
+			t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls, got.Error, truth, 100*share)
+			// At both ends some calls are on either side of the line; slices that stop by the hit also stop right after one.
+			if off := math.Abs(got.Calls - truth); off > 4*got.Error+0.03*truth {
+				t.Errorf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
+			}
+			if test.whole == (share < 0.9) {
+				t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
+			}
+			calls := got.Profile(m)
+			if calls.Graph.Total() != got.Calls || (calls.Basis == profile.Counted) != (got.Error == 0) {
+				t.Errorf("%+v of %+v", calls, got)
+			}
+		})
 	}
 }

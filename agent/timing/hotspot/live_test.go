@@ -213,6 +213,9 @@ func TestLiveForms(t *testing.T) {
 			{"nested", "Timed.work", 0.5, 1, lostElsewhere, 1. / 3},
 			{"throwing", "Timed.throwing", 0.5, 1, lostUnwound, 1. / 4},
 		} {
+			if i > 0 && test.at > 0.5 || i > 0 && test.lost == lostDeep {
+				continue // what a JDK changes is how calls return, not how a method calls itself
+			}
 			t.Run(fmt.Sprintf("%d/%s", jdk.Version, test.mode), func(t *testing.T) {
 				g := startTimed(t, jdk, test.mode, rounds*[]int{1, 16}[min(i, 1)], 2)
 				e, list := timeMethod(t, g, test.method, 200)
@@ -251,7 +254,7 @@ func TestLiveTwoProcesses(t *testing.T) {
 	needs.Root(t, "to time invocations")
 	breakpoints.Need(t)
 	const share, rounds = 0.02, 50_000
-	for _, jdk := range needs.JDKs(t) {
+	for _, jdk := range needs.JDKs(t)[:1] { // the other tests have what a JDK changes
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
 			guests := map[int]*jvm.Guest{}
 			truths := map[int][]float64{}
