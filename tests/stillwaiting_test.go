@@ -31,6 +31,7 @@ func recordStillWaiting(t *testing.T, jdk jvm.JDK) {
 	main := events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("guest.Steered.main") && r.Cause == "pipe" }), offCPU)
 	if of := float64(p.DurationNanos); main < 0.9*of || main > 1.01*of {
 		t.Errorf("the main thread waited for orders for %v of %v", time.Duration(main), time.Duration(of))
+		logRows(t, rows)
 	}
 	all, unknown := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("[still waiting]") }), offCPU)
 	t.Logf("%v in all, of that %v without a stack", time.Duration(all), time.Duration(unknown))
