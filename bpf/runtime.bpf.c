@@ -27,6 +27,9 @@ struct thread_end *export_thread_end __attribute__((unused));
 /* Clocks of the scheduler and of bpf_ktime_get_ns differ by some 100 ppm: longer stretches on a CPU would measure that. */
 #define LONGEST_STRETCH 2000000 /* ns */
 
+/* A thread that sets a timer and waits leaves its CPU sooner: some 10 us on a virtual machine, where the host sets it. */
+#define LONGEST_SETTING 50000 /* ns */
+
 /* key: thread of a chosen process that has begun to end and still runs */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -51,6 +54,7 @@ struct {
 
 struct arrival {
 	__u64 time, ran;
+	__u64 set; /* when the thread last set the timer of the CPU; 0 if it has not, or another one came first */
 	__u32 tid; /* 0: none is measured */
 };
 
@@ -69,6 +73,24 @@ __u64 threads_ended = 0, threads_recorded = 0;
 
 struct task_struct___ending {
 	int exit_state;
+};
+
+struct timerqueue_node {
+	__s64 expires; /* ns, by the clock of the timer */
+};
+
+struct hrtimer_cpu_base {
+	__s64 expires_next; /* ns, CLOCK_MONOTONIC: what the timer of the CPU is set to */
+};
+
+struct hrtimer_clock_base {
+	struct hrtimer_cpu_base *cpu_base;
+	__s64 offset; /* ns of its clock to CLOCK_MONOTONIC */
+};
+
+struct hrtimer {
+	struct timerqueue_node node;
+	struct hrtimer_clock_base *base;
 };
 
 #pragma clang attribute pop
@@ -112,21 +134,42 @@ static __always_inline bool was_chosen(__u32 pid, __u64 start)
 }
 
 /*
+ * A thread that waits for a time sets the timer of its CPU if that time comes before all others. No tick can see how long that takes: if one were due
+ * before the thread sleeps, it would be the first, and the timer would stay as it is.
+ */
+SEC("tp_btf/hrtimer_start")
+int BPF_PROG(timer_starts, struct hrtimer *timer)
+{
+	__u32 zero = 0;
+	struct arrival *a = bpf_map_lookup_elem(&arrival, &zero);
+	struct hrtimer_clock_base *base = timer->base;
+
+	if (!a || !a->tid || a->tid != (__u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (!bpf_core_field_exists(timer->node.expires) || !bpf_core_field_exists(base->cpu_base->expires_next))
+		return 0;
+	a->set = timer->node.expires - base->offset < base->cpu_base->expires_next ? bpf_ktime_get_ns() : 0;
+	return 0;
+}
+
+/*
  * The scheduler's clock stands still from the wake-up of a thread until the thread comes to the CPU, if that was idle: the rest of the timer's
  * interrupt and the way out of idleness are the thread's run time, though no tick can see it there. This is what it ran by the scheduler's clock
- * minus what it was on the CPU by another one.
+ * minus what it was on the CPU by another one. If it waits, what it took to set the timer is added.
  */
-static __always_inline void measure_arrivals(struct task_struct *prev, struct task_struct *next)
+static __always_inline void measure_arrivals(struct task_struct *prev, struct task_struct *next, bool waits)
 {
 	__u32 zero = 0, tid = next->pid;
 	struct arrival *a = bpf_map_lookup_elem(&arrival, &zero);
 	struct arrived none = {}, *sum;
-	__u64 charged, stretch;
+	__u64 charged, stretch, now, set;
 
 	if (!a)
 		return;
 	if (a->tid && a->tid == (__u32)prev->pid) {
-		stretch = bpf_ktime_get_ns() - a->time;
+		now = bpf_ktime_get_ns();
+		stretch = now - a->time;
+		set = waits && a->set ? now - a->set : 0;
 		charged = ran(prev) - a->ran;
 		sum = bpf_map_lookup_elem(&arrived, &a->tid);
 		if (!sum && !bpf_map_update_elem(&arrived, &a->tid, &none, BPF_NOEXIST))
@@ -135,12 +178,15 @@ static __always_inline void measure_arrivals(struct task_struct *prev, struct ta
 			sum->times++;
 			if (charged > stretch)
 				sum->early += charged - stretch;
+			if (set <= LONGEST_SETTING)
+				sum->early += set;
 		}
 	}
 	a->tid = 0;
 	if (!tid || bpf_get_prandom_u32() % ARRIVALS_EACH || !chosen(next->tgid))
 		return;
 	a->tid = tid;
+	a->set = 0;
 	a->ran = ran(next);
 	a->time = bpf_ktime_get_ns();
 }
@@ -174,7 +220,7 @@ static __always_inline void record_end(struct task_struct *task)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	measure_arrivals(prev, next);
+	measure_arrivals(prev, next, prev_state && !preempt);
 	if (prev_state & TASK_DEAD)
 		record_end(prev);
 	return 0;

@@ -24,6 +24,7 @@ type RunTimes struct {
 		Each     *ebpf.Program  `ebpf:"each_run_time"`
 		Ends     *ebpf.Program  `ebpf:"thread_ends"`
 		Switches *ebpf.Program  `ebpf:"thread_switches"`
+		Timers   *ebpf.Program  `ebpf:"timer_starts"`
 		Ended    *ebpf.Variable `ebpf:"threads_ended"`
 		Recorded *ebpf.Variable `ebpf:"threads_recorded"`
 	}
@@ -42,10 +43,10 @@ func (o *Objects) LoadRunTimes() (*RunTimes, error) {
 	if err := o.LoadBeside(spec, &r.objects); err != nil {
 		return nil, fmt.Errorf("load programs of run times: %w", err)
 	}
-	for _, p := range []*ebpf.Program{r.objects.Switches, r.objects.Ends} {
+	for _, p := range []*ebpf.Program{r.objects.Timers, r.objects.Switches, r.objects.Ends} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("follow the ends of threads: %w", err), r.Close())
+			return nil, errors.Join(fmt.Errorf("follow threads: %w", err), r.Close())
 		}
 		r.ends = append(r.ends, l)
 	}
@@ -95,5 +96,5 @@ func (r *RunTimes) Close() error {
 	if r.tasks != nil {
 		errs = append(errs, r.tasks.Close())
 	}
-	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Switches.Close(), r.objects.RunTimeMaps.Close())...)
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Switches.Close(), r.objects.Timers.Close(), r.objects.RunTimeMaps.Close())...)
 }

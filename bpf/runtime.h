@@ -11,7 +11,11 @@ struct thread_run {
 	__u64 ran;   /* ns on a CPU in its life; while it is on one, until the last tick */
 	__u64 switches; /* times that it has left a CPU */
 	__u64 arrivals; /* of the times that it came to a CPU, those that were measured */
-	__u64 arriving; /* ns of its run time before it came, of those: the scheduler counts from its wake-up on if the CPU was idle */
+	/*
+	 * ns of its run time that no tick can see, of those: before it came, as the scheduler counts from its wake-up on if the CPU was idle, and while
+	 * it set the timer of the CPU to wait.
+	 */
+	__u64 arriving;
 	__u32 pid, tid;
 };
 

@@ -17,7 +17,7 @@ func TestKernelRunTimes(t *testing.T) {
 	r, err := o.LoadRunTimes()
 	needKernel(t, err)
 	defer r.Close()
-	checkVerified(t, r.objects.Each, r.objects.Ends, r.objects.Switches)
+	checkVerified(t, r.objects.Each, r.objects.Ends, r.objects.Switches, r.objects.Timers)
 	const work, sleeps = 20 * time.Millisecond, 400
 	used, read := make(chan time.Duration), make(chan struct{})
 	tid, ended := onThread(t, func() {

@@ -39,7 +39,7 @@ type stratum struct {
 	parts []*part
 	fold.RunTime
 	samples uint64
-	arrival float64 // ns of RunTime before a thread came to a CPU, for each time that it did
+	arrival float64 // ns of RunTime before a thread came to a CPU, and to set the timer that wakes it, for each time that it came
 	waking  float64 // ns of RunTime that no tick can see, of the kernel
 	late    float64 // ns of RunTime that no tick can see, of the thread itself: ticks come late
 }
@@ -136,7 +136,7 @@ const maxLate = 100 * time.Microsecond
 // fewArrivals is how many measured arrivals of a stratum weigh as much as those of all.
 const fewArrivals = 4
 
-// arrivals sets what threads ran before they came to a CPU, from the measured arrivals of each stratum, and of all.
+// arrivals sets what threads ran before they came to a CPU, and to set timers, from the measured arrivals of each stratum, and of all.
 func arrivals(strata []*stratum) {
 	var all fold.RunTime
 	for _, s := range strata {
@@ -227,7 +227,7 @@ func notSampled(p *profile.Process, ran time.Duration) *profile.Thread {
 
 // Why CPU time was not sampled.
 const (
-	whyWaking  = "no tick of the clock comes while the kernel puts a thread on a CPU ([waking])"
+	whyWaking  = "no tick of the clock comes while the kernel puts a thread on a CPU, or sets the timer that wakes it ([waking])"
 	whyLate    = "no tick of the clock comes in the first microseconds after that"
 	whyTicking = "the sampling interrupts took it"
 	whyIdle    = "these threads ran for less than some periods of the clock"

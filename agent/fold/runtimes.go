@@ -19,7 +19,7 @@ type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
 	Arrivals uint64        // context switches to these threads that were measured
-	Arriving time.Duration // run time charged before the threads were on the CPU, in these switches
+	Arriving time.Duration // run time charged before the threads were on the CPU, in these switches, and that in which they set the timer that wakes them
 }
 
 // Add adds the run time of other threads.

@@ -85,7 +85,7 @@ type Thread struct {
 
 // Frames that stand for CPU time without samples.
 var (
-	// Waking is what the kernel does to put a thread on a CPU, and the beginning of what the thread does then: see package cputime.
+	// Waking is what the kernel does to put a thread on a CPU, and to set the timer that wakes it: see package cputime.
 	Waking = symbolize.Intern(symbolize.Frame{Function: "[waking]", SystemName: "[waking]", Kind: symbolize.KindKernel})
 	// NotSampled stands for threads that ran and were not sampled.
 	NotSampled = symbolize.Intern(symbolize.Frame{Function: "[not sampled]", SystemName: "[not sampled]", Kind: symbolize.KindMarker})
