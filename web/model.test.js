@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {amount, around, callRates, callTargets, change, decode, during, interval, laneRows, laneRuns, laneShares, leaves, methods, perSecond, regroup, searcher, threadGroups} from "./src/model.js";
+import {amount, around, callRates, callTargets, change, decode, during, interval, laneRows, laneRuns, laneShares, leaves, methods, perSecond, plusMinus, regroup, searcher, threadGroups} from "./src/model.js";
 
 // Two processes, three thread groups; hot is called by run and by itself.
 const doc = {
@@ -110,6 +110,11 @@ test("leaves are what events are about", () => {
 test("intervals", () => {
 	assert.equal(interval(0.5, 0), null);
 	assert.ok(Math.abs(interval(0.5, 50) - 0.098) < 0.001); // 50 of 100 samples
+	assert.equal(interval(1, 100), 0.03); // none of 100 samples was of anything else
+	assert.equal(interval(0.5, 50, 0), null); // parts have no intervals
+	assert.deepEqual([plusMinus(null), plusMinus(null, 0), plusMinus(0.098), plusMinus(0.123)], ["", "?", "9.80", "12"]);
+	const unknown = change({value: 700, n: 70, base: 0, baseCount: 0}, {value: 1000, n: 100, base: 2000, baseCount: 100}, {effect: 0});
+	assert.ok(!unknown.sure && unknown.noise === Infinity);
 	const root = {value: 1000, n: 100, base: 2000, baseCount: 100};
 	const of = (n, baseCount) => change({value: 10 * n, n, base: 20 * baseCount, baseCount}, root);
 	assert.ok(of(70, 40).sure && of(30, 0).sure);

@@ -129,7 +129,7 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker}
 	r.observe(e)
 	if main := e.Kind.Main(); e.Kind == profile.Allocations && e.Labels.What != profile.ExactAllocations && e.Sums.Known[main] < e.Sums.Values[main] {
-		r.order.add(e.TID, site{key.Context, e.Labels.Class})
+		r.order.add(e.TID, site{key.Context, e.Labels.Class}, bufferEnd{e.Sums.Values[0], e.Sums.Values[main]})
 	}
 	if e.Unclear {
 		r.unclear.Add(&e.Sums)
@@ -306,10 +306,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	if r.unclear.Events > 0 {
 		e.Basis = append(e.Basis, unclearWaits(&r.unclear))
 	}
-	if r.order.inStep() {
-		e.Basis = append(e.Basis, profile.InStep)
-	}
-	for _, note := range [...]string{r.away.note(), unknownWakers(&r.wakers.unknown)} {
+	for _, note := range [...]string{r.order.note(), r.away.note(), unknownWakers(&r.wakers.unknown)} {
 		if note != "" {
 			e.Basis = append(e.Basis, note)
 		}

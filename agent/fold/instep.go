@@ -3,12 +3,15 @@ package fold
 import (
 	"math"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // Allocations are observed where they meet the end of a thread's buffer. Their sites are a fair draw if buffers end at any place of what the thread
 // does. A thread that repeats the same allocations may meet the ends at the same places again and again: then some sites are drawn too often, however
-// many events there are. Their order shows it. Those of a fair draw come in any order.
+// many events there are. Their order shows it. Those of a fair draw come in any order. If all buffers end at one site, there is no order: then this may
+// be the only site, or the only one that is met. Buffers of different lengths end at different places of what is repeated, so that one site in all of
+// them is the only one, but for what chance misses.
 
 // A site is what allocates.
 type site struct {
@@ -27,14 +30,36 @@ const (
 type order struct {
 	threads                   map[uint32]*sequence
 	equal, expected, variance float64 // pairs
+
+	first   site // of all events
+	several bool // sites
+	last    map[uint32]bufferEnd
+	alike   int // events that came like the one before of their thread
+	events  int // with one before
 }
+
+// A bufferEnd is how an allocation met the end of a buffer.
+type bufferEnd struct{ objects, bytes float64 }
 
 type sequence struct {
 	sites [sequenceLength]site
 	n     int
 }
 
-func (o *order) add(tid uint32, at site) {
+func (o *order) add(tid uint32, at site, end bufferEnd) {
+	if o.last == nil {
+		o.last, o.first = map[uint32]bufferEnd{}, at
+	}
+	o.several = o.several || at != o.first
+	before, known := o.last[tid]
+	if known {
+		if o.events++; before == end {
+			o.alike++
+		}
+	}
+	if known || len(o.last) < mostSequences {
+		o.last[tid] = end
+	}
 	of := o.threads[tid]
 	if of == nil {
 		if len(o.threads) >= mostSequences {
@@ -77,4 +102,18 @@ func (o *order) add(tid uint32, at site) {
 // inStep reports whether the sites are in an order.
 func (o *order) inStep() bool {
 	return o.variance > 0 && math.Abs(o.equal-o.expected) > inStepErrors*math.Sqrt(o.variance)
+}
+
+// alone reports whether there is one site, and nothing says that a thread has no others in step with it: at least half of its buffers were alike.
+func (o *order) alone() bool { return o.last != nil && !o.several && 2*o.alike >= o.events }
+
+// note is what a reader must know of the sites; "" if they are a fair draw.
+func (o *order) note() string {
+	switch {
+	case o.inStep():
+		return profile.InStep
+	case o.alone():
+		return profile.OneSite
+	}
+	return ""
 }

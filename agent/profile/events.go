@@ -91,6 +91,10 @@ type Events struct {
 const InStep = "sites of allocations are observed in step with the ends of the buffers that threads allocate in, so that some may be observed too often, and others " +
 	"too seldom; the total is right"
 
+// OneSite is a sentence of Basis: of a thread that allocates at several sites in step with its buffers, one may be all that is observed.
+const OneSite = "allocations were observed at one site only, where buffers of the same length ended: if a thread repeats several sites in step with its buffers, " +
+	"the others are not seen; the total is right"
+
 // EndedThreads is the TID of a ThreadTime that is the sum of all threads that ended in the window.
 const EndedThreads = 0
 

@@ -25,7 +25,7 @@ type statedSum struct {
 	sum, within float64       // within is half of the 95 % interval; +Inf if it is not known of each process
 	observed    []string      // sentences on processes that were not observed all the time, or not in all events
 	scaled      bool          // one of these sums was scaled up
-	inStep      bool          // parts have no intervals: profile.InStep
+	repeated    string        // why parts have no intervals: stored.Metadata.Repeated
 	missed      time.Duration // the longest time before a process was observed
 }
 
@@ -35,7 +35,7 @@ func statedSumOf(p *pprof.Profile) *statedSum {
 	if err != nil || len(m.Totals) == 0 {
 		return nil
 	}
-	s := &statedSum{observed: m.Observed(), inStep: inStep(m)}
+	s := &statedSum{observed: m.Observed(), repeated: m.Repeated()}
 	together := 0.0 // processes share slices and losses: they may all have been busy in them
 	for i := range m.Totals {
 		t := &m.Totals[i]
@@ -75,12 +75,16 @@ func (e *storedEvents) widen() {
 }
 
 // EffectOf returns the design effect of the events of a stored profile: what the variances that follow from numbers of events are multiplied
-// by, at least 1. It is 1 if it is not known.
+// by, at least 1. It is 1 if it is not known, and 0 if parts of the sum have no intervals.
 func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
-	if e, err := readEvents(p, kind); err == nil && !math.IsInf(e.effect, 0) && e.effect >= 1 {
-		return e.effect
+	e, err := readEvents(p, kind)
+	switch {
+	case err != nil:
+		return 1
+	case !e.apportioned() || math.IsInf(e.effect, 0):
+		return 0
 	}
-	return 1
+	return e.effect
 }
 
 // partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
@@ -89,12 +93,7 @@ func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled
 
 // apportioned reports whether parts of the sum have intervals.
 func (e *storedEvents) apportioned() bool {
-	return !e.partly() && (e.stated == nil || !e.stated.inStep)
-}
-
-// inStep reports whether sites of allocations were observed in step with the ends of buffers.
-func inStep(m *stored.Metadata) bool {
-	return slices.ContainsFunc(m.Basis, func(n stored.Note) bool { return n.Text == profile.InStep })
+	return !e.partly() && (e.stated == nil || e.stated.repeated == "")
 }
 
 // interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the
@@ -203,7 +202,7 @@ const leastEvents = 10
 // shareInterval returns the half-width of the 95 % interval of the share that value i of t has of that of all, in
 // percent of the whole. All is t and the rest, which vary independently: with the share s, its standard deviation is the
 // root of (1-s)² variance(t) + s² variance(rest), over all. Of N events of equal weight that is the binomial one, the root
-// of s(1-s)/N.
+// of s(1-s)/N. What none of N draws met may still be 3/N of all, with 95 % (the rule of three), and the part that t has is smaller by that.
 func (t tally) shareInterval(i int, all tally) float64 {
 	if all.values[i] == 0 {
 		return 0
@@ -213,7 +212,7 @@ func (t tally) shareInterval(i int, all tally) float64 {
 	}
 	s := t.values[i] / all.values[i]
 	variance := (1-s)*(1-s)*t.variance + s*s*max(all.variance-t.variance, 0)
-	half := normal95 * math.Sqrt(variance)
+	half := max(normal95*math.Sqrt(variance), 3*s*all.variance/all.values[i])
 	if t.unsited == 0 { // what has no site may all be of this one
 		half += all.unsited
 	}

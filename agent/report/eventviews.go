@@ -77,7 +77,7 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
 			"that were not recorded.", opts.Width)
 	case !e.apportioned():
-		layout.Fold(out, "Only the total has an interval: "+profile.InStep+".", opts.Width)
+		layout.Fold(out, "Only the total has an interval: "+e.stated.repeated+".", opts.Width)
 	case all.variance > 0:
 		layout.Fold(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
 			"?: no interval, because there are fewer than %d events", leastEvents), opts.Width)

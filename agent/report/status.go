@@ -97,8 +97,10 @@ func doubt(p *pprof.Profile) (word, why string) {
 			return incomplete, "no call of " + m.Followed + " was seen"
 		case len(m.Observed()) > 0:
 			return approximate, "events were observed part of the time, the rest is estimated"
-		case inStep(m):
+		case m.Repeated() == profile.InStep:
 			return approximate, "sites of allocations were observed in step with the ends of buffers"
+		case m.Repeated() != "":
+			return approximate, "allocations were observed at one site only, and others in step with it would not be seen"
 		case vagueTimes(p) != "":
 			return approximate, vagueTimes(p)
 		case m.Events.Observed < fewSamples:

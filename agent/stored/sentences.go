@@ -68,6 +68,17 @@ func (m *Metadata) Observed() (list []string) {
 	return totalSentences(incomplete, m.unit())
 }
 
+// Repeated is the sentence of Basis by which parts of the sum have no intervals, as what repeats in step with what is observed is not told apart:
+// profile.InStep or profile.OneSite; "" if there is none.
+func (m *Metadata) Repeated() string {
+	for _, sentence := range [...]string{profile.InStep, profile.OneSite} {
+		if slices.ContainsFunc(m.Basis, func(n Note) bool { return n.Text == sentence }) {
+			return sentence
+		}
+	}
+	return ""
+}
+
 // maxTotals is how many processes of one name have sentences of their own. Programs that a loop starts again and again would have hundreds.
 const maxTotals = 5
 

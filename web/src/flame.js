@@ -1,7 +1,7 @@
 // The flame graph: d3-flame-graph with colours by kind of code, hatching, a tooltip and the keyboard.
 import flamegraph from "d3-flame-graph";
 import {select} from "d3-selection";
-import {THREAD, PROCESS, amount, change, interval, isCode, percent, perSecond, points} from "./model.js";
+import {THREAD, PROCESS, amount, change, interval, isCode, percent, perSecond, plusMinus, points} from "./model.js";
 import {el, fill} from "./dom.js";
 
 // Colours have a contrast of at least 7 with the text on them, which is dark in both schemes.
@@ -304,16 +304,16 @@ export class Flame {
 		const doc = this.#doc;
 		const total = this.#root.value;
 		const share = total > 0 ? node.value / total : 0;
-		const half = interval(share, node.n, doc.effect);
+		const half = node === this.#root ? "" : plusMinus(interval(share, node.n, doc.effect), doc.effect);
 		const rows = [];
 		const row = (name, text) => text && rows.push(el("dt", {}, name), el("dd", {}, text));
 		if (doc.base) {
 			const c = this.#changeOf(node);
 			row("share", `${percent(c.before)} \u2192 ${percent(c.now)}`);
-			row("change", `${points(c.delta)} \u00b1 ${(100 * c.noise).toFixed(2)} points${c.sure ? "" : `, ${c.verdict}`}`);
+			row("change", `${points(c.delta)} \u00b1 ${c.noise === Infinity ? "?" : (100 * c.noise).toFixed(2)} points${c.sure ? "" : `, ${c.verdict}`}`);
 			row("value", `${amount(node.base, doc.unit)} \u2192 ${amount(node.value, doc.unit)}`);
 		} else {
-			row("share", percent(share) + (half === null ? "" : ` \u00b1 ${(100 * half).toFixed(half >= 0.1 ? 0 : 2)}`) + (node.value > 0 && isCode(node) ? `, itself ${percent(total > 0 ? node.self / total : 0)}` : ""));
+			row("share", percent(share) + (half && ` \u00b1 ${half}`) + (node.value > 0 && isCode(node) ? `, itself ${percent(total > 0 ? node.self / total : 0)}` : ""));
 			row("value", [amount(node.value, doc.unit), perSecond(node.value, doc)].filter(Boolean).join(", "));
 			if (node.n > 0) row("from", `${Math.round(node.n).toLocaleString("en")} ${doc.kind === "cpu" ? "samples" : "observed events"}`);
 		}

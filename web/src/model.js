@@ -251,10 +251,11 @@ export function leaves(root, name) {
 	return byWeight(found, root);
 }
 
-// interval is half of the 95 % interval of a share, from the number of samples or events behind it; null if values are exact.
+// interval is half of the 95 % interval of a share, from the number of samples or events behind it; null if values are exact, or if there is no
+// interval (effect is 0). What none of all samples met may be three of their number (the rule of three), and shares are smaller by that.
 export function interval(share, n, effect = 1) {
-	if (!(n > 0)) return null;
-	return 1.96 * share * Math.sqrt((Math.max(1 - share, 0) * effect) / n);
+	if (!(n > 0) || effect === 0) return null;
+	return Math.max(1.96 * share * Math.sqrt((Math.max(1 - share, 0) * effect) / n), (3 * share * share * effect) / n);
 }
 
 // spread is half of the 95 % interval of the share that n of all samples are, also where that is 0 or 1 (Agresti and Coull 1998).
@@ -273,7 +274,7 @@ const sureErrors = 4;
 export function change(node, root, {effect = 1, verdicts} = {}, of = "total") {
 	const now = root.value > 0 ? node.value / root.value : 0;
 	const before = root.base > 0 ? node.base / root.base : 0;
-	const noise = Math.hypot(spread(node.n, root.n, effect), spread(node.baseCount, root.baseCount, effect));
+	const noise = effect === 0 ? Infinity : Math.hypot(spread(node.n, root.n, effect), spread(node.baseCount, root.baseCount, effect)); // 0: no interval
 	const delta = now - before;
 	if (!verdicts) {
 		const sure = Math.abs(delta) * 1.96 > noise * sureErrors;
@@ -281,6 +282,12 @@ export function change(node, root, {effect = 1, verdicts} = {}, of = "total") {
 	}
 	const verdict = verdicts[of][node.name] ?? "undecided";
 	return {now, before, delta, noise, sure: verdict === "more" || verdict === "less", more: verdict === "more", verdict};
+}
+
+// plusMinus writes half of an interval of shares in percentage points; "" if values are exact, and "?" if it is not known.
+export function plusMinus(half, effect = 1) {
+	if (effect === 0) return "?";
+	return half === null ? "" : (100 * half).toFixed(half >= 0.1 ? 0 : 2);
 }
 
 // points writes a difference of shares in percentage points.

@@ -1,5 +1,5 @@
 // Tables next to the flame graph: hot methods, and what surrounds the selected one.
-import {amount, around, callTargets, change, interval, leaves, methods, percent, perSecond, points, threadGroups} from "./model.js";
+import {amount, around, callTargets, change, interval, leaves, methods, percent, perSecond, plusMinus, points, threadGroups} from "./model.js";
 import {colourOf} from "./flame.js";
 import {el, fill} from "./dom.js";
 
@@ -37,10 +37,9 @@ export function methodTable(host, doc, root, rates, {test, all, onAll, onSelect,
 		: [["self", "n"], ["\u00b1", "n wide"], ["amount", "n wide"], ["total", "n"], ...(rates ? [["calls/s", "n"]] : []), ["method", ""]];
 	const body = shown.map((m) => {
 		const share = m.self / total;
-		const half = interval(share, m.selfN, doc.effect);
 		const cells = doc.base
-			? [percent(m.baseSelf / baseTotal), percent(share), points(m.change.delta), (100 * m.change.noise).toFixed(2), m.change.verdict]
-			: [percent(share), half === null ? "" : (100 * half).toFixed(half >= 0.1 ? 0 : 2), amount(m.self, doc.unit), percent(m.total / total),
+			? [percent(m.baseSelf / baseTotal), percent(share), points(m.change.delta), m.change.noise === Infinity ? "?" : (100 * m.change.noise).toFixed(2), m.change.verdict]
+			: [percent(share), plusMinus(interval(share, m.selfN, doc.effect), doc.effect), amount(m.self, doc.unit), percent(m.total / total),
 				...(rates ? [rates.of(m.name) === undefined ? "" : amount(rates.of(m.name), "count")] : [])];
 		return el("tr", {class: [m.name === selected && "selected", m.change && !m.change.sure && "dim"].filter(Boolean).join(" ") || null},
 			...cells.map((c, i) => el("td", {class: head[i][1]}, c)), el("td", {class: "method"}, el("div", {}, swatchOf(m), name(m.name, onSelect))));

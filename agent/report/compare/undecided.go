@@ -18,6 +18,9 @@ const shownEstimates = 3
 func (v *verdicts) estimates(undecided []auditRow, after bool) {
 	thing := v.opts.By.noun()
 	rows := slices.DeleteFunc(slices.Clone(undecided), func(r auditRow) bool { return math.Abs(r.Percent) < v.least() })
+	if v.repeated != [2]string{} {
+		rows = nil
+	}
 	rows = v.innermost(rows)
 	slices.SortStableFunc(rows, byChange)
 	rows, _ = layout.First(v.opts.N, rows)

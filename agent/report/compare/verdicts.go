@@ -73,7 +73,8 @@ type verdicts struct {
 	keys     []auditKey // those of the By, then subtrees that only one side has
 	ofBy     int        // how many are of the By
 	result   *audit.Result
-	same     bool // both sides are the same recordings
+	same     bool      // both sides are the same recordings
+	repeated [2]string // why parts of a side have no intervals: stored.Metadata.Repeated
 	language language
 	out      *bufio.Writer
 }
@@ -107,8 +108,28 @@ func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
 	}
 	v.result = audit.Compare(v.auditor.side(v.sides[0], wanted, unitsError[0]), v.auditor.side(v.sides[1], wanted, unitsError[1]), v.keys,
 		&audit.Options{Alpha: opts.Alpha, Least: opts.Least / 100, Looks: opts.Looks})
+	v.forgetParts()
 	v.language = languageOf(v.sides[0][0], v.result, opts.Per)
 	return v, nil
+}
+
+// forgetParts leaves differences of sites undecided where a side did not observe them by chance: how they vary from window to window says nothing then.
+func (v *verdicts) forgetParts() {
+	for side, list := range v.sides {
+		for _, r := range list {
+			if m, err := stored.MetadataOf(r.Profile); err == nil && v.opts.By != ByService {
+				v.repeated[side] = cmp.Or(v.repeated[side], m.Repeated())
+			}
+		}
+	}
+	if v.repeated == [2]string{} {
+		return
+	}
+	for i := range v.result.Keys {
+		d := &v.result.Keys[i]
+		d.Verdict, d.Reason = audit.Undecided, audit.Wide
+		d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
+	}
 }
 
 // sameText is for two sides that are one.
@@ -186,6 +207,11 @@ func (v *verdicts) notes() {
 			write("the rank test does not confirm a difference: a few windows make it; look for what happened in them, or record longer")
 		default:
 			write("%s", v.longer(d.Longer))
+		}
+	}
+	for side, why := range v.repeated {
+		if why != "" {
+			write("only the whole can differ with certainty, as in %c %s", 'A'+rune(side), why)
 		}
 	}
 	several := false // processes in one recording

@@ -452,3 +452,26 @@ func TestMethodVerdicts(t *testing.T) {
 		}
 	}
 }
+
+// Where sites were observed in step with something, how they differ is not known, whatever windows say.
+func TestAuditInStep(t *testing.T) {
+	slower := shop()
+	slower["main search match"] *= 1.5
+	a, b := recorded{pid: 1, windows: 30, paths: shop(), seed: 1}.named(t, "a.pb.gz"), recorded{pid: 2, windows: 30, paths: slower, seed: 2}.named(t, "b.pb.gz")
+	m, err := stored.MetadataOf(b.Profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Basis = append(m.Basis, stored.Note{Text: profile.OneSite})
+	if err := m.Store(b.Profile); err != nil {
+		t.Fatal(err)
+	}
+	text, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 10, Width: 79}})
+	if verdict != audit.More || !strings.Contains(text, "only the whole can differ") || !strings.Contains(text, "undecided") || strings.Contains(text, "slower") && strings.Contains(text, "match") {
+		t.Errorf("%v:\n%s", verdict, text)
+	}
+	got, err := compare.MethodVerdicts([]compare.Named{a}, []compare.Named{b}, compare.AuditOptions{}, compare.ByMethod)
+	if err != nil || got["match"] != "undecided" {
+		t.Errorf("the page has %v, %v", got, err)
+	}
+}

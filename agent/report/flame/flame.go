@@ -29,7 +29,7 @@ type Graph struct {
 	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the interval of each share.
 	Verdicts *Verdicts
 
-	effect float64 // what variances are multiplied by, at least 1: see report.EffectOf
+	effect float64 // what variances are multiplied by, at least 1, or 0 if parts have no intervals: see report.EffectOf
 	frameTable
 	nodes    []flameNode // parents before children; the first is the root, without a frame
 	children map[flameChild]int32
@@ -323,12 +323,20 @@ func (f *Graph) addAbout(o *Graph) {
 		f.Start = o.Start
 	}
 	f.Duration += o.Duration
-	f.effect = max(f.effect, o.effect)
+	f.effect = effectOf(f, o)
 	for _, note := range o.Notes {
 		if len(f.Notes) < stored.MaxComments && !slices.Contains(f.Notes, note) {
 			f.Notes = append(f.Notes, note)
 		}
 	}
+}
+
+// effectOf is the effect of two windows together: the larger one, or 0 if parts of one of them have no intervals.
+func effectOf(a, b *Graph) float64 {
+	if a.effect == 0 || b.effect == 0 {
+		return 0
+	}
+	return max(a.effect, b.effect)
 }
 
 // addOwned adds what another window has of single processes, except for values.
@@ -353,7 +361,7 @@ func (f *Graph) Of(service string, pid int64) *Graph {
 // Against returns a Graph with the values of base as its baseline. Both stay as they are.
 func (f *Graph) Against(base *Graph) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
-	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, max(f.effect, base.effect)
+	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, effectOf(f, base)
 	out.base = &flameBase{base.Start, base.Duration}
 	all := func(int32) bool { return true }
 	out.takeRenamed(f, 0, all)
