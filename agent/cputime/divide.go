@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
@@ -178,6 +179,42 @@ func (d *division) late(strata []*stratum) float64 {
 	return min(max(sum/exact, 0), float64(maxLate))
 }
 
+// late ticks come in this function of the kernel, in which a thread enables interrupts when it has come to a CPU.
+const arrivalFunction = "finish_task_switch"
+
+// arriving is how many samples of the stratum are of ticks that were due before their threads were on a CPU.
+func (s *stratum) arriving() (n uint64) {
+	for _, p := range s.parts {
+		for _, t := range p.threads {
+			if t.Tree == nil {
+				continue
+			}
+			for id, node := range t.Tree.Nodes() {
+				if node.Self > 0 && id != cct.Root && strings.HasPrefix(node.Key.Value().Function, arrivalFunction) {
+					n += node.Self
+				}
+			}
+		}
+	}
+	return n
+}
+
+// share is the run time of one sample, and what no sample stands for, in ns. Samples of ticks that were due before the thread came stand for a part of
+// what passed until it came, and the others for all that it did then.
+func (s *stratum) share() (each, unseen float64) {
+	if s.waking < 1 {
+		return (float64(s.Ran) - s.waking) / float64(s.samples), s.waking
+	}
+	early := s.arriving()
+	if s.samples > early {
+		each = (float64(s.Ran) - s.waking) / float64(s.samples-early)
+		if unseen = s.waking - float64(early)*each; unseen >= 0 {
+			return each, unseen
+		}
+	}
+	return float64(s.Ran) / float64(s.samples), 0
+}
+
 // finish gives threads the CPU time that their samples stand for.
 func (d *division) finish() {
 	strata := d.strata
@@ -196,12 +233,12 @@ func (d *division) finish() {
 		}
 		s.waking = min(s.arrival*float64(s.Switches), float64(s.Ran)/2)
 		s.late = min(late*float64(s.Switches), float64(s.Ran)-s.waking)
-		each := (float64(s.Ran) - s.waking) / float64(s.samples)
+		each, unseen := s.share()
 		for _, p := range s.parts {
 			for _, t := range p.threads {
 				t.SampleTime = each
-				if t.Tree != nil && s.waking >= 1 {
-					t.Unseen = time.Duration(s.waking * float64(t.Tree.Total()) / float64(s.samples))
+				if t.Tree != nil && unseen >= 1 {
+					t.Unseen = time.Duration(unseen * float64(t.Tree.Total()) / float64(s.samples))
 					t.UnseenIn = profile.Waking
 				}
 			}

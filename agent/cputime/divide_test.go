@@ -189,3 +189,30 @@ func TestAccount(t *testing.T) {
 		t.Errorf("%+v", e.Missed)
 	}
 }
+
+// Ticks that were due before a thread came to its CPU stand for a part of [waking], not of what the thread did.
+func TestArrivingSamples(t *testing.T) {
+	for _, tt := range []struct {
+		early, others uint64
+		each, unseen  time.Duration
+	}{
+		{0, 50, 1600 * time.Microsecond, 20 * time.Millisecond},
+		{10, 40, 2 * time.Millisecond, 0},
+		{5, 50, 1600 * time.Microsecond, 12 * time.Millisecond},
+		{40, 10, 2 * time.Millisecond, 0}, // more than there was
+		{50, 0, 2 * time.Millisecond, 0},
+	} {
+		tree := new(cct.Tree[symbolize.Symbol])
+		tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "finish_task_switch.isra.0"})}, tt.early)
+		tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "f"})}, tt.others)
+		s := &stratum{waking: 20e6, samples: tt.early + tt.others, RunTime: fold.RunTime{Ran: 100 * time.Millisecond}}
+		s.parts = []*part{{threads: []*profile.Thread{{Tree: tree}}}}
+		each, unseen := s.share()
+		if !near(time.Duration(each), tt.each) || !near(time.Duration(unseen), tt.unseen) {
+			t.Errorf("%d and %d samples: %v each and %v unseen, want %v and %v", tt.early, tt.others, time.Duration(each), time.Duration(unseen), tt.each, tt.unseen)
+		}
+		if sum := each*float64(s.samples) + unseen; math.Abs(sum-100e6) > 1 {
+			t.Errorf("%d and %d samples: %v in all", tt.early, tt.others, time.Duration(sum))
+		}
+	}
+}
