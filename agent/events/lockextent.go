@@ -69,7 +69,7 @@ func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Even
 	}
 	if i := slices.IndexFunc(all, func(e *profile.Events) bool { return e.Kind == profile.Locks }); i >= 0 {
 		events := all[i]
-		all, recorded, unplaced := w.EventSet(p).Of(profile.Locks).LockTimes()
+		all, recorded, unplaced := w.EventSet(p).Of(profile.Locks).LockTimes(covered)
 		for i := range events.Rows {
 			if row := &events.Rows[i]; !events.Kind.Apart(&row.EventLabels) {
 				x.There += row.Values[events.Kind.Main()]

@@ -77,15 +77,17 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		folded = e.handleFault(s, p, o, &event)
 	case o.Seen.What == bpf.ObservedCard && o.Seen.Count > 1:
 		folded = e.handleCard(s, p, o, &event)
-	case o.Seen.What == bpf.ObservedFreeze && part.Sliced() && !e.surveys[p.Process].failed():
-		begunVirtual(o, &event, e.services.Resolver.ClassName)
-		add(&event)
 	case o.Seen.What == bpf.ObservedFreeze:
-		kept, ok := e.virtuals.begin(s, p, o, &event, e.services.Resolver.ClassName)
+		kind := virtualKind(o.Seen.Flags&bpf.SeenContended != 0)
+		begun := e.surveys[p.Process].covers(kind, part.Sliced(), o.Time)
+		kept, ok := e.virtuals.begin(s, p, o, &event, begun, e.services.Resolver.ClassName)
 		switch {
 		case !ok:
 			c.discarded[profile.Malformed]++
 			return
+		case begun:
+			begunVirtual(o, &event, e.services.Resolver.ClassName)
+			add(&event)
 		case !kept:
 			c.discarded[profile.Unobserved]++
 			return
@@ -97,7 +99,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		case !ok:
 			c.discarded[profile.Malformed]++
 			return
-		case w == nil && part.Sliced() && !e.surveys[p.Process].failed():
+		case w == nil && e.surveys[p.Process].covers(virtualParks, part.Sliced(), o.Time):
 			folded = true // it was counted when it began
 		case w == nil:
 			c.discarded[profile.Unobserved]++

@@ -35,6 +35,7 @@ type virtualWait struct {
 	absent bool   // the kernel side did not know it any more when it was last asked
 	// counted says that windows that have ended have the part before their end.
 	counted bool
+	begun   bool // it was counted when it began, and surveys may say how long it is
 }
 
 // Bounds on waits that have not ended. The kernel side knows no more of them than maxVirtual.
@@ -43,12 +44,12 @@ const (
 	maxVirtualFrames = 1 << 19 // 24 bytes each
 )
 
-// begin keeps the record of a wait that begins. It returns false if there is no room for it; ok is false if the record is malformed.
-func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, className func([]byte) string) (kept, ok bool) {
+// begin keeps the record of a wait that begins; begun says that it is counted now. It returns false if there is no room for it; ok is false if the record is malformed.
+func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, begun bool, className func([]byte) string) (kept, ok bool) {
 	if o.Seen.Count < 2 {
 		return false, false
 	}
-	w := &virtualWait{event: *event, epoch: o.ClassEpoch, begin: o.Seen.Values[1]}
+	w := &virtualWait{event: *event, epoch: o.ClassEpoch, begin: o.Seen.Values[1], begun: begun}
 	w.event.Stack = slices.Clone(event.Stack)
 	describeVirtual(o, &w.event, className)
 	return v.keep(s, virtualThread{p, o.Seen.Values[0]}, w), true
@@ -86,7 +87,7 @@ func (w *virtualWait) still(at time.Duration) *fold.Event {
 // ended.
 func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration, always func(*target.Process, int) bool) {
 	for key, w := range v.waiting {
-		if w.absent || time.Duration(w.begin) >= end || !always(key.process.Process, w.kind()) {
+		if w.absent || w.begun || time.Duration(w.begin) >= end || !always(key.process.Process, w.kind()) {
 			continue
 		}
 		if window.AddLockWait(s, key.process, uint32(key.process.PID), w.epoch, w.still(end)) {
@@ -98,7 +99,7 @@ func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration,
 // settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long they are.
 func (v *virtuals) settle(s *fold.State, p *target.Process, kind int, then time.Duration) {
 	for key, w := range v.waiting {
-		if key.process.Process != p || w.kind() != kind || time.Duration(w.begin) >= then {
+		if key.process.Process != p || w.kind() != kind || w.begun || time.Duration(w.begin) >= then {
 			continue
 		}
 		s.AddEvent(key.process, uint32(p.PID), w.epoch, w.still(then))
@@ -116,6 +117,7 @@ func describeVirtual(o *bpf.Observation, event *fold.Event, className func([]byt
 func begunVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
 	describeVirtual(o, event, className)
 	waited(event, event.Every, 0)
+	event.Length = fold.LengthsLater
 }
 
 // end returns the event of a wait that ends; nil if its begin is not known, or belongs to another one. ok is false if the record is
@@ -131,6 +133,9 @@ func (v *virtuals) end(p *fold.Process, o *bpf.Observation, event *fold.Event) (
 	v.forget(key)
 	w.event.Part, w.event.Every = event.Part, event.Every
 	waited(&w.event, event.Every, o.Seen.Values[2])
+	if w.begun {
+		w.event.Length, w.event.Sums.Values[0], w.event.Sums.Values[1] = fold.LengthsSliced, 0, 0
+	}
 	if begin := time.Duration(w.begin); w.counted {
 		w.event.Lock = &fold.LockWait{Since: begin, Until: begin + w.event.Delay, Counted: true}
 	}

@@ -43,7 +43,7 @@ func TestVirtualWait(t *testing.T) {
 			p := s.Process(begin.Header)
 			var v virtuals
 			stack := []target.RawFrame{{Kind: target.RawKernel, Frame: 1}}
-			if kept, ok := v.begin(s, p, begin, &fold.Event{TID: 8, Stack: stack}, asIs); !kept || !ok {
+			if kept, ok := v.begin(s, p, begin, &fold.Event{TID: 8, Stack: stack}, false, asIs); !kept || !ok {
 				t.Fatal(kept, ok)
 			}
 			stack[0].Frame = 2 // the next record's
@@ -72,7 +72,7 @@ func TestVirtualWait(t *testing.T) {
 	}
 	var p *fold.Process
 	var v virtuals
-	if _, ok := v.begin(nil, p, virtualRecord(bpf.ObservedFreeze, 0, "", 5), &fold.Event{}, asIs); ok {
+	if _, ok := v.begin(nil, p, virtualRecord(bpf.ObservedFreeze, 0, "", 5), &fold.Event{}, false, asIs); ok {
 		t.Error("a record without a time is not malformed")
 	}
 	if _, ok := v.end(p, virtualRecord(bpf.ObservedThaw, 0, "", 5, 100), &fold.Event{}); ok {
@@ -87,7 +87,7 @@ func TestVirtualSweep(t *testing.T) {
 	p := s.Process(begin.Header)
 	p.Attachment.Store(3)
 	var v virtuals
-	v.begin(s, p, begin, &fold.Event{}, asIs)
+	v.begin(s, p, begin, &fold.Event{}, false, asIs)
 	known := map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 100}}
 	for _, tt := range []struct {
 		known map[bpf.VirtualThread]bpf.Frozen
@@ -107,12 +107,12 @@ func TestVirtualBounds(t *testing.T) {
 	v := virtuals{frames: maxVirtualFrames - 1}
 	event := &fold.Event{Stack: []target.RawFrame{{Kind: target.RawKernel, Frame: 1}}}
 	for range 2 {
-		if kept, _ := v.begin(s, p, begin, event, asIs); !kept || len(v.waiting) != 1 || v.frames != maxVirtualFrames {
+		if kept, _ := v.begin(s, p, begin, event, false, asIs); !kept || len(v.waiting) != 1 || v.frames != maxVirtualFrames {
 			t.Fatalf("%d waits, %d frames", len(v.waiting), v.frames)
 		}
 	}
 	begin.Seen.Values[0]++
-	if kept, ok := v.begin(s, p, begin, event, asIs); kept || !ok || len(v.waiting) != 1 {
+	if kept, ok := v.begin(s, p, begin, event, false, asIs); kept || !ok || len(v.waiting) != 1 {
 		t.Errorf("%d waits", len(v.waiting))
 	}
 }

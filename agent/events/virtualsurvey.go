@@ -31,6 +31,7 @@ type surveys map[*target.Process]*survey
 // A survey is what of the waits of a process's virtual threads is taken from surveys.
 type survey struct {
 	until [virtualKinds]time.Duration // CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come from surveys
+	since [virtualKinds]time.Duration // the first of until
 	last  virtualLook                 // what the last survey found
 	seen  int                         // surveys that succeeded
 	fails int                         // surveys since then that failed
@@ -56,6 +57,11 @@ func virtualKind(monitor bool) int {
 
 // of reports whether the lengths of waits of that kind are taken from surveys.
 func (s *survey) of(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
+
+// covers reports whether the length of a wait that began then is taken from surveys, or from what slices see of it.
+func (s *survey) covers(kind int, sliced bool, begin uint64) bool {
+	return !s.failed() && (sliced || s.of(kind) && time.Duration(begin) >= s.since[kind])
+}
 
 // failed reports whether no more are tried.
 func (s *survey) failed() bool { return s != nil && s.fails >= mostFailures }
@@ -214,7 +220,7 @@ func (e *Source) toSurvey() map[*target.Process]bool {
 					s = &survey{}
 					e.surveys[of.process] = s
 				}
-				s.until[of.kind] = of.sliced
+				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
 				of.plan.cover.Surveyed.Store(of.kind == virtualParks) // other threads wait for monitors, too
 				e.virtuals.settle(st, of.process, of.kind, of.sliced)
 			}
@@ -284,7 +290,7 @@ func (s *survey) each(p *target.Process, then time.Duration, do func(epoch uint3
 			continue
 		}
 		event, epoch := v.event(p)
-		event.Every = fold.Moment
+		event.Every, event.Length = fold.Moment, fold.LengthsLooked
 		event.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{2: v.weight * float64(then-from)}}
 		event.Sums.Known = event.Sums.Values // whatever part of the records of probes was lost
 		event.Lock = &fold.LockWait{Since: from, Until: then, Counted: true, Waiting: true}
@@ -298,7 +304,7 @@ func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 		if s.seen == 0 || !s.of(kind) || from >= then {
 			continue
 		}
-		l := fold.Look{What: waitNames[kind], Since: from, Until: then, Weight: s.last.weight, Again: again}
+		l := fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Weight: s.last.weight, Again: again}
 		for i := range s.last.waiting {
 			if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
 				l.Waiting += v.weight

@@ -220,7 +220,7 @@ func TestVirtualStill(t *testing.T) {
 	begin := virtualRecord(bpf.ObservedFreeze, 0, "java.util.concurrent.Semaphore$FairSync", 5, uint64(10*time.Second))
 	p := s.Process(begin.Header)
 	var v virtuals
-	if kept, ok := v.begin(s, p, begin, &fold.Event{TID: 8, Thread: "carrier", Every: 2}, asIs); !kept || !ok {
+	if kept, ok := v.begin(s, p, begin, &fold.Event{TID: 8, Thread: "carrier", Every: 2}, false, asIs); !kept || !ok {
 		t.Fatal(kept, ok)
 	}
 	always := func(*target.Process, int) bool { return true }
@@ -237,7 +237,7 @@ func TestVirtualStill(t *testing.T) {
 	if w, ok := v.end(p, virtualRecord(bpf.ObservedThaw, 0, "", 5, uint64(10*time.Second), uint64(time.Second)), &fold.Event{Every: 2}); !ok || w == nil || w.event.Lock == nil || !w.event.Lock.Counted || w.event.Thread != virtualName {
 		t.Errorf("the wait ends with %+v", w)
 	}
-	v.begin(s, p, begin, &fold.Event{Every: 1}, asIs)
+	v.begin(s, p, begin, &fold.Event{Every: 1}, false, asIs)
 	v.settle(s, p.Process, virtualBlocks, time.Minute)
 	if len(v.waiting) != 1 {
 		t.Error("a wait of another kind was settled")

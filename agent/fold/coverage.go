@@ -309,10 +309,16 @@ func (parts *CoveredParts) factor(kind profile.EventKind, c *Coverage) float64 {
 
 // cover returns how much of the events of one kind in a process was observed. It takes their sums by plan, what looks saw, their total, and
 // the variance from the window's ends. With several plans, the least observed one counts, and the uncertainties of all.
-func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mainSums, looks map[string]*lookSums, total, cut float64) *profile.Coverage {
+func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mainSums, looks map[bool]*lookSums, total, cut float64) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for _, l := range looks {
-		chosen = math.Hypot(chosen, l.within())
+		if !parts.bySlices(l) {
+			chosen = math.Hypot(chosen, l.within())
+			continue
+		}
+		_, off, variance := parts.sliced(l)
+		chosen = math.Hypot(chosen, off)
+		drawn += variance
 	}
 	for c, s := range sums {
 		factor := parts.factor(kind, c)

@@ -48,16 +48,17 @@ type Events struct {
 	seen     map[uint32]*EventSums // of Rows, by thread id: ThreadTime.Seen
 	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
 	locked   lockTimes
-	looks    map[string]*lookSums // Locks: by EventLabels.What
-	order    order                // Allocations
-	wakers   wakers               // OffCPU: who ended waits; Locks: who had the lock meanwhile
+	looks    map[bool]*lookSums // Locks: of waits for monitors, and of others
+	order    order              // Allocations
+	wakers   wakers             // OffCPU: who ended waits; Locks: who had the lock meanwhile
 }
 
 // mainSums are the sums of main values of events from one plan, without those reported separately.
 type mainSums struct {
 	rates    map[uint64]float64 // per second, by slice
 	events   uint64
-	variance float64 // of their sum, from drawing one event in several
+	sum      float64
+	variance float64 // of the sum, from drawing one event in several
 }
 
 // A namedThread is a thread under one of its names.
@@ -71,8 +72,9 @@ type EventKey struct {
 	Context cct.NodeID
 	namedThread
 	profile.EventLabels
-	cover *Coverage // of the event's plan; nil if it was observed all the time
-	waker wakerID
+	cover   *Coverage // of the event's plan; nil if it was observed all the time
+	waker   wakerID
+	lengths Lengths // LengthsLooked, LengthsSliced, or 0
 }
 
 // An Event is one observation as it is added to windows.
@@ -89,6 +91,7 @@ type Event struct {
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
 	Lock   *LockWait     // more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
+	Length Lengths       // of a wait for a lock
 	waker  wakerID
 	// VMThread is the address of the VM's structure for the thread: of an allocation.
 	VMThread uint64
@@ -126,7 +129,10 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 		weight = 0
 	}
 	of := r.threadOf(e)
-	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker}
+	if e.Length == LengthsSliced {
+		weight = 0 // it was counted when it began
+	}
+	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker, e.Length.ofRow()}
 	r.observe(e)
 	if main := e.Kind.Main(); e.Kind == profile.Allocations && e.Labels.What != profile.ExactAllocations && e.Sums.Known[main] < e.Sums.Values[main] {
 		r.order.add(e.TID, site{key.Context, e.Labels.Class}, bufferEnd{e.Sums.Values[0], e.Sums.Values[main]})
@@ -137,7 +143,7 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	sums := r.Rows[key]
 	if sums == nil && len(r.Rows) >= MaxEventRows {
 		r.overflow++
-		key = EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Probe: e.Labels.Probe}, cover: e.Part.Cover}
+		key = EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Probe: e.Labels.Probe}, cover: e.Part.Cover, lengths: key.lengths}
 		switch {
 		case e.Kind == profile.OffCPU:
 			key.Value = e.Labels.Value
@@ -156,7 +162,11 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	if e.VMThread != 0 {
 		r.byVM[e.VMThread] = e.TID
 	}
-	sums.Add(&e.Sums)
+	own := e.Sums
+	if e.Length == LengthsSliced {
+		own.Events = 0
+	}
+	sums.Add(&own)
 	return sums, r.Tree.Len() != n
 }
 
@@ -183,17 +193,21 @@ func (r *Events) lastName(tid uint32) string {
 
 // observe adds an event to the sums of its plan.
 func (r *Events) observe(e *Event) {
-	cover := e.Part.Cover
-	s := r.sums[cover]
+	cover, of := e.Part.Cover, r.sums
+	if e.Length != LengthsKnown {
+		of = r.looked(e.Labels.What == monitorWait).observe(e, of)
+	}
+	s := of[cover]
 	if s == nil {
 		s = &mainSums{rates: map[uint64]float64{}}
-		r.sums[cover] = s
+		of[cover] = s
 	}
 	if e.Kind.Apart(&e.Labels) {
 		return
 	}
 	value := e.Sums.Values[e.Kind.Main()]
 	s.events += e.Sums.Events
+	s.sum += value
 	// An event that is drawn with probability p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952). For n equal ones
 	// drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
 	missed := 1 - 1/float64(max(e.Every, 1))
@@ -251,7 +265,11 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 	merged := map[EventKey]*EventSums{} // contexts with the same names are merged
 	r.causes = map[*EventSums]string{}
 	var waiting namedStack
+	leftOut := r.leftOut(covered)
 	for _, key := range slices.SortedFunc(maps.Keys(r.Rows), compareEvents) {
+		if leftOut(&key) {
+			continue
+		}
 		sums := *r.Rows[key]
 		switch factor := covered.factor(kind, key.cover); {
 		case key.What == profile.ExactAllocations:
@@ -263,7 +281,7 @@ func (r *Events) profile(kind profile.EventKind, names target.Names, noticed tim
 		waiting.name(names, &r.Tree, key.Context)
 		stack := waiting.symbols
 		named := key
-		named.cover = nil
+		named.cover, named.lengths = nil, 0
 		switch kind {
 		case profile.Locks:
 			r.wakers.nameHolder(&named)
@@ -368,7 +386,7 @@ func compareEvents(a, b EventKey) int {
 	return cmp.Or(
 		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.nth, b.nth), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
-		cmp.Compare(a.Field, b.Field),
+		cmp.Compare(a.Field, b.Field), cmp.Compare(a.lengths, b.lengths),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),
 	)
 }

@@ -38,12 +38,40 @@ type lockTimes struct {
 
 // LockTimes returns the time of waits for locks that the recorded ones stand for, without the factor for what was lost; of those recorded
 // alone; and the part of that of which no stack is known. All are ns.
-func (r *Events) LockTimes() (all, recorded, unplaced float64) {
-	return r.locked.all, r.locked.recorded, r.locked.unplaced
+func (r *Events) LockTimes(covered *CoveredParts) (all, recorded, unplaced float64) {
+	sum := r.locked
+	for _, l := range r.looks {
+		of := &l.lookedTimes
+		if covered.bySlices(l) {
+			of = &l.slicedTimes
+		}
+		sum.all += of.all
+		sum.recorded += of.recorded
+		sum.unplaced += of.unplaced
+	}
+	return sum.all, sum.recorded, sum.unplaced
+}
+
+// lockTimesOf returns the sums to which an event is added.
+func (r *Events) lockTimesOf(e *Event) *lockTimes {
+	switch e.Length {
+	case LengthsLooked:
+		return &r.looked(e.Labels.What == monitorWait).lookedTimes
+	case LengthsSliced:
+		return &r.looked(e.Labels.What == monitorWait).slicedTimes
+	}
+	return &r.locked
 }
 
 // LacksLong reports whether waits are missing that are longer than the slices of time in which they are observed.
 func (r *Events) LacksLong(covered *CoveredParts) bool {
+	for _, l := range r.looks {
+		for c := range l.lengths {
+			if _, partly := covered.note(c); partly && covered.bySlices(l) {
+				return true
+			}
+		}
+	}
 	for c := range r.sums {
 		if _, partly := covered.note(c); partly && !c.Surveyed.Load() {
 			return true

@@ -33,7 +33,7 @@ func TestLockWaits(t *testing.T) {
 				t.Errorf("window %d: %v, want %v", i, sums.Values, tt.want)
 			}
 		}
-		if all, recorded, unplaced := w.EventSet(p)[profile.Locks].LockTimes(); all != tt.want[2] || recorded != tt.want[2] || unplaced != tt.want[2] {
+		if all, recorded, unplaced := w.EventSet(p)[profile.Locks].LockTimes(&CoveredParts{}); all != tt.want[2] || recorded != tt.want[2] || unplaced != tt.want[2] {
 			t.Errorf("window %d: %v ns of waits, %v recorded, %v without a stack; want %v", i, all, recorded, unplaced, tt.want[2])
 		}
 	}

@@ -316,7 +316,7 @@ func (w *Window) addEvent(s *State, p *Process, epoch uint32, e *Event) {
 		e = w.lockEvent(s, p, set, e)
 	}
 	if e.Kind == profile.Locks {
-		set.Of(profile.Locks).locked.addLock(e, w.Began)
+		set.Of(profile.Locks).lockTimesOf(e).addLock(e, w.Began)
 	}
 	if set.Add(e) {
 		s.Want(p, e.Stack, epoch)
