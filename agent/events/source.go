@@ -30,8 +30,9 @@ type Source struct {
 	complete []Complete
 
 	surveying sync.WaitGroup
-	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
-	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
+	seeded    map[*target.Process]bool // those whose virtual threads were looked at when probes came: whether that was done. Only surveys use it.
+	endSurvey context.CancelFunc       // nil if recording did not start, or locks are not recorded
+	stopped   atomic.Int64             // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
 
 	// Only functions that have the State use these.
 	received    received
@@ -52,7 +53,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
 	}
-	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{}}
+	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{}, seeded: map[*target.Process]bool{}}
 	if opt.Kinds[profile.Allocations] {
 		e.totals = &totals{services: services, vms: map[weak.Pointer[target.Process]]*countingVM{}, following: map[*target.Process][]weak.Pointer[vmReading]{}, left: map[*target.Process]leftThreads{}}
 	}

@@ -19,7 +19,14 @@ import (
 // virtuals are waits of virtual threads that have begun and not ended. Only functions that have the State use them.
 type virtuals struct {
 	waiting map[virtualThread]*virtualWait
-	frames  int // of all
+	frames  int                              // of all
+	ended   map[virtualProcess]time.Duration // of waits that ended, and were not only counted when they began
+}
+
+// A virtualProcess is a process, and a kind of waits of its virtual threads.
+type virtualProcess struct {
+	process *target.Process
+	kind    int
 }
 
 type virtualThread struct {
@@ -96,13 +103,19 @@ func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration,
 	}
 }
 
-// settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long they are.
-func (v *virtuals) settle(s *fold.State, p *target.Process, kind int, then time.Duration) {
+// settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long they are, or have been all along if lengths
+// is false.
+func (v *virtuals) settle(s *fold.State, p *target.Process, kind int, then time.Duration, lengths bool) {
+	delete(v.ended, virtualProcess{p, kind})
 	for key, w := range v.waiting {
 		if key.process.Process != p || w.kind() != kind || w.begun || time.Duration(w.begin) >= then {
 			continue
 		}
-		s.AddEvent(key.process, uint32(p.PID), w.epoch, w.still(then))
+		event := w.still(then)
+		if !lengths {
+			event.Sums.Values[profile.Locks.Main()] = 0
+		}
+		s.AddEvent(key.process, uint32(p.PID), w.epoch, event)
 		v.forget(key)
 	}
 }
@@ -135,11 +148,20 @@ func (v *virtuals) end(p *fold.Process, o *bpf.Observation, event *fold.Event) (
 	waited(&w.event, event.Every, o.Seen.Values[2])
 	if w.begun {
 		w.event.Length, w.event.Sums.Values[0], w.event.Sums.Values[1] = fold.LengthsSliced, 0, 0
+	} else {
+		v.count(virtualProcess{p.Process, w.kind()}, time.Duration(w.event.Sums.Values[profile.Locks.Main()]))
 	}
 	if begin := time.Duration(w.begin); w.counted {
 		w.event.Lock = &fold.LockWait{Since: begin, Until: begin + w.event.Delay, Counted: true}
 	}
 	return w, true
+}
+
+func (v *virtuals) count(of virtualProcess, length time.Duration) {
+	if v.ended == nil {
+		v.ended = map[virtualProcess]time.Duration{}
+	}
+	v.ended[of] += length
 }
 
 func (v *virtuals) forget(key virtualThread) {
@@ -151,6 +173,7 @@ func (v *virtuals) forget(key virtualThread) {
 
 // sweep forgets waits that the kernel side has not known for the time since the last call: their ends were not seen.
 func (v *virtuals) sweep(known map[bpf.VirtualThread]bpf.Frozen) {
+	maps.DeleteFunc(v.ended, func(of virtualProcess, _ time.Duration) bool { return of.process.Exited.Load() })
 	for key, w := range v.waiting {
 		f, ok := known[bpf.VirtualThread{Serial: key.process.Attachment.Load(), Id: key.id}]
 		if ok = ok && f.Begin == w.begin; !ok && w.absent {

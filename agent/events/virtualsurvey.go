@@ -32,6 +32,7 @@ type surveys map[*target.Process]*survey
 type survey struct {
 	until [virtualKinds]time.Duration // CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come from surveys
 	since [virtualKinds]time.Duration // the first of until
+	known [virtualKinds]time.Duration // of waits that ended after until: it is to be counted once
 	last  virtualLook                 // what the last survey found
 	seen  int                         // surveys that succeeded
 	fails int                         // surveys since then that failed
@@ -100,10 +101,9 @@ const virtualName = "virtual thread"
 // surveyVirtual surveys virtual threads until ctx ends, in each period at a moment that is drawn. Periods are so long that surveys stay within the
 // budget of locks.
 func (e *Source) surveyVirtual(ctx context.Context) {
-	seeded := map[*target.Process]bool{}
 	begin, period := time.Now(), shortestPeriod
 	for {
-		e.seedVirtual(ctx, seeded)
+		e.seedVirtual(ctx)
 		end := begin.Add(period)
 		if !sleepUntil(ctx, begin.Add(rand.N(period))) {
 			return
@@ -221,8 +221,15 @@ func (e *Source) toSurvey() map[*target.Process]bool {
 					e.surveys[of.process] = s
 				}
 				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
+				if p := st.Table[of.process.PID]; p != nil && p.Process == of.process {
+					s.until[of.kind] = max(of.sliced, p.Noticed)
+					if !e.seeded[of.process] { // nothing is known of waits that began before the probes came
+						s.until[of.kind] = max(of.plan.cover.BornAt(), p.Noticed)
+						s.known[of.kind] = e.virtuals.ended[virtualProcess{of.process, of.kind}]
+					}
+				}
 				of.plan.cover.Surveyed.Store(of.kind == virtualParks) // other threads wait for monitors, too
-				e.virtuals.settle(st, of.process, of.kind, of.sliced)
+				e.virtuals.settle(st, of.process, of.kind, of.sliced, e.seeded[of.process])
 			}
 		}
 		for p, s := range e.surveys {
@@ -269,6 +276,7 @@ func (e *Source) surveyOne(ctx context.Context, p *target.Process) error {
 			return
 		}
 		s.last, s.fails, s.why = look, 0, ""
+		s.leaveKnown(now)
 		s.seen++
 		s.each(p, now, func(epoch uint32, event *fold.Event) { st.AddEvent(of, uint32(p.PID), epoch, event) })
 		s.looks(now, false, func(l *fold.Look) { st.AddLook(of, l) })
@@ -298,19 +306,34 @@ func (s *survey) each(p *target.Process, then time.Duration, do func(epoch uint3
 	}
 }
 
+// leaveKnown takes the time of waits that are known from the first survey's.
+func (s *survey) leaveKnown(now time.Duration) {
+	for kind := range s.known {
+		threads := s.threads(kind)
+		if s.known[kind] > 0 && threads > 0 {
+			s.until[kind] = min(s.until[kind]+time.Duration(float64(s.known[kind])/threads), max(now, s.until[kind]))
+		}
+		s.known[kind] = 0
+	}
+}
+
+// threads is how many threads the last survey found in waits for locks.
+func (s *survey) threads(kind int) (sum float64) {
+	for i := range s.last.waiting {
+		if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
+			sum += v.weight
+		}
+	}
+	return sum
+}
+
 // looks calls do for what the last survey says of the time from until to then: again if it is in a window already.
 func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 	for kind, from := range s.until {
 		if s.seen == 0 || !s.of(kind) || from >= then {
 			continue
 		}
-		l := fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Weight: s.last.weight, Again: again}
-		for i := range s.last.waiting {
-			if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
-				l.Waiting += v.weight
-			}
-		}
-		do(&l)
+		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind), Weight: s.last.weight, Again: again})
 	}
 }
 
@@ -376,22 +399,27 @@ func (v surveys) needNames(p *fold.Process, need func(target.RawFrame)) {
 }
 
 // seedVirtual has the kernel side know of the waits that had begun before a process was observed.
-func (e *Source) seedVirtual(ctx context.Context, seeded map[*target.Process]bool) {
+func (e *Source) seedVirtual(ctx context.Context) {
 	plans := map[*target.Process][]virtualPlan{}
+	tried := func(p *target.Process) bool {
+		_, tried := e.seeded[p]
+		return tried
+	}
 	for _, of := range e.virtualPlans() {
-		if of.sliced == 0 && of.turn == 1 && !seeded[of.process] {
+		if of.sliced == 0 && of.turn == 1 && !tried(of.process) {
 			plans[of.process] = append(plans[of.process], of)
 		}
 	}
-	maps.DeleteFunc(seeded, func(p *target.Process, _ bool) bool { return p.Exited.Load() })
+	maps.DeleteFunc(e.seeded, func(p *target.Process, _ bool) bool { return p.Exited.Load() })
 	for p, of := range plans {
-		seeded[p] = true
+		e.seeded[p] = false
 		now := proc.Monotonic()
 		look, err := e.virtualWaiting(ctx, p, mostSeeded, mostSeeded)
 		if err != nil {
 			e.services.Log.Debug("cannot see which virtual threads wait", "pid", p.PID, "err", err)
 			continue
 		}
+		e.seeded[p] = true
 		late := 0.
 		for i := range look.waiting {
 			v := &look.waiting[i]

@@ -191,6 +191,17 @@ func TestStandFor(t *testing.T) {
 	}
 }
 
+// What is known of waits that ended before the first survey is not counted again.
+func TestSurveyLeavesKnown(t *testing.T) {
+	s := &survey{until: [virtualKinds]time.Duration{virtualParks: 10 * time.Second}, known: [virtualKinds]time.Duration{virtualParks: 6 * time.Second}}
+	s.last.waiting = []waitingVirtual{{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: "Sync"}, weight: 3}}
+	for range 2 {
+		if s.leaveKnown(20 * time.Second); s.until[virtualParks] != 12*time.Second {
+			t.Fatalf("surveys stand for the time since %v, want 12s: 6 s of 3 threads are known", s.until[virtualParks])
+		}
+	}
+}
+
 // A survey that fails is tried again, some times. What it would have had is said to be missing.
 func TestSurveyFails(t *testing.T) {
 	e := &Source{Probes: &Probes{}, surveys: surveys{}, services: &source.Services{Owner: fold.NewOwner(fold.NewState(fold.StateOptions{}), func(err error) { t.Error(err) }), Log: slog.New(slog.DiscardHandler)}}
@@ -238,11 +249,11 @@ func TestVirtualStill(t *testing.T) {
 		t.Errorf("the wait ends with %+v", w)
 	}
 	v.begin(s, p, begin, &fold.Event{Every: 1}, false, asIs)
-	v.settle(s, p.Process, virtualBlocks, time.Minute)
+	v.settle(s, p.Process, virtualBlocks, time.Minute, true)
 	if len(v.waiting) != 1 {
 		t.Error("a wait of another kind was settled")
 	}
-	if v.settle(s, p.Process, virtualParks, time.Minute); len(v.waiting) != 0 || v.frames != 0 {
+	if v.settle(s, p.Process, virtualParks, time.Minute, true); len(v.waiting) != 0 || v.frames != 0 {
 		t.Errorf("%d waits are left", len(v.waiting))
 	}
 }

@@ -86,8 +86,12 @@ func (s *lookSums) observe(e *Event, all map[*Coverage]*mainSums) map[*Coverage]
 	return all
 }
 
-// mostlyEnded is the least part of the waits that begin in slices and end there, of which slices know the lengths.
-const mostlyEnded = 0.8
+const (
+	// mostlyEnded is the least part of the waits that begin in slices and end there, of which slices know the lengths.
+	mostlyEnded = 0.8
+	// leastChoice is how many slices there are at least that know: of fewer, the interval may be narrow by chance.
+	leastChoice = 4
+)
 
 // bySlices reports whether the lengths of waits are taken from slices, and not from looks: most waits fit into a slice, slices know the sum better,
 // and looks do not contradict, as they do if some threads wait for long.
@@ -95,9 +99,14 @@ func (parts *CoveredParts) bySlices(s *lookSums) bool {
 	if s.n == 0 || s.begun == 0 || s.ended < mostlyEnded*s.begun {
 		return s.n == 0
 	}
+	for c := range s.lengths {
+		if part := parts.of[c]; part.partial() && part.slices < leastChoice {
+			return false
+		}
+	}
 	sum, off, variance := parts.sliced(s)
 	sliced, looked := math.Hypot(off, normal95*math.Sqrt(variance)), s.within()
-	return sliced < looked && s.seen-sum <= math.Hypot(sliced, looked)
+	return sliced < looked && math.Abs(s.seen-sum) <= math.Hypot(sliced, looked)
 }
 
 // sliced returns what slices say of the sum of lengths, in ns: half of its 95 % interval due to the choice of slices, and the variance due to

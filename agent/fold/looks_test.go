@@ -24,11 +24,12 @@ func TestLengths(t *testing.T) {
 		waiting  float64 // threads that a look finds
 		bySlices bool
 	}{
-		{"short", 2 * time.Millisecond, 100, 0, true},
+		{"short", 20 * time.Microsecond, 100, 0, true},
 		{"short, seen by looks too", 10 * time.Millisecond, 99, 1, true},
 		{"short and long", 2 * time.Millisecond, 100, 50, false},
 		{"long", 900 * time.Millisecond, 10, 90, false},
 		{"very long", 0, 0, 300, false},
+		{"long, of one length", 500 * time.Millisecond, 90, 10, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, p, w := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 1}, true), NewWindow(nil)
