@@ -23,13 +23,14 @@ type lateWait struct {
 	process *target.Process
 	at      time.Duration
 	threads int
+	virtual bool
 }
 
 // maxLateWaits bounds those that are kept: the last ones.
 const maxLateWaits = 1 << 10
 
 // noteLate notes threads that waited when probes came.
-func (l *lockWaits) noteLate(p *target.Process, at time.Duration, threads int) {
+func (l *lockWaits) noteLate(p *target.Process, at time.Duration, threads int, virtual bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if threads == 0 {
@@ -38,7 +39,14 @@ func (l *lockWaits) noteLate(p *target.Process, at time.Duration, threads int) {
 	if len(l.late) == maxLateWaits {
 		l.late = slices.Delete(l.late, 0, maxLateWaits/2)
 	}
-	l.late = append(l.late, lateWait{p, at, threads})
+	l.late = append(l.late, lateWait{p, at, threads, virtual})
+}
+
+// forgetLate forgets the virtual threads of p that waited when probes came: their time is known.
+func (l *lockWaits) forgetLate(p *target.Process) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = slices.DeleteFunc(l.late, func(w lateWait) bool { return w.process == p && w.virtual })
 }
 
 // lateTime is how long threads of p waited at most in a window before probes came.

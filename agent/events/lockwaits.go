@@ -197,7 +197,7 @@ func (e *Source) seedOne(ctx context.Context, of *lockPlan, p *target.Process) e
 		return err
 	}
 	monitors, seeded := of.waits == e.Programs.Entering, 0
-	defer func() { e.locks.noteLate(p, now, seeded) }()
+	defer func() { e.locks.noteLate(p, now, seeded, false) }()
 	for _, w := range list {
 		if w.Thread == 0 || (w.Monitor != 0) != monitors {
 			continue

@@ -92,6 +92,7 @@ const (
 	longestPeriod  = 2 * time.Second // unless surveys take surveyShare of it
 	surveyShare    = 0.05            // of a CPU
 	surveyStacks   = time.Second     // for the stacks of one survey
+	shortBefore    = 5 * time.Second // that long before it, a survey may stand for
 	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up
 )
 
@@ -220,16 +221,20 @@ func (e *Source) toSurvey() map[*target.Process]bool {
 					s = &survey{}
 					e.surveys[of.process] = s
 				}
+				early := false
 				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
 				if p := st.Table[of.process.PID]; p != nil && p.Process == of.process {
 					s.until[of.kind] = max(of.sliced, p.Noticed)
-					if !e.seeded[of.process] { // nothing is known of waits that began before the probes came
-						s.until[of.kind] = max(of.plan.cover.BornAt(), p.Noticed)
+					// Of waits that began before the probes came, nothing is known, or only some time later.
+					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] || of.sliced-born < shortBefore {
+						early = true
+						s.until[of.kind] = min(born, s.until[of.kind])
 						s.known[of.kind] = e.virtuals.ended[virtualProcess{of.process, of.kind}]
+						e.locks.forgetLate(of.process)
 					}
 				}
 				of.plan.cover.Surveyed.Store(of.kind == virtualParks) // other threads wait for monitors, too
-				e.virtuals.settle(st, of.process, of.kind, of.sliced, e.seeded[of.process])
+				e.virtuals.settle(st, of.process, of.kind, of.sliced, !early)
 			}
 		}
 		for p, s := range e.surveys {
@@ -429,7 +434,7 @@ func (e *Source) seedVirtual(ctx context.Context) {
 				}
 			}
 		}
-		e.locks.noteLate(p, now, int(late))
+		e.locks.noteLate(p, now, int(late), true)
 	}
 }
 
