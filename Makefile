@@ -1,6 +1,8 @@
 # Every target is what CI and the documentation call; `make help` lists them.
 FUZZTIME ?= 60s
 KERNELS ?= 6.1,6.12
+# Kernels that CI has no time for. More can be given by the path of a bzImage or of a Debian package with one.
+NIGHTLY_KERNELS ?= newest
 # Live tests of waits, of CPU profiles and of events; not one that allocates for an hour there.
 KERNELS_LIVE ?= -run '^Test(Record|Report$$|ServeWaits)' -skip '^TestRecordWindowsOfEvents$$'
 DEMO_OUT ?= demo.pb.gz
@@ -20,7 +22,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # `lint` has vetted them.
 ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
-.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults nightly busy demo deps clean
 
 ##@ Build
 
@@ -94,6 +96,10 @@ kernels: ## boot KERNELS (6.1,6.12) in an emulator and run the kernel tests ther
 kernels-live: ## the live tests there that need a JVM and no compiler: half an hour
 	@scripts/deps kernels demo
 	go run ./tests/kernels -kernels $(KERNELS) -jdk oldest -timeout 2h $(KERNELS_LIVE) ./tests
+
+nightly: ## what CI has no time for: NIGHTLY_KERNELS (newest), then the fault matrix in its full form
+	$(MAKE) kernels KERNELS=$(NIGHTLY_KERNELS)
+	$(MAKE) faults
 
 busy: ## all tests beside four busy loops: none may depend on how busy the machine is
 	@scripts/deps test busy

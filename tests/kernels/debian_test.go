@@ -32,7 +32,12 @@ func TestParseMeta(t *testing.T) {
 		{"backport", "Depends: linux-image-6.12.9+deb12-cloud-amd64 (= 6.12.9-1~deb12u1)\n", "6.12",
 			kernelPackage{"linux-image-6.12.9+deb12-cloud-amd64", "6.12.9-1~deb12u1"}, true},
 		{"debug symbols", "Depends: linux-image-6.1.0-56-cloud-amd64-dbg (= 6.1.192-2)\n", "6.1", kernelPackage{}, false},
+		{"newest of all", "Depends: linux-base-cloud-amd64 (= 7.3.4-1), linux-image-7.3.4+deb13-cloud-amd64 (= 7.3.4-1)\n" + metaRecords, newest,
+			kernelPackage{"linux-image-7.3.4+deb13-cloud-amd64", "7.3.4-1"}, true},
+		{"release candidate", "Depends: linux-image-7.3-cloud-amd64 (= 7.3~rc7-1~exp1)\n", "7.3",
+			kernelPackage{"linux-image-7.3-cloud-amd64", "7.3~rc7-1~exp1"}, true},
 		{"nothing", "", "6.1", kernelPackage{}, false},
+		{"nothing at all", "", newest, kernelPackage{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, ok := parseMeta([]byte(tt.records), tt.series)
@@ -61,11 +66,13 @@ func TestCopyKernel(t *testing.T) {
 		return tar.NewReader(&buf)
 	}
 	path := filepath.Join(t.TempDir(), "vmlinuz")
-	if err := copyKernel(archive("./boot/config-6.1", "./boot/vmlinuz-6.1", "./lib/x"), path); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "./boot/vmlinuz-6.1" {
-		t.Errorf("kernel is %q, %v", got, err)
+	for _, kernel := range []string{"./boot/vmlinuz-6.1", "./usr/lib/modules/7.3.4+deb13-cloud-amd64/vmlinuz"} {
+		if err := copyKernel(archive("./boot/config-6.1", kernel, "./lib/x"), path); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != kernel {
+			t.Errorf("kernel is %q, %v; want %q", got, err, kernel)
+		}
 	}
 	if copyKernel(archive("./boot/config-6.1"), path) == nil {
 		t.Error("a package without a kernel was accepted")

@@ -6,6 +6,11 @@
 // It packs the test binary of every package with a TestKernel function, the generated BPF objects of the others, and an init into an initramfs
 // and boots each kernel with it. It fails unless these objects were loaded, every test binary ran and passed, and the kernel reported no fault.
 //
+// Kernels of which this machine's Debian has no package are given by their file, such as a 6.6 of another distribution, or asked for as the newest one
+// that Debian has at all:
+//
+//	go run ./tests/kernels -kernels newest,/path/to/bzImage,/path/to/linux-image.deb
+//
 // With a JDK, live tests:
 //
 //	go run ./tests/kernels -kernels 6.1,6.12 -jdk 17 -run 'TestRecord(OffCPU|Wall)$' ./tests
@@ -32,7 +37,8 @@ import (
 
 func main() {
 	var rig rig
-	flag.StringVar(&rig.Series, "kernels", "6.1,6.12", "kernel `series` to boot, separated by commas")
+	flag.StringVar(&rig.Series, "kernels", "6.1,6.12", "`kernels` to boot, separated by commas: a series of this machine's Debian; \"newest\": the newest in Debian; or the path of "+
+		"a bzImage, or of a Debian package with one")
 	flag.StringVar(&rig.Cache, "cache", "", "`directory` for downloaded kernels (default: vmprof-agent/kernels in the user's cache)")
 	flag.StringVar(&rig.JDKs, "jdk", "", "run live tests, on JDKs of these `versions`, separated by commas; \"oldest\" is the oldest here")
 	flag.StringVar(&rig.Only, "run", "^TestKernel", "run tests that match this `pattern`")
@@ -159,8 +165,8 @@ func (r *rig) boot(ctx context.Context, series string, m machine, dir string) bo
 	if err != nil {
 		return boot{Err: err}
 	}
-	m.Kernel, m.Dir = image, filepath.Join(dir, series)
-	if err := os.Mkdir(m.Dir, 0o755); err != nil {
+	m.Kernel = image
+	if m.Dir, err = os.MkdirTemp(dir, "machine-"); err != nil {
 		return boot{Err: err}
 	}
 	const boots = 3
