@@ -33,7 +33,7 @@ struct sched_entity___group {
 
 struct task_struct___scheduled {
 	unsigned int __state;
-	int on_cpu;
+	__u8 on_cpu; /* an int before Linux 7.3: its lowest byte */
 	void *bpf_storage; /* 0 if no program has any */
 	struct sched_info sched_info;
 	struct sched_entity___group se;

@@ -53,8 +53,9 @@ type Objects struct {
 	// 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
 
-	opts  Options
-	types *btf.Cache // of the kernel, which programs are relocated against; nil once ForgetTypes was called
+	opts       Options
+	firstSpare uint32     // as the programs have it
+	types      *btf.Cache // of the kernel, which programs are relocated against; nil once ForgetTypes was called
 }
 
 // Load loads all programs into the kernel. A verifier's refusal is an *ebpf.VerifierError.
@@ -96,6 +97,9 @@ func Load(opts Options) (*Objects, error) {
 		leaveOut(spec, ProfileProgTick)
 	}
 	o := &Objects{opts: opts, types: btf.NewCache()}
+	if err := spec.Variables["first_spare"].Get(&o.firstSpare); err != nil {
+		return nil, fmt.Errorf("read constants: %w", err)
+	}
 	if err := spec.LoadAndAssign(&o.ProfileObjects, o.collection(nil)); err != nil {
 		return nil, fmt.Errorf("load profile programs: %w", err)
 	}
@@ -183,6 +187,11 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		if s := spec.Maps[name]; s != nil {
 			s.MaxEntries = m.MaxEntries()
 			shared[name] = m
+		}
+	}
+	if shared["scratches"] != nil {
+		if err := setFirstSpare(spec, o.firstSpare); err != nil {
+			return err
 		}
 	}
 	setPageRings(spec)

@@ -10,12 +10,18 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
 // claim sets what says that a CPU's working memory is in use.
 func (q *prober) claim(t *testing.T, cpu int, claimed byte) {
+	t.Helper()
+	claimIn(t, q.p.Scratches, cpu, claimed)
+}
+
+func claimIn(t *testing.T, scratches *ebpf.Map, cpu int, claimed byte) {
 	t.Helper()
 	spec, err := LoadProbe()
 	if err != nil {
@@ -36,12 +42,12 @@ func (q *prober) claim(t *testing.T, cpu int, claimed byte) {
 			}
 		}
 	}
-	memory, err := q.p.Scratches.LookupBytes(uint32(cpu))
+	memory, err := scratches.LookupBytes(uint32(cpu))
 	if err != nil || offset == 0 {
 		t.Fatalf("claimed is at %d; %v", offset, err)
 	}
 	memory[offset] = claimed
-	if err := q.p.Scratches.Put(uint32(cpu), memory); err != nil {
+	if err := scratches.Put(uint32(cpu), memory); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,7 +29,7 @@ enum counter {
 	WALKS_CUT,	 /* walks that ended as they took too long: END_TIME */
 	TICK_COUNTERS = 16,
 	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
-	SAMPLES_DROPPED_NO_SCRATCH, /* a CPU that came online after the maps were sized */
+	SAMPLES_DROPPED_NO_SCRATCH, /* another CPU uses the memory, which they share: both came online after the maps were sized */
 	EVENTS_ATTEMPTED, /* everything that is not a sample */
 	EVENTS_DELIVERED,
 	EVENTS_DROPPED_RING_FULL,

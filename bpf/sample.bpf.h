@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * A tick of a clock becomes a sample: begin it, take the user's stack, the kernel's if the tick came in the kernel, and write it.
- * All programs that sample share the working memory. Ticks come in hard interrupts, and a CPU has one clock.
+ * All programs that sample share the working memory. Ticks come in hard interrupts, and a CPU has one clock. What begins a sample ends it.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ static __always_inline struct scratch *begin_sample(void)
 		return 0;
 	}
 	count_tick(SAMPLES_ATTEMPTED, 1);
-	s = this_scratch();
+	s = shares_scratch() ? claim_scratch() : this_scratch();
 	if (!s) {
 		count(SAMPLES_DROPPED_NO_SCRATCH, 1);
 		return 0;
@@ -147,5 +147,7 @@ __noinline int end_sample(__u32 user)
 		count_tick(SAMPLES_JAVA, 1);
 		count_tick(FRAMES_JAVA, walked);
 	}
+	if (shares_scratch())
+		release_scratch(s);
 	return 0;
 }

@@ -207,16 +207,19 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
+/*
+ * CPUs from this one on have no memory of their own: they came online after the maps were sized. They take spares, which all of them share.
+ * Set at load.
+ */
+const volatile __u32 first_spare = ~0u;
+
+#define SPARES 4 /* a power of two */
+
 #ifdef PREEMPTIBLE
 /*
  * A thread that has lost its CPU, for long if its cgroup is throttled, still has the working memory that it claimed. Then others on that CPU take
- * spares, which all CPUs share. So whose memory is whose is known by the thread.
+ * spares, too. So whose memory is whose is known by the thread.
  */
-#define SPARES 4 /* a power of two */
-
-/* More CPUs than that have no memory of their own. */
-const volatile __u32 first_spare = 0;
-
 static __always_inline __u32 claimant(void)
 {
 	return (__u32)bpf_get_current_pid_tgid() | 1u << 31;
@@ -255,18 +258,27 @@ static __always_inline struct scratch *claim_scratch(void)
 	return 0;
 }
 #else
+/* Whether this CPU's memory is one that others may use at the same time, so that it has to be claimed. */
+static __always_inline bool shares_scratch(void)
+{
+	return bpf_get_smp_processor_id() >= first_spare;
+}
+
 static __always_inline struct scratch *this_scratch(void)
 {
 #ifdef ALONE
-	__u32 cpu = 0; /* one program of the object runs at a time, on whatever CPU */
+	__u32 at = 0; /* one program of the object runs at a time, on whatever CPU */
 #else
-	__u32 cpu = bpf_get_smp_processor_id();
+	__u32 at = bpf_get_smp_processor_id();
+
+	if (at >= first_spare)
+		at = first_spare + (at & (SPARES - 1));
 #endif
 
-	return bpf_map_lookup_elem(&scratches, &cpu);
+	return bpf_map_lookup_elem(&scratches, &at);
 }
 
-/* Claims this CPU's memory, which an interrupt may want too; 0 if it is in use. */
+/* Claims this CPU's memory, which an interrupt or another CPU may want too; 0 if it is in use. */
 static __always_inline struct scratch *claim_scratch(void)
 {
 	struct scratch *s = this_scratch();

@@ -13,48 +13,55 @@ import (
 // spareScratches is SPARES of scratch.bpf.h.
 const spareScratches = 4
 
-const onlinePath = "/sys/devices/system/cpu/online"
+// onlinePath is replaced by tests.
+var onlinePath = "/sys/devices/system/cpu/online"
 
-// setScratches makes room for the working memory of CPUs, about a third of a megabyte each. Machines may
-// have many more CPUs than are online: there is room for those up to the last online one, and for an eighth more. What runs on CPUs beyond that, which
-// have come online since, is dropped and counted.
+// setScratches makes room for the working memory of CPUs, about a third of a megabyte each. Machines may have many more CPUs than are online:
+// there is room for those up to the last online one. CPUs that come online later share four more rooms (spares); what one of them would do
+// while another one uses its room is dropped and counted.
 func setScratches(spec *ebpf.CollectionSpec) error {
-	cpus, err := scratchCPUs()
+	possible, err := ebpf.PossibleCPU()
 	if err != nil {
-		return err
+		return fmt.Errorf("count CPUs: %w", err)
 	}
-	spec.Maps["scratches"].MaxEntries = cpus
-	if v := spec.Variables["first_spare"]; v != nil {
-		spec.Maps["scratches"].MaxEntries += spareScratches
-		if err := v.Set(cpus); err != nil {
-			return fmt.Errorf("set constants: %w", err)
-		}
+	list, err := os.ReadFile(onlinePath)
+	if err != nil {
+		list = nil // a kernel without CPU hotplug
+	}
+	cpus := lastOnline(string(list), possible)
+	spares := uint32(0)
+	if cpus < uint32(possible) || preemptible(spec) {
+		spares = spareScratches
+	}
+	spec.Maps["scratches"].MaxEntries = cpus + spares
+	return setFirstSpare(spec, cpus)
+}
+
+func setFirstSpare(spec *ebpf.CollectionSpec, cpus uint32) error {
+	if err := spec.Variables["first_spare"].Set(cpus); err != nil {
+		return fmt.Errorf("set constants: %w", err)
 	}
 	return nil
 }
 
-// scratchCPUs is how many CPUs have working memory.
-func scratchCPUs() (uint32, error) {
-	possible, err := ebpf.PossibleCPU()
-	if err != nil {
-		return 0, fmt.Errorf("count CPUs: %w", err)
+// preemptible reports whether programs of an object can lose their CPU, and take spares then: uprobes.
+func preemptible(spec *ebpf.CollectionSpec) bool {
+	for _, p := range spec.Programs {
+		if p.Type == ebpf.Kprobe {
+			return true
+		}
 	}
-	list, err := os.ReadFile(onlinePath)
-	if err != nil {
-		return uint32(possible), nil
-	}
-	return roomForCPUs(string(list), possible), nil
+	return false
 }
 
-// roomForCPUs is for how many CPUs there is room, given the kernel's list of those that are online, "0-3,5", and how many are possible.
-func roomForCPUs(online string, possible int) uint32 {
+// lastOnline is how many CPUs there are up to the last online one, given the kernel's list of them, "0-3,5", and how many are possible.
+func lastOnline(online string, possible int) uint32 {
 	online = strings.TrimSpace(online)
 	last, err := strconv.Atoi(online[strings.LastIndexAny(online, "-,")+1:])
 	if err != nil || last < 0 || last >= possible {
 		return uint32(possible)
 	}
-	n := last + 1
-	return uint32(min(n+max(2, n/8), possible))
+	return uint32(last + 1)
 }
 
 // Memory is about how many bytes the maps of the agent take in the kernel, as they are loaded now: for samples of CPU time, and with all events.

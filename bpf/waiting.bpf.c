@@ -82,7 +82,7 @@ struct {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct task_struct___switched {
-	int on_cpu;
+	__u8 on_cpu; /* an int before Linux 7.3: its lowest byte */
 };
 
 #pragma clang attribute pop

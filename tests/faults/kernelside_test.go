@@ -3,6 +3,18 @@ package faults
 // These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older kernels.
 const kernels = "6.1, 6.12, the machine's kernel"
 
+// withoutFeature is what the agent does on kernels without a feature that agent/attach.TestKernelFeatures tries.
+var withoutFeature = map[string]string{
+	"uprobe.multi links": "It attaches single probes, for all processes that map the file. They need CAP_SYS_ADMIN.",
+	"uprobe.multi links of a process, which see all its threads": "It attaches for all processes that map the file, and its programs look at the process id.",
+	"NOPs of several bytes at probes stay what they are":         "It refuses such probes in functions that may keep something below the stack pointer.",
+	"lock of BPF ring buffers":                                   "With PREEMPT_RT it refuses kernels whose lock is a `spinlock_t`, which sleeps there.",
+	"waits end at `sched_exit_tp`":                               "It follows `__perf_event_task_sched_in`, with a perf event of its own, and cuts walks after 50 µs.",
+	"waits end at `__perf_event_task_sched_in`":                  "Off-CPU time needs one of both.",
+	"the kernel's tick by update_process_times":                  "It follows the timer of the tick.",
+	"the kernel's tick by hrtimer_expire_entry":                  "CPU time is sampled by `--clock=cpu-clock` unless the kernel has the other one.",
+}
+
 // kernelTargetRows are about harm to targets, and to the correctness of their profiles.
 var kernelTargetRows = []Row{
 	{
@@ -40,8 +52,9 @@ var kernelAgentRows = []Row{
 	},
 	{
 		Fault:     "a machine may have many more CPUs than are online",
-		Holds:     "Working memory is for the online CPUs and an eighth more. `doctor` shows what the kernel needs. Samples on CPUs that come online beyond that are counted as dropped (`unknown_cpu`).",
-		Elsewhere: []string{"bpf.TestRoomForCPUs"},
+		Holds:     "Working memory is for the CPUs that are online at the start. `doctor` shows what the kernel needs. CPUs that come online later are sampled with four rooms that they share: a sample that finds its room in use is counted as dropped (`unknown_cpu`).",
+		Kernels:   kernels,
+		Elsewhere: []string{"bpf.TestRoomForCPUs", "bpf.TestKernelLaterCPUs", "agent/attach.TestKernelHotplug"},
 	},
 	{
 		Fault:     "BPF programs and modules are loaded and unloaded while the agent runs, its own among them",

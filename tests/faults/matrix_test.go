@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/kernels/observed"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
@@ -108,20 +109,32 @@ func exists(name string) error {
 	return fmt.Errorf("no test %q", name)
 }
 
-// TestDocument compares the document with the matrix.
+// TestDocument compares the document with the matrix, and with what was found out about kernels.
 func TestDocument(t *testing.T) {
-	want := Markdown(matrix)
-	if *update {
-		if err := report.Update(document, "matrix", want); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(document)
+	known, err := observed.Read("../../agent/attach/testdata/kernels.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(page), strings.TrimSpace(want)) {
-		t.Errorf("%s is not what the matrix says: go test ./tests/faults -run TestDocument -update", document)
+	for name, want := range map[string]string{"matrix": Markdown(matrix), "kernels": observed.Markdown(known, withoutFeature)} {
+		if *update {
+			if err := report.Update(document, name, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := report.Section(document, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != strings.TrimSpace(want) {
+			t.Errorf("%s is not what the %s say: go test ./tests/faults -run TestDocument -update", document, name)
+		}
+	}
+	for _, k := range known {
+		for _, f := range k.Features {
+			if withoutFeature[f.Name] == "" {
+				t.Errorf("nothing says what the agent does without %q", f.Name)
+			}
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/kernels/observed"
 )
 
 func main() {
@@ -44,6 +46,7 @@ func main() {
 	flag.StringVar(&rig.Only, "run", "^TestKernel", "run tests that match this `pattern`")
 	flag.StringVar(&rig.Skip, "skip", "", "skip tests that match this `pattern`")
 	flag.DurationVar(&rig.Limit, "timeout", 15*time.Minute, "end a machine after this `time`")
+	flag.StringVar(&rig.Observed, "observed", "", "write what TestKernelFeatures finds into that `file`: see package observed")
 	flag.BoolVar(&rig.Verbose, "v", false, "print the output of every test")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/kernels [flags] [packages, default ./...]")
@@ -69,6 +72,7 @@ type rig struct {
 	Only     string   // which tests
 	Skip     string   // which not
 	Limit    time.Duration
+	Observed string // file
 	Verbose  bool
 }
 
@@ -198,6 +202,11 @@ func (r *rig) judge(b boot, packages []testPackage) error {
 			fmt.Printf("%s on linux %s:\n%s", s.Name, report.Release, s.Output)
 		} else if s.Exit != "0" {
 			fmt.Printf("%s on linux %s (-v shows all):\n%s", s.Name, report.Release, s.Eventful())
+		}
+		if k, ok := observed.Parse(s.Output); ok && r.Observed != "" {
+			if err := observed.Record(r.Observed, k); err != nil {
+				return err
+			}
 		}
 		passed, failed, skipped = passed+len(s.Passed), failed+len(s.Failed), skipped+len(s.Skipped)
 		for _, test := range s.Skipped {
