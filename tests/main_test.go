@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/vmprof-agent/vmprof-agent/agent/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
@@ -87,6 +89,26 @@ const patience = wait.Long
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	wait.For(t, patience, what, is)
+}
+
+// recordWork samples a process until it has used so much CPU time, and its own start and compilation before that: on a busy machine a length
+// of time says nothing of how many samples there are.
+func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
+	t.Helper()
+	used := func(after time.Duration) func() bool {
+		before := cpuTime(t, pid)
+		return func() bool { return cpuTime(t, pid)-before >= after }
+	}
+	eventually(t, "the process has begun", used(work/2))
+	recording, err := built.While(t.Context(), profiler.Options{PID: pid, Frequency: frequency}, (*profiler.AgentRun).WaitSampling,
+		func(*profiler.AgentRun) error {
+			eventually(t, "the process works", used(work))
+			return nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recording.Profile
 }
 
 // cpuTime is the CPU time that a process has used.

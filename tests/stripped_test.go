@@ -5,14 +5,13 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
-	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -95,12 +94,7 @@ func TestStripped(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { guest.Close() })
-			path := output(t, "out.pb.gz")
-			mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "3s", "-F", strconv.Itoa(frequency), "-o", path)
-			p, err := profiler.ReadProfile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 			var all, called, native, nativeCalled int64
 			ends := map[string]int64{}
 			for _, s := range stacks.Of(p) {

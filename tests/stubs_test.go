@@ -3,14 +3,13 @@ package tests
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
-	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -52,12 +51,7 @@ func TestStubCallers(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { guest.Close() })
-				path := output(t, "out.pb.gz")
-				mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "3", "-F", "999", "-o", path)
-				p, err := profiler.ReadProfile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 				callers := map[string]int64{}
 				for _, s := range p.Sample {
 					frames := stacks.FramesOf(s)

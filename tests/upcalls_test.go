@@ -2,13 +2,12 @@ package tests
 
 import (
 	"fmt"
-	"strconv"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
-	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -74,12 +73,7 @@ func TestUpcalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { guest.Close() })
-			path := output(t, "out.pb.gz")
-			mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "2", "-F", strconv.Itoa(frequency), "-o", path)
-			p, err := profiler.ReadProfile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 			const stub = "[stub: upcall_stub]"
 			up, right := int64(0), int64(0)
 			for _, s := range stacks.Of(p) {

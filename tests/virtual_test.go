@@ -3,13 +3,12 @@ package tests
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
-	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -34,12 +33,7 @@ func checkVirtualThreads(t *testing.T, jdk jvm.JDK, program guests.Program) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { guest.Close() })
-	path := output(t, "out.pb.gz")
-	mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "2s", "-F", strconv.Itoa(frequency), "-o", path)
-	p, err := profiler.ReadProfile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 	for work, caller := range map[string]string{"shift": "enterShift", "scale": "enterScale"} {
 		const calls = 31 // Virtuals.CALLS and the outermost one
 		working := func(s stacks.Stack) bool { return s.Has("guest.Virtuals." + work) }
