@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -109,6 +111,18 @@ func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
 		t.Fatal(err)
 	}
 	return recording.Profile
+}
+
+// unhurried are those that were not cut for the time that their walk took: where others interrupt it, as on a busy machine, a few are. They
+// say so. Most are not cut.
+func unhurried(t *testing.T, all []stacks.Stack) []stacks.Stack {
+	t.Helper()
+	const most = 0.1
+	hurried := func(s stacks.Stack) bool { return s.Truncated() == "time" }
+	if n, of := stacks.Count(all, hurried), stacks.Count(all, func(stacks.Stack) bool { return true }); float64(n) > most*float64(of) {
+		t.Errorf("%d of %d stacks are cut for their time", n, of)
+	}
+	return slices.DeleteFunc(all, hurried)
 }
 
 // cpuTime is the CPU time that a process has used.
