@@ -24,6 +24,12 @@ var historyRows = []Row{
 		Elsewhere: []string{"agent/history.TestDiskFullAtEachWrite", "agent/history.TestDiskFullAtSegment"},
 	},
 	{
+		Fault: "the clock is set forward or back, by hours or by years",
+		Holds: "No window is lost, merged or removed because of it. Windows have the times that the clock showed. A window is as old as the windows after it are long, whatever " +
+			"the clock says.",
+		Elsewhere: []string{"agent/history.TestClockJumps", "agent/history.TestClockAhead"},
+	},
+	{
 		Fault:     "two agents are to write to one history",
 		Holds:     "The second one is refused, and says so.",
 		Elsewhere: []string{"agent/history.TestDirectory"},
