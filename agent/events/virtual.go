@@ -291,14 +291,15 @@ const (
 )
 
 // virtualExtents says how many of the waits of p's virtual threads were observed.
-func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
-	p := of.Process
+func (e *Probes) virtualExtents(p *target.Process, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
 	if !e.ranVirtual(p) {
 		return nil
 	}
 	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Wall} {
 		if e.Options.Kinds[kind] {
-			list = append(list, apart.extent(kind, w, of))
+			x := profile.Extent{Subject: kind.String(), What: virtualWaits, Unit: "nanoseconds"}
+			x.Miss(0, virtualApart)
+			list = append(list, x)
 		}
 	}
 	if !e.Options.Kinds[profile.Locks] {
