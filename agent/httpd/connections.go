@@ -1,31 +1,46 @@
 package httpd
 
 import (
+	"bytes"
+	"container/list"
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// maxConnections is how many connections there are at once.
+	// maxConnections is how many connections there are at once that have sent a request.
 	maxConnections = 256
-	// spareConnections are beyond: of these only questions about the agent's health are answered.
+	// spareConnections are beyond: of these only questions about the agent's health are answered, and half of them are kept for these.
 	spareConnections = 16
+	// maxSilent is how many connections there are that have not sent a whole request yet. They cost little: no more than their descriptors.
+	maxSilent = 1024
+	// headerTimeout is how long a client may take to send the header of a request.
+	headerTimeout = 10 * time.Second
 )
 
-// connections are those of a Listener. If there are too many, the one that has waited longest for a request is closed: clients that ask nothing
-// must not keep others from asking. A new one has some time to ask first: on a busy machine, clients that come back at once would otherwise have it closed
-// before its request is read.
+// connections are those of a Listener. The server gets one when its first request has arrived, so that clients that ask nothing take no place. If too
+// many have not asked, the oldest is closed. If too many have asked, the one that has waited longest for a further request is closed. One whose first request is
+// yet to be answered is never closed for others.
 type connections struct {
-	mu   sync.Mutex
-	open map[*connection]struct{}
-	free sync.Cond // one fewer, or one that waits
+	tls bool // requests are encrypted: a connection has asked when it has sent something
+
+	mu     sync.Mutex
+	silent list.List // of *connection, the oldest first
+	open   map[*connection]struct{}
+	free   sync.Cond // one fewer, or one that waits
+	closed bool
 }
 
-func newConnections() *connections {
-	c := &connections{open: map[*connection]struct{}{}}
+func newConnections(tls bool) *connections {
+	c := &connections{tls: tls, open: map[*connection]struct{}{}}
 	c.free.L = &c.mu
 	return c
 }
@@ -34,33 +49,78 @@ func newConnections() *connections {
 type connection struct {
 	net.Conn
 	of       *connections
+	silent   *list.Element // while it is one of these
+	arrived  bool          // a whole request
 	spare    bool
 	requests int       // that are being answered
 	asked    bool      // at least once
 	waits    time.Time // for a request, since then, if there is none
 }
 
-// add makes room for a connection that was accepted. It waits until there is some.
-func (c *connections) add(conn net.Conn) *connection {
+// enter makes room for a connection that was accepted and has not asked yet. It waits until there is some.
+func (c *connections) enter(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	added := &connection{Conn: conn, of: c, waits: time.Now()}
-	for len(c.open) >= maxConnections {
+	for c.silent.Len() >= maxSilent && !c.closed {
+		if oldest := c.oldestSilent(); oldest != nil {
+			c.leave(oldest)
+			oldest.Conn.Close()
+		} else {
+			c.free.Wait()
+		}
+	}
+	entered := &connection{Conn: conn, of: c, waits: time.Now()}
+	if entered.silent = c.silent.PushBack(entered); c.closed {
+		conn.Close()
+	}
+	return entered
+}
+
+// oldestSilent is the oldest connection whose request has not arrived, nil if all have; mu is held.
+func (c *connections) oldestSilent() *connection {
+	for e := c.silent.Front(); e != nil; e = e.Next() {
+		if conn := e.Value.(*connection); !conn.arrived && !conn.look() {
+			return conn
+		}
+	}
+	return nil
+}
+
+// leave notes that a connection is no more one of the silent ones; mu is held.
+func (c *connections) leave(conn *connection) {
+	if conn.silent != nil {
+		c.silent.Remove(conn.silent)
+		conn.silent = nil
+		c.free.Broadcast()
+	}
+}
+
+// add makes room for a connection that has asked, and waits until there is some.
+func (c *connections) add(added *connection, health bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.leave(added)
+	added.arrived = true
+	spare := spareConnections
+	if !health {
+		spare /= 2
+	}
+	for len(c.open) >= maxConnections && !c.closed {
 		if waiting := c.longestWaiting(); waiting != nil {
 			delete(c.open, waiting)
 			waiting.Conn.Close()
-		} else if len(c.open) < maxConnections+spareConnections {
+		} else if len(c.open) < maxConnections+spare {
 			added.spare = true
 			break
 		} else {
 			c.free.Wait()
 		}
 	}
+	added.waits = time.Now()
 	c.open[added] = struct{}{}
-	return added
 }
 
-// firstRequest is how long a new connection may wait while others that have asked wait as well.
+// firstRequest is how long a new connection with TLS may wait while others that have asked wait as well.
 const firstRequest = time.Second
 
 // longestWaiting is the connection that has waited longest for a request, of new ones only if all are new, and nil if all are being answered.
@@ -69,7 +129,7 @@ func (c *connections) longestWaiting() (longest *connection) {
 	isNew := func(conn *connection) bool { return !conn.asked && now.Sub(conn.waits) < firstRequest }
 	for conn := range c.open {
 		switch {
-		case conn.requests > 0:
+		case conn.requests > 0, !conn.asked && !c.tls:
 		case longest == nil || isNew(longest) && !isNew(conn):
 			longest = conn
 		case isNew(longest) == isNew(conn) && conn.waits.Before(longest.waits):
@@ -79,12 +139,24 @@ func (c *connections) longestWaiting() (longest *connection) {
 	return longest
 }
 
+// close closes the connections that the server does not have yet.
+func (c *connections) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for e := c.silent.Front(); e != nil; e = e.Next() {
+		e.Value.(*connection).Conn.Close()
+	}
+	c.free.Broadcast()
+}
+
 // Close closes the connection and makes room for another.
 func (conn *connection) Close() error {
 	conn.of.mu.Lock()
 	defer conn.of.mu.Unlock()
+	conn.of.leave(conn)
 	delete(conn.of.open, conn)
-	conn.of.free.Signal()
+	conn.of.free.Broadcast()
 	return conn.Conn.Close()
 }
 
@@ -95,8 +167,82 @@ func (conn *connection) answer(requests int) {
 	conn.asked = true
 	if conn.requests += requests; conn.requests == 0 {
 		conn.waits = time.Now()
-		conn.of.free.Signal()
+		conn.of.free.Broadcast()
 	}
+}
+
+// maxFirst is as much as the server reads of a header, with what its buffers have in addition to MaxHeaderBytes.
+const maxFirst = maxHeaderBytes + 4<<10
+
+// What has arrived on a connection, none of which was read yet.
+type arrival struct {
+	request bool // a whole one, or as much as the server reads; with TLS anything
+	health  bool // it is one about the agent's health, or may be
+	ended   bool // nothing will come
+}
+
+var firstBytes = sync.Pool{New: func() any { return new([maxFirst]byte) }}
+
+// await waits for the first request, for as long as a header may take.
+func (conn *connection) await() (a arrival) {
+	raw, err := rawConn(conn.Conn)
+	if err != nil {
+		return arrival{ended: true}
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(headerTimeout)) // fails only if it is closed
+	err = raw.Read(func(fd uintptr) bool {
+		a = peek(int(fd), conn.of.tls)
+		return a.request || a.ended
+	})
+	_ = conn.SetReadDeadline(time.Time{})
+	if err != nil {
+		return arrival{ended: true}
+	}
+	return a
+}
+
+// look reports whether a request has arrived by now.
+func (conn *connection) look() (arrived bool) {
+	if raw, err := rawConn(conn.Conn); err == nil {
+		_ = raw.Control(func(fd uintptr) { arrived = peek(int(fd), conn.of.tls).request }) // fails only if it is closed
+	}
+	return arrived
+}
+
+func rawConn(conn net.Conn) (syscall.RawConn, error) {
+	if c, ok := conn.(syscall.Conn); ok {
+		return c.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
+}
+
+// peek says what has arrived, and leaves it to be read.
+func peek(fd int, tls bool) arrival {
+	buffer := firstBytes.Get().(*[maxFirst]byte)
+	defer firstBytes.Put(buffer)
+	n, _, err := unix.Recvfrom(fd, buffer[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	first := buffer[:max(n, 0)]
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return arrival{}
+	case err != nil, n == 0:
+		return arrival{ended: true}
+	case tls:
+		return arrival{request: true, health: true}
+	case n == len(buffer), bytes.Contains(first, []byte("\r\n\r\n")), bytes.Contains(first, []byte("\n\n")):
+		return arrival{request: true, health: asksForHealth(first)}
+	}
+	return arrival{}
+}
+
+// asksForHealth reports whether a request is one that is always answered.
+func asksForHealth(request []byte) bool {
+	line, _, _ := bytes.Cut(request, []byte("\n"))
+	if parts := strings.Split(string(line), " "); len(parts) > 1 {
+		path, _, _ := strings.Cut(parts[1], "?")
+		return askedAlways[path]
+	}
+	return false
 }
 
 // connectionKey is the key of a request's connection in its context.

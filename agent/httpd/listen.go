@@ -1,11 +1,13 @@
 package httpd
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
@@ -31,16 +33,27 @@ type Listener struct {
 	protected   bool   // the file configured TLS or users when the address was opened
 	connections *connections
 	passwords   *passwords
+
+	begin    sync.Once     // to accept connections
+	accepted chan accepted // those that have asked
+	closed   chan struct{}
+	close    sync.Once
+}
+
+// accepted is what Accept returns.
+type accepted struct {
+	conn *connection
+	err  error
 }
 
 // Listen opens address: a host and port, or unix:PATH with who may connect. webConfig is a file with TLS and users in the
 // format of the Prometheus exporters, or "" for none. Profiles show what a machine runs, down to method names, so an address
 // that others can reach needs a webConfig with TLS or users, or allowInsecure. Any user of the machine can reach a loopback address.
 func Listen(address, webConfig string, allowInsecure bool, access socketfile.Access) (*Listener, error) {
-	protected := false
+	protected, tls := false, false
 	if webConfig != "" {
 		err := web.Validate(webConfig)
-		var tls, users bool
+		var users bool
 		if err == nil {
 			tls, users, err = readProtection(webConfig)
 		}
@@ -49,7 +62,8 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 		}
 		protected = tls || users
 	}
-	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(), passwords: newPasswords(webConfig)}
+	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(tls), passwords: newPasswords(webConfig),
+		accepted: make(chan accepted), closed: make(chan struct{})}
 	if path, ok := strings.CutPrefix(address, SocketPrefix); ok {
 		socket, err := socketfile.Listen("unix", path, access)
 		if err != nil {
@@ -84,16 +98,62 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 // shared (with another request, for which it is being checked) or refused (not checked, as too many were wrong).
 func (l *Listener) PasswordChecks() map[string]uint64 { return l.passwords.state() }
 
-// Accept waits for a connection, and until there is room for it.
+// Accept waits for a connection on which a request has arrived (with TLS: anything), and until there is room for it.
 func (l *Listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	l.begin.Do(func() { go l.acceptAll() })
+	select {
+	case a := <-l.accepted:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.conn, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
-	if buffered, ok := conn.(interface{ SetWriteBuffer(int) error }); ok {
-		_ = buffered.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
+}
+
+// acceptAll accepts connections until the listener is closed. Each waits for its own request.
+func (l *Listener) acceptAll() {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil { // the server waits before it goes on
+			if !l.hand(accepted{err: err}) || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		if buffered, ok := conn.(interface{ SetWriteBuffer(int) error }); ok {
+			_ = buffered.SetWriteBuffer(sendBuffer) // fails only if the connection is gone
+		}
+		entered := l.connections.enter(conn)
+		go func() {
+			if first := entered.await(); first.request {
+				l.connections.add(entered, first.health)
+				if l.hand(accepted{conn: entered}) {
+					return
+				}
+			}
+			entered.Close()
+		}()
 	}
-	return l.connections.add(conn), nil
+}
+
+// hand has Accept return something. It reports false if the listener is closed.
+func (l *Listener) hand(a accepted) bool {
+	select {
+	case l.accepted <- a:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+// Close ends Accept, and closes the connections that it has not returned.
+func (l *Listener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.connections.close()
+	return err
 }
 
 // readProtection says whether a file configures TLS, and whether it configures users.

@@ -133,7 +133,7 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 	srv := &http.Server{
 		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
 		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: headerTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -65,10 +65,11 @@ var hostileRows = []Row{
 			"agent/proc.TestOpenPublic", "agent/target.TestMapsThatAreNotUsed"},
 	},
 	{
-		Fault: "hundreds of idle connections",
-		Holds: "The connection that has waited longest for a request is closed when there are 256. While all of these are being answered, " +
-			"16 more are for `/metrics`, `/healthz`, `/-/healthy` and `/-/ready`.",
-		Elsewhere: []string{"agent/httpd.TestIdleConnections", "agent/httpd.TestRoomForConnections"},
+		Fault: "hundreds of connections that ask nothing, or a part of a request, and come back as soon as they are closed",
+		Holds: "A connection takes a place once its request has arrived, and keeps it until that is answered. Of 1,024 that have not asked yet, the oldest is closed. The " +
+			"connection that has waited longest for a further request is closed when there are 256. While all of these are being answered, 16 more are for `/metrics`, " +
+			"`/healthz`, `/-/healthy` and `/-/ready`.",
+		Elsewhere: []string{"agent/httpd.TestIdleConnections", "agent/httpd.TestReconnectingClients", "agent/httpd.TestRoomForConnections", "agent/httpd.TestNewConnectionIsKept"},
 	},
 	{
 		Fault: "clients that guess passwords",
