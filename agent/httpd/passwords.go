@@ -1,6 +1,7 @@
 package httpd
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -31,7 +32,8 @@ const (
 	checkEvery = 10 * time.Second
 	// maxAddresses is how many addresses have a bound of their own. All others have one together.
 	maxAddresses = 1024
-	// maxWaiting is how many checks wait: one is made at a time.
+	// maxWaiting is how many checks wait: one is made at a time. The next one is that of the network with the fewest wrong passwords, and of the address with the
+	// fewest there: guesses from many addresses must not keep others from a first login.
 	maxWaiting = 8
 	// restAfterWrong is how often the time of a check that failed passes before the next one: they take at most a tenth of a CPU.
 	restAfterWrong = 9
@@ -51,14 +53,14 @@ type passwords struct {
 	users   func() (map[string]string, error) // hashes of the configuration, read anew
 	compare func(hash, password []byte) error // bcrypt's
 	key     [32]byte                          // random: what is remembered is of no use elsewhere
-	turn    chan struct{}                     // of the one check
 
 	mu        sync.Mutex
 	good      map[[32]byte]time.Time // what is remembered, until then
 	checking  map[[32]byte]*checked  // what is being checked
 	addresses map[string]*allowance
-	waiting   int
-	rest      time.Time // no check before
+	waiting   []*checked // for the turn
+	busy      bool       // somebody has the turn, or gets it after the rest
+	rest      time.Time  // no check before
 	counts    map[string]uint64
 }
 
@@ -67,6 +69,10 @@ type checked struct {
 	done  chan struct{}
 	right bool
 	wait  time.Duration // as check returns
+
+	turn    chan struct{} // closed when it is checked now
+	dropped chan struct{} // closed when it will not be
+	address string
 }
 
 // An allowance is how many wrong passwords an address may try.
@@ -88,8 +94,8 @@ func newPasswords(webConfig string) *passwords {
 			}
 			return hashes, nil
 		},
-		compare: bcrypt.CompareHashAndPassword, turn: make(chan struct{}, 1),
-		good: map[[32]byte]time.Time{}, checking: map[[32]byte]*checked{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0, passwordShared: 0},
+		compare: bcrypt.CompareHashAndPassword,
+		good:    map[[32]byte]time.Time{}, checking: map[[32]byte]*checked{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0, passwordShared: 0},
 	}
 	_, _ = rand.Read(p.key[:]) // never fails
 	return p
@@ -137,16 +143,9 @@ func (p *passwords) check(ctx context.Context, users map[string]string, user, pa
 	c.wait = time.Second
 	defer p.leave(id, c)
 	select {
-	case p.turn <- struct{}{}:
-	case <-ctx.Done():
+	case <-c.turn:
+	case <-c.dropped:
 		return false, time.Second
-	}
-	defer func() { <-p.turn }()
-	p.mu.Lock()
-	rest := time.Until(p.rest)
-	p.mu.Unlock()
-	select {
-	case <-time.After(rest):
 	case <-ctx.Done():
 		return false, time.Second
 	}
@@ -176,29 +175,70 @@ func (p *passwords) admit(id [32]byte, address string) (c *checked, mine bool) {
 	case a.left < 1:
 		p.counts[passwordRefused]++
 		return decided(false, time.Duration((1-a.left)*float64(checkEvery))), false
-	case p.waiting >= maxWaiting:
+	}
+	c = &checked{done: make(chan struct{}), turn: make(chan struct{}), dropped: make(chan struct{}), address: address}
+	if len(p.waiting) >= maxWaiting {
+		last := slices.MaxFunc(p.waiting, p.order)
 		p.counts[passwordRefused]++
-		return decided(false, time.Second), false
+		if p.order(c, last) >= 0 {
+			return decided(false, time.Second), false
+		}
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *checked) bool { return w == last })
+		close(last.dropped)
 	}
 	a.left--
-	p.waiting++
-	c = &checked{done: make(chan struct{})}
+	p.waiting = append(p.waiting, c)
 	p.checking[id] = c
+	p.next()
 	return c, true
+}
+
+// order is negative if a is checked before b: fewer passwords were wrong, of late, in its network, or else of its address. mu is held.
+func (p *passwords) order(a, b *checked) int {
+	now := time.Now()
+	return cmp.Or(
+		cmp.Compare(p.allowanceOf(networkOf(b.address), now).left, p.allowanceOf(networkOf(a.address), now).left),
+		cmp.Compare(p.allowanceOf(b.address, now).left, p.allowanceOf(a.address, now).left),
+	)
+}
+
+// next gives one of those that wait the turn once the rest is over; mu is held.
+func (p *passwords) next() {
+	if p.busy || len(p.waiting) == 0 {
+		return
+	}
+	p.busy = true
+	time.AfterFunc(time.Until(p.rest), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.waiting) == 0 {
+			p.busy = false
+			return
+		}
+		first := slices.MinFunc(p.waiting, p.order)
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *checked) bool { return w == first })
+		close(first.turn)
+	})
 }
 
 // decided is the result for a password that is not checked now.
 func decided(right bool, wait time.Duration) *checked {
-	c := &checked{make(chan struct{}), right, wait}
+	c := &checked{done: make(chan struct{}), right: right, wait: wait}
 	close(c.done)
 	return c
 }
 
-// leave lets those know who have the same password.
+// leave lets those know who have the same password, and the next one have the turn.
 func (p *passwords) leave(id [32]byte, c *checked) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting--
+	select {
+	case <-c.turn:
+		p.busy = false
+	default:
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *checked) bool { return w == c })
+	}
+	p.next()
 	delete(p.checking, id)
 	close(c.done)
 }
@@ -210,6 +250,7 @@ func (p *passwords) note(id [32]byte, address string, ok bool, took time.Duratio
 	now := time.Now()
 	if !ok {
 		p.counts[passwordWrong]++
+		p.allowanceOf(networkOf(address), now).left--
 		p.rest = now.Add(restAfterWrong * took)
 		return
 	}
@@ -229,7 +270,7 @@ func (p *passwords) allowanceOf(address string, now time.Time) *allowance {
 	a := p.addresses[address]
 	if a == nil && len(p.addresses) >= maxAddresses {
 		for other, of := range p.addresses {
-			if now.Sub(of.at) >= checkBurst*checkEvery { // it has all of it again
+			if of.left+float64(now.Sub(of.at))/float64(checkEvery) >= checkBurst { // it has all of it, again or still
 				delete(p.addresses, other)
 			}
 		}
@@ -291,6 +332,24 @@ func addressOf(r *http.Request) string {
 	}
 	network, _ := address.Prefix(64) // fits any IPv6 address
 	return network.String()
+}
+
+// networkOf is the network of an address: of 16 bits for IPv4 and of 32 bits for IPv6, as far as one operator has them.
+func networkOf(address string) string {
+	prefix, err := netip.ParsePrefix(address)
+	bits := 32
+	if err != nil {
+		ip, err := netip.ParseAddr(address)
+		if err != nil {
+			return "network of " + address
+		}
+		prefix, bits = netip.PrefixFrom(ip, ip.BitLen()), 16
+	}
+	network, _ := prefix.Addr().Prefix(bits) // fits
+	if prefix.Addr().IsLoopback() {
+		return "network of this host"
+	}
+	return "network " + network.String()
 }
 
 // userOf is who connected to a Unix socket.

@@ -39,6 +39,14 @@ func ask(p *passwords, address, user, password string) *httptest.ResponseRecorde
 	return w
 }
 
+// end ends a check that a test has made up.
+func (p *passwords) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+	p.next()
+}
+
 // Wrong passwords of one address are compared a bounded number of times, and those of others all the same.
 func TestWrongPasswords(t *testing.T) {
 	p, _, compared := checker()
@@ -96,14 +104,14 @@ func TestRightPasswords(t *testing.T) {
 // Requests with the same password share one check, as those of a scraper that asks for all kinds at once.
 func TestPasswordInParallel(t *testing.T) {
 	p, _, compared := checker()
-	p.turn <- struct{}{} // a check is being made
+	p.busy = true // a check is being made
 	const requests = 4 * checkBurst
 	ended := make(chan int, requests)
 	for range requests {
 		go func() { ended <- ask(p, "192.0.2.1:1", "me", "test").Code }()
 	}
 	waitFor(t, func() bool { return p.state()["shared"] == requests-1 })
-	<-p.turn
+	p.end()
 	for range requests {
 		if code := <-ended; code != 200 {
 			t.Errorf("status %d", code)
@@ -131,7 +139,7 @@ func TestRestAfterWrongPassword(t *testing.T) {
 // Only so many checks wait, and so many addresses are known.
 func TestPasswordBounds(t *testing.T) {
 	p, users, _ := checker()
-	p.turn <- struct{}{} // a check is being made
+	p.busy = true // a check is being made
 	ended := make(chan time.Duration, 3*maxWaiting)
 	for i := range 3 * maxWaiting {
 		go func() {
@@ -144,7 +152,7 @@ func TestPasswordBounds(t *testing.T) {
 			t.Error("it was checked")
 		}
 	}
-	<-p.turn
+	p.end()
 	for range maxWaiting {
 		if wait := <-ended; wait != 0 {
 			t.Error("it was not checked")
@@ -163,6 +171,85 @@ func TestPasswordBounds(t *testing.T) {
 	}
 	if left := p.allowanceOf("one more", time.Now().Add(time.Hour)).left; left < checkBurst || len(p.addresses) > maxAddresses {
 		t.Errorf("an hour later it may try %v, and %d addresses are known", left, len(p.addresses))
+	}
+}
+
+// Guesses from many addresses of a network do not keep another network from a first login, however many wait.
+func TestPasswordAmongGuesses(t *testing.T) {
+	p, users, _ := checker()
+	for i := range checkBurst {
+		p.check(t.Context(), users, "me", fmt.Sprint("wrong ", i), "192.0.2.1")
+	}
+	p.busy = true // a check is being made
+	ended := make(chan bool, 2*maxWaiting)
+	for i := range maxWaiting {
+		go func() {
+			ok, _ := p.check(t.Context(), users, "me", fmt.Sprint("guess ", i), fmt.Sprint("192.0.2.", 10+i))
+			ended <- ok
+		}()
+	}
+	waiting := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.waiting)
+	}
+	waitFor(t, func() bool { return waiting() == maxWaiting })
+	var compared []string
+	compare := p.compare
+	p.compare = func(hash, password []byte) error { // one at a time
+		compared = append(compared, string(password))
+		return compare(hash, password)
+	}
+	go func() {
+		ok, _ := p.check(t.Context(), users, "me", "test", "198.51.100.1")
+		ended <- ok
+	}()
+	if <-ended { // a guess made room
+		t.Error("a guess is right")
+	}
+	p.end()
+	right := 0
+	for range maxWaiting {
+		if <-ended {
+			right++
+		}
+	}
+	if right != 1 || len(compared) != maxWaiting || compared[0] != "test" {
+		t.Errorf("%d passwords were right; compared were %q, want the right one first", right, compared)
+	}
+}
+
+// Addresses whose passwords are not checked, as too many wait, take no place from others.
+func TestPasswordOfManyAddresses(t *testing.T) {
+	p, users, _ := checker()
+	p.busy = true
+	for i := range maxWaiting {
+		go p.check(t.Context(), users, "me", fmt.Sprint("guess ", i), "2001:db8::/64")
+	}
+	waitFor(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.waiting) == checkBurst // as many as the address may try
+	})
+	for i := range 2 * maxAddresses {
+		p.mu.Lock()
+		p.allowanceOf(fmt.Sprint("address ", i), time.Now())
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if left := p.allowanceOf("one more", time.Now()).left; left != checkBurst || p.addresses[""] != nil {
+		t.Errorf("one more address may try %v", left)
+	}
+}
+
+func TestNetworkOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1": "network 192.0.0.0/16", "2001:db8:1:2::/64": "network 2001:db8::/32", "127.1.2.3": "network of this host", "::/64": "network ::/32", "user 1": "network of user 1",
+	} {
+		if got := networkOf(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
 	}
 }
 

@@ -74,8 +74,9 @@ var hostileRows = []Row{
 	{
 		Fault: "clients that guess passwords",
 		Holds: "One password is checked at a time, and wrong ones take at most a tenth of a CPU. An address may try five, then one every ten seconds; others get " +
-			"status 429 and `Retry-After`. Passwords that were right are remembered for ten minutes after their last use, and unknown users take as long as others.",
-		Elsewhere: []string{"agent/httpd.TestWrongPasswords", "agent/httpd.TestRightPasswords", "agent/httpd.TestPasswordInParallel", "agent/httpd.TestRestAfterWrongPassword", "agent/httpd.TestPasswordBounds"},
+			"status 429 and `Retry-After`. Networks with fewer wrong passwords come first. Passwords that were right are remembered for ten minutes after their last use, and unknown users take as long as others.",
+		Elsewhere: []string{"agent/httpd.TestWrongPasswords", "agent/httpd.TestRightPasswords", "agent/httpd.TestPasswordInParallel", "agent/httpd.TestRestAfterWrongPassword", "agent/httpd.TestPasswordBounds",
+			"agent/httpd.TestPasswordAmongGuesses", "agent/httpd.TestPasswordOfManyAddresses"},
 	},
 	{
 		Fault: "a profile file that decompresses to much more, or whose parts take much more once parsed",
