@@ -176,17 +176,18 @@ func (p *passwords) admit(id [32]byte, address string) (c *checked, mine bool) {
 		p.counts[passwordRefused]++
 		return decided(false, time.Duration((1-a.left)*float64(checkEvery))), false
 	}
+	a.left-- // until it is right, or is not checked
 	c = &checked{done: make(chan struct{}), turn: make(chan struct{}), dropped: make(chan struct{}), address: address}
 	if len(p.waiting) >= maxWaiting {
 		last := slices.MaxFunc(p.waiting, p.order)
 		p.counts[passwordRefused]++
 		if p.order(c, last) >= 0 {
+			a.left++
 			return decided(false, time.Second), false
 		}
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *checked) bool { return w == last })
 		close(last.dropped)
 	}
-	a.left--
 	p.waiting = append(p.waiting, c)
 	p.checking[id] = c
 	p.next()
@@ -237,6 +238,7 @@ func (p *passwords) leave(id [32]byte, c *checked) {
 		p.busy = false
 	default:
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *checked) bool { return w == c })
+		p.allowanceOf(c.address, time.Now()).left++ // bounded when it is used next
 	}
 	p.next()
 	delete(p.checking, id)
