@@ -80,11 +80,7 @@ func completeTable(results []complete) report.Table {
 }
 
 func (m meter) complete(ctx context.Context, t completeTrial) (complete, error) {
-	start := suite.Start
-	if m.short { // an iteration of Scalac's whole input takes most of a minute at first
-		start = suite.StartSmall
-	}
-	guest, err := start(ctx, t.jdk, t.program)
+	guest, err := suite.Start(ctx, t.jdk, t.program)
 	if err != nil {
 		return complete{}, err
 	}
