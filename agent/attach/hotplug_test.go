@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,8 +49,8 @@ func TestKernelHotplug(t *testing.T) {
 	if err := ticks.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	stop := make(chan struct{})
-	defer close(stop)
+	var stop atomic.Bool
+	defer stop.Store(true)
 	go func() {
 		runtime.LockOSThread() // and the thread ends with the goroutine
 		var one unix.CPUSet
@@ -58,12 +59,8 @@ func TestKernelHotplug(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
+		for !stop.Load() {
+			continue // keeps the CPU busy
 		}
 	}()
 	wait.For(t, time.Minute, "samples on the CPU", func() bool {
