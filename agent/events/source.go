@@ -39,6 +39,7 @@ type Source struct {
 	holders     lockHolders
 	virtuals    virtuals
 	surveys     surveys
+	apart       apartThreads      // replaced, not changed
 	shownCost   time.Duration     // the highest in Stats
 	observation bpf.Observation   // scratch
 	stack       []target.RawFrame // scratch
@@ -275,10 +276,11 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
 	surveyed := fold.Get(e.services.Owner, func(*fold.State) map[*target.Process]surveyedPart { return e.surveys.parts() })
+	apart := fold.Get(e.services.Owner, func(*fold.State) apartThreads { return e.apart })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events, &covered)...)
-		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(of.Process, surveyed[of.Process], before.virtual, after.virtual)...)
+		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(w.Window, of, apart, surveyed[of.Process], before.virtual, after.virtual)...)
 		out.Extents = profile.AddExtents(out.Extents, covered.Extents(of.Process, out.Extents)...)
 	}}
 }

@@ -290,16 +290,15 @@ const (
 	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
-// virtualExtents says how many of the waits of p's virtual threads were observed.
-func (e *Probes) virtualExtents(p *target.Process, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
+// virtualExtents says how many of the waits of a process's virtual threads were observed, and how much of their time was not.
+func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
+	p := of.Process
 	if !e.ranVirtual(p) {
 		return nil
 	}
 	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Wall} {
 		if e.Options.Kinds[kind] {
-			x := profile.Extent{Subject: kind.String(), What: virtualWaits, Unit: "nanoseconds"}
-			x.Miss(0, virtualApart)
-			list = append(list, x)
+			list = append(list, apart.extent(kind, w, of))
 		}
 	}
 	if !e.Options.Kinds[profile.Locks] {

@@ -203,8 +203,9 @@ func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, sta
 
 // Finishing implements source.Finisher: threads that wait when a window ends count up to its end.
 func (e *Source) Finishing() func(*fold.State, *fold.Window) {
-	locks, waits := e.finishLocks(), e.finishWaits()
+	locks, waits, apart := e.finishLocks(), e.finishWaits(), e.lookApart()
 	return func(s *fold.State, window *fold.Window) {
+		e.apart = apart
 		locks(s, window)
 		waits(s, window)
 	}

@@ -21,6 +21,12 @@ type Extent struct {
 	Missed []Missed `json:"missed,omitempty"`
 }
 
+// What is measured of Wall and of OffCPU.
+const (
+	ThreadTimes = "time of threads"
+	ThreadWaits = "waits of threads"
+)
+
 // Subjects of an Extent that are not kinds of events.
 const (
 	SubjectCPU   = "cpu"

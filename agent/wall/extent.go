@@ -29,7 +29,7 @@ func Extents(events []*profile.Events) (all []profile.Extent) {
 
 // times returns the extent of wall time. Its rows add up to what there was.
 func times(e *profile.Events) profile.Extent {
-	x := profile.Extent{Subject: e.Kind.String(), What: "time of threads", Unit: "nanoseconds", Source: "the scheduler"}
+	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadTimes, Unit: "nanoseconds", Source: "the scheduler"}
 	for i := range e.Rows {
 		value := e.Rows[i].Values[e.Kind.Main()]
 		x.There += value
@@ -45,7 +45,7 @@ func times(e *profile.Events) profile.Extent {
 // waits returns the extent of off-CPU time. Waits that were drawn stand for others, so that all of them together tell what is known; rows add up to
 // what there was only on average.
 func waits(e *profile.Events) profile.Extent {
-	x := profile.Extent{Subject: e.Kind.String(), What: "waits of threads", Unit: "nanoseconds", Source: "the scheduler"}
+	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds", Source: "the scheduler"}
 	known := map[int]bool{}
 	for _, t := range e.Times {
 		known[t.TID] = true
