@@ -33,6 +33,8 @@ type Listener struct {
 	protected   bool   // the file configured TLS or users when the address was opened
 	connections *connections
 	passwords   *passwords
+	// certificates is nil if the file did not configure TLS when the address was opened.
+	certificates *certificates
 
 	begin    sync.Once     // to accept connections
 	accepted chan accepted // those that have asked
@@ -64,6 +66,9 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 	}
 	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(tls), passwords: newPasswords(webConfig),
 		accepted: make(chan accepted), closed: make(chan struct{})}
+	if tls {
+		ln.certificates = &certificates{webConfig: webConfig}
+	}
 	if path, ok := strings.CutPrefix(address, SocketPrefix); ok {
 		socket, err := socketfile.Listen("unix", path, access)
 		if err != nil {
@@ -97,6 +102,14 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 // PasswordChecks counts the requests with a password by what became of them: right, wrong, remembered (right, and checked a moment ago),
 // shared (with another request, for which it is being checked) or refused (not checked, as too many were wrong).
 func (l *Listener) PasswordChecks() map[string]uint64 { return l.passwords.state() }
+
+// TLSFailures counts the times that TLS could not be configured from the files as they were: at a handshake that failed, and every 10 s.
+func (l *Listener) TLSFailures() uint64 {
+	if l.certificates == nil {
+		return 0
+	}
+	return l.certificates.failures.Load()
+}
 
 // Accept waits for a connection on which a request has arrived (with TLS: anything), and until there is room for it.
 func (l *Listener) Accept() (net.Conn, error) {

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -137,7 +138,7 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug), // mostly clients that hung up
+		ErrorLog:          log.New(serverErrors{ln.certificates, s.logger}, "", 0),
 		ConnContext:       withConnection,
 	}
 	srv.BaseContext = func(net.Listener) context.Context {
@@ -149,6 +150,9 @@ func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 		return requests
 	}
 
+	if ln.certificates != nil {
+		go ln.certificates.watch(requests, s.logger)
+	}
 	served := make(chan error, 1)
 	go func() {
 		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &ln.webConfig}, s.logger)

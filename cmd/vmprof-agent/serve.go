@@ -261,11 +261,12 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		p = labelled{p, o.program}
 	}
 	var passwords func() map[string]uint64
+	var tlsFailures func() uint64
 	if o.webConfig != "" {
-		passwords = ln.PasswordChecks
+		passwords, tlsFailures = ln.PasswordChecks, ln.TLSFailures
 	}
 	metrics, err := prom.New(p, &prom.Options{
-		Passwords: passwords, History: past, Rules: ruleStates, Program: programState,
+		Passwords: passwords, TLSFailures: tlsFailures, History: past, Rules: ruleStates, Program: programState,
 		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
 		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})

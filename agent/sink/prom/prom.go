@@ -40,7 +40,9 @@ type Options struct {
 	Program func() program.State     // of serve --window-exec; nil without a program
 	// Passwords counts requests with a password, by result; nil without passwords.
 	Passwords func() map[string]uint64
-	Build     Build
+	// TLSFailures counts the times that TLS could not be configured; nil without a configuration.
+	TLSFailures func() uint64
+	Build       Build
 }
 
 // Build says which agent this is, in vmprof_build_info.
@@ -96,6 +98,12 @@ func New(source Source, o *Options) (*Exporter, error) {
 	}
 	if o.Passwords != nil {
 		all = append(all, passwordCollector{o.Passwords})
+	}
+	if o.TLSFailures != nil {
+		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "vmprof_http_tls_config_failures_total",
+			Help: "Times that TLS could not be configured from --web.config.file and the files that it names: at a handshake that failed, and every 10 s while it is so. New TLS connections are refused meanwhile; the log has the error.",
+		}, func() float64 { return float64(o.TLSFailures()) }))
 	}
 	services := orDefault(o.MaxServices, DefaultMaxServices)
 	all = append(all, &serviceInfo{source: source, ranked: e.hot, most: infosPerService * services})

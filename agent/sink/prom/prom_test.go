@@ -99,7 +99,7 @@ func ruleStates() []rule.State {
 
 func exporter(t *testing.T) *Exporter {
 	t.Helper()
-	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Passwords: passwordResults, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
+	e, err := New(fixed{}, &Options{MaxMethods: 3, Engines: engines, Events: allEvents, History: pastStats, Rules: ruleStates, Program: programState, Passwords: passwordResults, TLSFailures: func() uint64 { return 6 }, Build: Build{Version: "1.2.3", Revision: "abcdef", GoVersion: "go1.26"}})
 	if err != nil {
 		t.Fatal(err)
 	}
