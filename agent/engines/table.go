@@ -75,7 +75,7 @@ type started struct {
 }
 
 func tryPage(e *Engines) (started, error) {
-	engine, err := page.New(page.Options{Objects: e.Objects, Socket: e.opt.GuestSocket, Wanted: e.Wanted, Proc: e.Root, Log: e.Log})
+	engine, err := page.New(page.Options{Objects: e.Objects, Socket: e.opt.GuestSocket, Wanted: e.Wanted, Proc: e.Root, Log: e.Log, CountRead: e.Resolver.CountRead})
 	return started{engine: engine}, err
 }
 
@@ -106,7 +106,7 @@ func tryListener(e *Engines) (s started, err error) {
 }
 
 func tryUSDT(e *Engines) (started, error) {
-	engine, err := usdt.Try(usdt.Options{Objects: e.Objects, Proc: e.Root, Pool: e.Pool, Log: e.Log})
+	engine, err := usdt.Try(usdt.Options{Objects: e.Objects, Proc: e.Root, Pool: e.Pool, Log: e.Log, CountRead: e.Resolver.CountRead})
 	return started{engine: engine}, err
 }
 

@@ -125,35 +125,36 @@ func (e *Probes) lookForValues(p *target.Process) {
 				p.Note(fmt.Sprintf("process %d: values are read in the first %d of its mapped files only", p.PID, maxValueFiles))
 				return
 			}
-			e.config.Resolver.CountRead(e.attachWatch(p, m, w))
+			e.attachWatch(p, m, w)
 		}
 	}
 }
 
 // attachWatch attaches a spec to one file of p, unless another process's mapping has done that. If the file was requested by name, its lack
 // of the probe is logged; for specs on all files it is normal.
-func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) error {
+func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) {
 	lib, err := e.config.Resolver.Open(p, m)
 	if err != nil {
-		return err
+		return // counted
 	}
 	defer lib.File.Close()
 	key := watchedKey{w, lib.Key}
 	if err := e.lacks(key); err != nil {
 		w.explain(p, m.Path, err)
-		return nil
+		return
 	}
 	if known, why := e.watched.Known(p, key); known {
 		if why != nil {
 			w.explain(p, m.Path, why)
 		}
-		return nil
+		return
 	}
 	found, err := target.Call(e.config.Resolver, p, func() (valuePlan, error) {
 		return e.findValues(lib, w)
 	})
+	e.config.Resolver.CountRead(err)
 	if err != nil {
-		return err
+		return
 	}
 	if found.err == nil {
 		_, found.err = e.watched.Use(p, p.PID, key, lib.File, func(v *valuePlan) (bool, error) {
@@ -166,7 +167,6 @@ func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) 
 	if err := found.err; err != nil && !errors.Is(err, library.ErrAttaching) && w.explain(p, m.Path, err) {
 		e.config.Log.Warn("values are not recorded", "probe", w.spec.Place(), "file", m.Path, "err", err)
 	}
-	return nil
 }
 
 // explain adds a note to profiles of p why a file's values are not recorded, unless it is one of many that just lack the probe. It reports

@@ -14,6 +14,7 @@ type Launch struct {
 	Environment []string // NAME=VALUE
 	Directory   string   // working directory, as seen from the process's root
 	Hostname    string   // content of /etc/hostname in the process's root
+	Refused     []error  // of the files above: those that are there and were not opened, see Refused
 }
 
 // variable returns the value of an environment variable.

@@ -145,7 +145,7 @@ func TestArgumentFiles(t *testing.T) {
 		"java @@x --disable-@files @options":          {"java", "@x", "--disable-@files", "@options"},
 		"java " + strings.Repeat("@main ", 20) + "-x": append(append([]string{"java"}, slices.Repeat([]string{"com.acme.Shop"}, maxArgumentFiles)...), "-x"),
 	} {
-		if got := Root("").expand(os.Getpid(), dir, strings.Fields(command)); !slices.Equal(got, want) {
+		if got := expand(Root("").launchFiles(os.Getpid(), new([]error)), dir, strings.Fields(command)); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}

@@ -45,6 +45,17 @@ func HeldUp(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrQuarantined) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrExhausted)
 }
 
+// Refused reports whether err says that there is a file and that it is not opened for the process: it is not one that the process's user may
+// read, or not one that the agent reads.
+func Refused(err error) bool {
+	for _, why := range []error{ErrDenied, ErrTooLarge, ErrNotRegular, ErrReplaced, unix.ELOOP, unix.ENAMETOOLONG} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
+}
+
 // Cause returns one word for err, out of a small fixed set, for use as a metric label. Nil has no cause: "".
 func Cause(err error) string {
 	if err == nil {

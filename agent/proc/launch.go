@@ -32,17 +32,28 @@ func (r Root) Launch(pid int) (Launch, error) {
 	l.Environment, _ = r.Environment(pid)
 	// The kernel bounds a link by PATH_MAX.
 	l.Directory, _ = os.Readlink(r.path(pid, "cwd"))
-	hostname, _ := r.readRegular(pid, "/etc/hostname", maxHostname)
-	l.Hostname = printable(bytes.TrimSpace(hostname))
+	read := r.launchFiles(pid, &l.Refused)
+	l.Hostname = printable(bytes.TrimSpace(read("/etc/hostname", maxHostname)))
 	if l.java() {
-		l.Arguments = r.expand(pid, l.Directory, arguments)
+		l.Arguments = expand(read, l.Directory, arguments)
 	}
 	return l, nil
 }
 
+// launchFiles reads files of a process. It returns nothing of those that cannot be read, and appends the errors of those that are refused.
+func (r Root) launchFiles(pid int, refused *[]error) func(name string, limit int64) []byte {
+	return func(name string, limit int64) []byte {
+		text, err := r.readRegular(pid, name, limit)
+		if Refused(err) {
+			*refused = append(*refused, err)
+		}
+		return text
+	}
+}
+
 // expand replaces the argument files of a java command, @FILE, by what is in them. Files that cannot be read, and those beyond the bound,
 // are left out.
-func (r Root) expand(pid int, directory string, arguments []string) []string {
+func expand(read func(name string, limit int64) []byte, directory string, arguments []string) []string {
 	list := slices.Clone(arguments[:1])
 	files := 0
 	for i, arg := range arguments[1:] {
@@ -59,8 +70,7 @@ func (r Root) expand(pid int, directory string, arguments []string) []string {
 			if !path.IsAbs(name) {
 				name = path.Join(directory, name)
 			}
-			text, _ := r.readRegular(pid, name, maxArgumentFile)
-			list = append(list, splitOptions(string(text), maxOptions)...)
+			list = append(list, splitOptions(string(read(name, maxArgumentFile)), maxOptions)...)
 		}
 	}
 	return list

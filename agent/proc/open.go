@@ -50,7 +50,8 @@ func (r Root) openMapped(pid int, m *Mapping, limit int64, user *reader) (*os.Fi
 	// The kernel's own link to the mapped file also holds for deleted and replaced files, memfds and changed roots. It
 	// takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, and the mapping must still have its bounds.
 	if fd, err := unix.Open(r.mapLink(pid, m), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-		if f, err := finish(fd, pid, m.Path, limit, m, user); err == nil || errors.Is(err, ErrNotOfUser) {
+		// Whatever else is wrong with the mapped file, its path leads to no better one, and would hide what it is.
+		if f, err := finish(fd, pid, m.Path, limit, m, user); !errors.Is(err, ErrReplaced) {
 			return f, err
 		}
 	}
@@ -109,11 +110,11 @@ func finish(fd, pid int, path string, limit int64, m *Mapping, user *reader) (*o
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fail(err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fail(ErrNotRegular)
-	}
 	if m != nil && !backs(fd, &st, m) {
 		return fail(ErrReplaced)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fail(ErrNotRegular)
 	}
 	if kernels, err := onProcfs(fd); err != nil {
 		return fail(err)

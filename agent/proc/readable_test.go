@@ -24,8 +24,12 @@ func TestReadRegularAsUser(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "open/readable"), []byte("text"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "open/secret"), []byte("text"), 0o640))
-	if got := root.expand(1, "/", []string{"java", "@/open/readable", "@/open/secret"}); len(got) != 2 || got[1] != "text" {
+	var refused []error
+	if got := expand(root.launchFiles(1, &refused), "/", []string{"java", "@/open/readable", "@/open/secret", "@/open/missing"}); len(got) != 2 || got[1] != "text" {
 		t.Errorf("arguments %q", got)
+	}
+	if len(refused) != 1 || !errors.Is(refused[0], ErrNotOfUser) {
+		t.Errorf("refused: %v, want the secret file", refused)
 	}
 }
 

@@ -39,9 +39,9 @@ type MappedFile struct {
 }
 
 // Open opens the file behind one of p's mappings. That happens in the pool, as the file may be in a file system of p's making. The
-// worker that has p calls it.
+// worker that has p calls it. The read is counted.
 func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
-	return Call(rs, p, func() (MappedFile, error) {
+	opened, err := Call(rs, p, func() (MappedFile, error) {
 		f, err := rs.root.OpenMapped(p.PID, m, MaxLibrary)
 		if err != nil {
 			return MappedFile{}, err
@@ -53,6 +53,8 @@ func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
 		}
 		return MappedFile{f, key}, nil
 	})
+	rs.reads.count(err)
+	return opened, err
 }
 
 // newImages returns the keeper of images. Their probes are attached in that pool.

@@ -53,6 +53,13 @@ func (c *readCounts) count(err error) {
 	c.failures[proc.Cause(err)]++
 }
 
+// refusal counts a file that was refused, if that is what err says.
+func (c *readCounts) refusal(err error) {
+	if proc.Refused(err) {
+		c.count(err)
+	}
+}
+
 // all returns the number of successful reads and of failures, the latter with every cause.
 func (c *readCounts) all() (reads uint64, failures map[string]uint64) {
 	c.mu.Lock()

@@ -229,7 +229,9 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 		o, err = Call(rs, p, func() (*symbolize.Object, error) {
 			return rs.openObject(p.PID, m, key, known)
 		})
-		rs.reads.count(err)
+		if !proc.Refused(err) { // openObject counts that: others may have waited for the file with this process
+			rs.reads.count(err)
+		}
 		if proc.HeldUp(err) {
 			p.work.heldUp = true
 			return nil // for this frame, not for those after it
@@ -246,7 +248,11 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 // openObject returns the symbols of the file behind m, a mapping of pid, which must still run unless the file's key is
 // known and its symbols are in the cache.
 func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
-	open := func() (*os.File, error) { return rs.root.OpenMapped(pid, m, maxExecutable) }
+	open := func() (*os.File, error) {
+		f, err := rs.root.OpenMapped(pid, m, maxExecutable)
+		rs.reads.refusal(err)
+		return f, err
+	}
 	if !known {
 		f, err := open()
 		if err != nil {
@@ -257,18 +263,27 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 			return nil, err
 		}
 	}
-	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File {
-		var files []*os.File
-		if f, err := rs.root.OpenFile(pid, path, maxDebugFile); err == nil {
+	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File { return rs.openDebugFile(pid, path) }})
+}
+
+// openDebugFile opens the debug files with that path, of which there may be none.
+func (rs *Resolver) openDebugFile(pid int, path string) []*os.File {
+	var files []*os.File
+	f, err := rs.root.OpenFile(pid, path, maxDebugFile)
+	if err == nil {
+		files = append(files, f)
+	}
+	if isInstalled(path) {
+		f, publicErr := rs.root.OpenPublic(path, maxDebugFile)
+		if publicErr == nil {
 			files = append(files, f)
 		}
-		if isInstalled(path) {
-			if f, err := rs.root.OpenPublic(path, maxDebugFile); err == nil {
-				files = append(files, f)
-			}
+		if !proc.Refused(err) { // else it may be the same file
+			err = publicErr
 		}
-		return files
-	}})
+	}
+	rs.reads.refusal(err)
+	return files
 }
 
 // isInstalled reports whether a debug file is where distributions install them: only there it is also looked for in the agent's root. The process

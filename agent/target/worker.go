@@ -247,6 +247,9 @@ func (rs *Resolver) identify(p *Process) {
 		var err error
 		launch, err = Call(rs, p, func() (proc.Launch, error) { return root.Launch(pid) })
 		rs.reads.count(err)
+		for _, refused := range launch.Refused {
+			rs.reads.count(refused)
+		}
 	}
 	arg0 := ""
 	if proc.Nameless(comm) {

@@ -138,6 +138,7 @@ func (x *Source) begin(p *fold.Process, g *target.VM, lib *proc.Mapping) (*Recor
 	}
 	return target.Call(x.Resolver, p.Process, func() (*Recorder, error) {
 		f, err := x.Root.OpenMapped(p.PID, lib, target.MaxLibrary)
+		x.Resolver.CountRead(err)
 		if err != nil {
 			return nil, err
 		}

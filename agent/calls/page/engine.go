@@ -39,6 +39,8 @@ type Options struct {
 	Wanted  func(pid int) bool // whether a process is profiled; nil: all are. Called from several goroutines
 	Proc    proc.Root          // where procfs is
 	Log     *slog.Logger       // nil means none
+
+	CountRead func(error) // counts a file of a process that was not opened, by its error; nil counts nothing
 }
 
 // upkeep is how often CPUs that came or went are looked for.
@@ -69,6 +71,9 @@ var _ interface {
 
 // New lets processes connect. Nothing is sampled before Tune.
 func New(opt Options) (_ *Engine, err error) {
+	if opt.CountRead == nil {
+		opt.CountRead = func(error) {}
+	}
 	e := &Engine{}
 	e.host = newHost(opt.Log, opt.Proc, opt.Wanted, e)
 	defer func() {
@@ -90,7 +95,7 @@ func New(opt Options) (_ *Engine, err error) {
 		}
 	}()
 	e.tick = measureTick(e.objects.BurstArm)
-	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}))
+	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}), opt.CountRead)
 	if err := e.listen(opt.Socket); err != nil {
 		return nil, err
 	}

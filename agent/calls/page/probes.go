@@ -29,6 +29,7 @@ type probes struct {
 	uprobes attach.Uprobes
 	root    proc.Root
 	pool    *proc.Pool
+	count   func(error) // counts a file that was not opened, by its error
 
 	mu   sync.Mutex
 	free []uint32 // free site numbers
@@ -37,8 +38,8 @@ type probes struct {
 // firstSearch bounds the search for probes in a process's files, which is the first thing that the pool does for it.
 const firstSearch = 2 * time.Second
 
-func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool) *probes {
-	p := &probes{objects: o, uprobes: attach.NewUprobes(), root: root, pool: pool}
+func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool, count func(error)) *probes {
+	p := &probes{objects: o, uprobes: attach.NewUprobes(), root: root, pool: pool, count: count}
 	for n := uint32(bpf.MaxBurstSites); n > 0; n-- {
 		p.free = append(p.free, n-1)
 	}
@@ -85,6 +86,9 @@ func (p *probes) search(pid int) (*attachment, error) {
 		return nil
 	})
 	for _, u := range unread {
+		if proc.Refused(u.Err) {
+			p.count(u.Err)
+		}
 		if !errors.Is(u.Err, elffile.ErrUnsupported) {
 			failed = errors.Join(failed, u.Err)
 		}

@@ -28,6 +28,8 @@ type Options struct {
 	Pool    *proc.Pool   // for operations that a process can delay; nil means a pool of its own
 	Rate    profile.Rate // to begin with; the zero value samples nothing until Tune
 	Log     *slog.Logger // nil means none
+
+	CountRead func(error) // counts a file of a process that was opened, or not, by its error; nil counts nothing
 }
 
 // An Engine samples calls of interpreters. It implements calls.Engine; its methods may be called from several goroutines
@@ -83,6 +85,9 @@ var errClosed = errors.New("the usdt engine is closed")
 func Try(opt Options) (_ *Engine, err error) {
 	if opt.Pool == nil {
 		opt.Pool = proc.NewPool(proc.PoolOptions{})
+	}
+	if opt.CountRead == nil {
+		opt.CountRead = func(error) {}
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)

@@ -74,7 +74,7 @@ func (e *Engine) examine(pid int) (s sighting, err error) {
 		return s, err
 	}
 	for i := range maps[:min(len(maps), enough)] {
-		o, readErr := openBuild(e.opt.Proc, pid, &maps[i], e.knows)
+		o, readErr := openBuild(e.opt.Proc, pid, &maps[i], e.opt.CountRead, e.knows)
 		if readErr != nil {
 			if o.id != (fileID{}) && !errors.Is(readErr, unix.EIO) {
 				e.refuse(o.id, readErr)
