@@ -59,10 +59,10 @@ var hostileRows = []Row{
 	{
 		Fault: "files of other users behind the names that a process chooses",
 		Holds: "For a process the agent opens what the process's own user could open, through every directory and link, in the process's mount namespace: maps of " +
-			"code, binaries, debug files, argument files. Other files are counted as denied; a note says that the map of a process is not used.",
+			"code, binaries, debug files, argument files. Every other file is counted once, by cause (`vmprof_target_read_failures_total`); a note says that the map of a process is not used.",
 		Test: linkedMap,
 		Elsewhere: []string{"agent/proc.TestOpenFileAsTheKernel", "agent/proc.TestOpenMappedAsUser", "agent/proc.TestReadRegularAsSetUID", "agent/proc.TestOpenFileOfProcfs",
-			"agent/proc.TestOpenPublic", "agent/target.TestMapsThatAreNotUsed"},
+			"agent/proc.TestOpenPublic", "agent/target.TestMapsThatAreNotUsed", "agent/target.TestRefusedFiles"},
 	},
 	{
 		Fault: "hundreds of connections that ask nothing, or a part of a request, and come back as soon as they are closed",
