@@ -3,6 +3,7 @@ package events
 import (
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
@@ -20,7 +21,7 @@ const (
 
 // A lateWait is how many threads of a process waited for locks when probes came to it, at that time of CLOCK_MONOTONIC.
 type lateWait struct {
-	process *target.Process
+	process weak.Pointer[target.Process] // it may have ended long ago
 	at      time.Duration
 	threads int
 	virtual bool
@@ -39,14 +40,14 @@ func (l *lockWaits) noteLate(p *target.Process, at time.Duration, threads int, v
 	if len(l.late) == maxLateWaits {
 		l.late = slices.Delete(l.late, 0, maxLateWaits/2)
 	}
-	l.late = append(l.late, lateWait{p, at, threads, virtual})
+	l.late = append(l.late, lateWait{weak.Make(p), at, threads, virtual})
 }
 
 // forgetLate forgets the virtual threads of p that waited when probes came: their time is known.
 func (l *lockWaits) forgetLate(p *target.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.late = slices.DeleteFunc(l.late, func(w lateWait) bool { return w.process == p && w.virtual })
+	l.late = slices.DeleteFunc(l.late, func(w lateWait) bool { return w.process == weak.Make(p) && w.virtual })
 }
 
 // lateTime is how long threads of p waited at most in a window before probes came.
@@ -54,7 +55,7 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, late := range l.late {
-		if late.process == p.Process && late.at > w.Began && late.at <= w.Ended {
+		if late.process == weak.Make(p.Process) && late.at > w.Began && late.at <= w.Ended {
 			sum += time.Duration(late.threads) * (late.at - w.Began)
 		}
 	}

@@ -181,9 +181,13 @@ func (e *Source) seed(ctx context.Context) {
 	}
 }
 
+// firstSeeding reports whether that is to be done now. Nothing is noted of a process that has ended, as leave may have been called before.
 func (l *lockWaits) firstSeeding(s seeding) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if s.process.Exited.Load() {
+		return false
+	}
 	_, done := l.seeded[s]
 	l.seeded[s] = struct{}{}
 	return !done
@@ -229,7 +233,7 @@ func (l *lockWaits) leave(p *target.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.seeded, func(s seeding, _ struct{}) bool { return s.process == p })
-	// l.late stays until the last window of the process is closed, and is bounded.
+	// l.late is for the last window of the process as well, and is bounded.
 }
 
 // look returns the threads that wait for locks now and have for a while, with the stacks of these and of the threads that have the locks.

@@ -29,9 +29,10 @@ type attachedPlan struct {
 	all     *attachedPlan   // of process: the plan for all
 	files   *fileProbes     // it is one of these; nil otherwise
 	off     bool            // it observes nothing any more, as processes have plans of their own
+	removed bool            // its probes are being detached, or have been
 
 	library string            // its path in a process that uses it; "" for perf events
-	users   []*target.Process // that use the library and are there
+	users   []*target.Process // that use the library and are there; none once the plan is removed: others keep it longer
 
 	idle     bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every    uint32        // hits of which one is recorded

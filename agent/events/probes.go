@@ -231,7 +231,7 @@ func (e *Probes) noteUser(plans []*attachedPlan, p *target.Process, path string)
 	defer e.mu.Unlock()
 	for _, plan := range plans {
 		plan.library = path
-		if !slices.Contains(plan.users, p) {
+		if !plan.removed && !slices.Contains(plan.users, p) { // forgetUser does not see plans that were removed
 			plan.users = append(plan.users, p)
 			plan.cover.Follow(p.Identity(), proc.Monotonic())
 		}
@@ -360,8 +360,8 @@ func (e *Probes) adopt(plans []*attachedPlan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, p := range plans {
-		if p.process != nil && len(p.cookies) == 0 {
-			continue // it was removed: the process has ended
+		if p.removed {
+			continue // the process has ended
 		}
 		p.turn++
 		if p.process != nil {
@@ -390,21 +390,19 @@ func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 // remove detaches the probes of plans, which takes some 50 ms each, and frees their cookies. Records of their last hits may be in the ring:
 // until those are handled, the cookies get no other owner.
 func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
-	if len(plans) == 0 {
-		return
-	}
 	var cookies []uint32
 	e.mu.Lock()
+	plans = slices.DeleteFunc(slices.Clone(plans), func(p *attachedPlan) bool { return p.removed })
 	e.plans = slices.DeleteFunc(e.plans, func(p *attachedPlan) bool { return slices.Contains(plans, p) })
 	for _, p := range plans {
+		p.removed, p.users = true, nil
 		p.cover.Retire(proc.Monotonic())
 		cookies = append(cookies, p.cookies...)
 	}
-	if len(cookies) == 0 {
-		e.mu.Unlock()
-		return // they were removed before, or never attached
-	}
 	e.mu.Unlock()
+	if len(plans) == 0 {
+		return
+	}
 	for _, p := range plans {
 		if err := p.close(); err != nil {
 			e.config.Log.Error("cannot remove probes", "events", p.of, "err", err)

@@ -45,7 +45,7 @@ var serviceRows = []Row{
 		Holds: "`doctor` tries the call engines nevertheless, like `record`."},
 	{Fault: "JVMs start and end all the time",
 		Holds:     "Descriptors, BPF maps, programs and links of a JVM are given back when it has ended, and so is what the agent knows of it.",
-		Elsewhere: []string{"tests/endurance.TestFlat", "agent/target.TestPerProcessAfterEnd"}},
+		Elsewhere: []string{"tests/endurance.TestFlat", "agent/target.TestPerProcessAfterEnd", "agent/events.TestSeedingOfEnded", "agent/events.TestRemovedPlan"}},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
 		Holds: "`record` reports that COMMAND still runs, with its process id. COMMAND keeps running."},
 }
