@@ -18,9 +18,10 @@ import (
 // Bounds of a stored profile. A window of the agent has a few megabytes; other profilers' largest have a hundred.
 const (
 	maxStored = 256 << 20 // bytes, decompressed
-	// maxMemory bounds what a profile takes in memory: the file, what is in it decompressed, and what is parsed from that. A large file may take more,
-	// so many bytes for each of its own, up to mostMemory: parsing recordings takes up to 150 times the size of their files.
-	maxMemory  = 256 << 20
+	// maxMemory bounds what a profile takes in memory: the file, what is in it decompressed, and what is parsed from that. It suffices for 5,800 stacks
+	// of 1,024 frames, the most that a profile of the agent shows. If these are alike, the file has an 850th of that. A large file may take more, so many
+	// bytes for each of its own, up to mostMemory: parsing other recordings takes up to 175 times the size of their files.
+	maxMemory  = 128 << 20
 	perByte    = 300
 	mostMemory = 2 << 30
 )

@@ -168,6 +168,17 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Nearly all samples of a CPU in a minute fit, at 99 Hz, if each has another stack and all are as deep as the agent shows them.
+func TestMemoryForDeepStacks(t *testing.T) {
+	const stacks, part = 5800, 10
+	frames := bytes.Repeat([]byte{0x80, 0x04}, 1024) // 512
+	sample := packed(fieldSample, slices.Concat(packed(sampleLocation, frames), packed(sampleValue, []byte{1})))
+	need, size, err := measure(bytes.NewReader(bytes.Repeat(sample, stacks/part)), maxStored)
+	if took := (need + size) * part; err != nil || took > memoryFor(took/850) {
+		t.Errorf("%v: a recording of %d deep stacks takes %d bytes of memory, more than %d", err, stacks, took, memoryFor(took/850))
+	}
+}
+
 // A file does not take more memory than the bound, whatever it contains.
 func TestReadBombs(t *testing.T) {
 	for name, data := range bombs(1 << 16) {

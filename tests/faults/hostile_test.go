@@ -80,9 +80,9 @@ var hostileRows = []Row{
 	},
 	{
 		Fault: "a profile file that decompresses to much more, or whose parts take much more once parsed",
-		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 256 MB, and more than 300 times the size of the file. " +
+		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 128 MB if that is also more than 300 times the size of the file. " +
 			"The error names the bound, which `GOMEMLIMIT` sets. So do they refuse stacks of more than 65,536 frames.",
-		Elsewhere: []string{"agent/report.TestReadRefuses", "agent/report.TestMeasure", "agent/report.TestReadBombs", "agent/report.FuzzRead"},
+		Elsewhere: []string{"agent/report.TestReadRefuses", "agent/report.TestMeasure", "agent/report.TestReadBombs", "agent/report.TestMemoryForDeepStacks", "agent/report.FuzzRead"},
 	},
 	{
 		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",
