@@ -2,17 +2,21 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/procfs"
@@ -50,7 +54,7 @@ type usage struct {
 	kernel      uint64 // bytes of its BPF maps and programs
 	history     int64  // bytes on disk
 	samples     float64
-	lost        float64 // samples, events and windows, of all causes
+	lost        map[string]float64 // samples, events and windows, by counter and cause
 }
 
 // usage asks the kernel, and the server's metrics.
@@ -134,24 +138,48 @@ func (u *usage) lookAtMetrics(url string) error {
 			case name == "vmprof_samples_attempted_total", name == "vmprof_event_samples_attempted_total", name == "vmprof_call_samples_attempted_total":
 				u.samples += m.GetCounter().GetValue()
 			case lost.MatchString(name):
-				u.lost += m.GetCounter().GetValue()
+				u.addLost(name, m)
 			}
 		}
 	}
 	return nil
 }
 
+func (u *usage) addLost(name string, m *dto.Metric) {
+	n := m.GetCounter().GetValue()
+	if n == 0 {
+		return
+	}
+	cause := strings.TrimSuffix(strings.TrimPrefix(name, "vmprof_"), "_total")
+	for _, label := range m.GetLabel() {
+		cause += " " + label.GetValue()
+	}
+	if u.lost == nil {
+		u.lost = map[string]float64{}
+	}
+	u.lost[cause] += n
+}
+
+// causes are what was lost: "0", or "event_samples_dropped ring_full 12, samples_dropped ring_full 3".
+func (u *usage) causes() string {
+	var all []string
+	for _, cause := range slices.Sorted(maps.Keys(u.lost)) {
+		all = append(all, fmt.Sprintf("%s %.0f", cause, u.lost[cause]))
+	}
+	return cmp.Or(strings.Join(all, ", "), "0")
+}
+
 func (u usage) cells() []string {
 	return []string{
 		u.after.Round(time.Minute / 60).String(), fmt.Sprint(u.jvms), fmt.Sprintf("%.0f", u.cpu), fmt.Sprintf("%.1f", float64(u.anon)/1e6), fmt.Sprint(u.descriptors),
 		fmt.Sprintf("%d, %d, %d", u.objects["maps"], u.objects["programs"], u.objects["links"]), fmt.Sprintf("%.1f", float64(u.kernel)/1e6), fmt.Sprint(u.threads),
-		fmt.Sprint(u.goroutines), fmt.Sprintf("%.1f", float64(u.history)/1e6), fmt.Sprintf("%.0f", u.samples), fmt.Sprintf("%.0f", u.lost),
+		fmt.Sprint(u.goroutines), fmt.Sprintf("%.1f", float64(u.history)/1e6), fmt.Sprintf("%.0f", u.samples), u.causes(),
 	}
 }
 
 var header = []string{
 	"after", "JVMs started", "CPU time, s", "anonymous memory, MB", "descriptors", "BPF maps, programs, links", "their memory in the kernel, MB",
-	"threads", "goroutines", "history on disk, MB", "samples and events", "of them lost",
+	"threads", "goroutines", "history on disk, MB", "samples and events", "lost, by counter and cause",
 }
 
 func (u usage) String() string {
