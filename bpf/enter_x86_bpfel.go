@@ -71,6 +71,7 @@ const (
 	EnterMapProcesses        = "processes"
 	EnterMapScratches        = "scratches"
 	EnterMapSeenMethods      = "seen_methods"
+	EnterMapStrangers        = "strangers"
 	EnterMapWatchEnds        = "watch_ends"
 	EnterProgMonitorEnter    = "monitor_enter"
 	EnterVarCheckContexts    = "check_contexts"
@@ -79,7 +80,9 @@ const (
 	EnterVarDrawSeed         = "draw_seed"
 	EnterVarExportEnterWatch = "export_enter_watch"
 	EnterVarFilterByPid      = "filter_by_pid"
+	EnterVarFirstSpare       = "first_spare"
 	EnterVarJavaOnly         = "java_only"
+	EnterVarWalkNs           = "walk_ns"
 )
 
 // LoadEnter returns the embedded CollectionSpec for Enter.
@@ -146,6 +149,7 @@ type EnterMapSpecs struct {
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
 	WatchEnds    *ebpf.MapSpec `ebpf:"watch_ends"`
 }
 
@@ -159,7 +163,9 @@ type EnterVariableSpecs struct {
 	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportEnterWatch *ebpf.VariableSpec `ebpf:"export_enter_watch"`
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare       *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs           *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // EnterObjects contains all objects after they have been loaded into the kernel.
@@ -197,6 +203,7 @@ type EnterMaps struct {
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	Strangers    *ebpf.Map `ebpf:"strangers"`
 	WatchEnds    *ebpf.Map `ebpf:"watch_ends"`
 }
 
@@ -217,6 +224,7 @@ func (m *EnterMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strangers,
 		m.WatchEnds,
 	)
 }
@@ -231,7 +239,9 @@ type EnterVariables struct {
 	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
 	ExportEnterWatch *ebpf.Variable `ebpf:"export_enter_watch"`
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare       *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
+	WalkNs           *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // EnterPrograms contains all programs after they have been loaded into the kernel.

@@ -30,6 +30,7 @@ const (
 	FaultMapProcesses          = "processes"
 	FaultMapScratches          = "scratches"
 	FaultMapSeenMethods        = "seen_methods"
+	FaultMapStrangers          = "strangers"
 	FaultProgOverflow          = "overflow"
 	FaultProgPageFault         = "page_fault"
 	FaultVarCheckContexts      = "check_contexts"
@@ -37,9 +38,11 @@ const (
 	FaultVarContexts           = "contexts"
 	FaultVarDrawSeed           = "draw_seed"
 	FaultVarFilterByPid        = "filter_by_pid"
+	FaultVarFirstSpare         = "first_spare"
 	FaultVarInstructionsPeriod = "instructions_period"
 	FaultVarJavaOnly           = "java_only"
 	FaultVarWakeupBytes        = "wakeup_bytes"
+	FaultVarWalkNs             = "walk_ns"
 )
 
 // LoadFault returns the embedded CollectionSpec for Fault.
@@ -106,6 +109,7 @@ type FaultMapSpecs struct {
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
 }
 
 // FaultVariableSpecs contains global variables before they are loaded into the kernel.
@@ -117,9 +121,11 @@ type FaultVariableSpecs struct {
 	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare         *ebpf.VariableSpec `ebpf:"first_spare"`
 	InstructionsPeriod *ebpf.VariableSpec `ebpf:"instructions_period"`
 	JavaOnly           *ebpf.VariableSpec `ebpf:"java_only"`
 	WakeupBytes        *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs             *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // FaultObjects contains all objects after they have been loaded into the kernel.
@@ -156,6 +162,7 @@ type FaultMaps struct {
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	Strangers    *ebpf.Map `ebpf:"strangers"`
 }
 
 func (m *FaultMaps) Close() error {
@@ -174,6 +181,7 @@ func (m *FaultMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strangers,
 	)
 }
 
@@ -186,9 +194,11 @@ type FaultVariables struct {
 	Contexts           *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare         *ebpf.Variable `ebpf:"first_spare"`
 	InstructionsPeriod *ebpf.Variable `ebpf:"instructions_period"`
 	JavaOnly           *ebpf.Variable `ebpf:"java_only"`
 	WakeupBytes        *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs             *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // FaultPrograms contains all programs after they have been loaded into the kernel.

@@ -40,6 +40,7 @@ const (
 	KernelTickVarConfirmLevels    = "confirm_levels"
 	KernelTickVarContexts         = "contexts"
 	KernelTickVarFilterByPid      = "filter_by_pid"
+	KernelTickVarFirstSpare       = "first_spare"
 	KernelTickVarInterruptEntries = "interrupt_entries"
 	KernelTickVarJavaOnly         = "java_only"
 	KernelTickVarOtherClock       = "other_clock"
@@ -48,6 +49,7 @@ const (
 	KernelTickVarTickFunction     = "tick_function"
 	KernelTickVarTicked           = "ticked"
 	KernelTickVarWakeupBytes      = "wakeup_bytes"
+	KernelTickVarWalkNs           = "walk_ns"
 	KernelTickVarWalkUnknown      = "walk_unknown"
 )
 
@@ -129,6 +131,7 @@ type KernelTickVariableSpecs struct {
 	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
 	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare       *ebpf.VariableSpec `ebpf:"first_spare"`
 	InterruptEntries *ebpf.VariableSpec `ebpf:"interrupt_entries"`
 	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
 	OtherClock       *ebpf.VariableSpec `ebpf:"other_clock"`
@@ -137,6 +140,7 @@ type KernelTickVariableSpecs struct {
 	TickFunction     *ebpf.VariableSpec `ebpf:"tick_function"`
 	Ticked           *ebpf.VariableSpec `ebpf:"ticked"`
 	WakeupBytes      *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs           *ebpf.VariableSpec `ebpf:"walk_ns"`
 	WalkUnknown      *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
@@ -211,6 +215,7 @@ type KernelTickVariables struct {
 	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
 	Contexts         *ebpf.Variable `ebpf:"contexts"`
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare       *ebpf.Variable `ebpf:"first_spare"`
 	InterruptEntries *ebpf.Variable `ebpf:"interrupt_entries"`
 	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
 	OtherClock       *ebpf.Variable `ebpf:"other_clock"`
@@ -219,6 +224,7 @@ type KernelTickVariables struct {
 	TickFunction     *ebpf.Variable `ebpf:"tick_function"`
 	Ticked           *ebpf.Variable `ebpf:"ticked"`
 	WakeupBytes      *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs           *ebpf.Variable `ebpf:"walk_ns"`
 	WalkUnknown      *ebpf.Variable `ebpf:"walk_unknown"`
 }
 

@@ -89,6 +89,7 @@ const (
 	OffCPUMapProcesses         = "processes"
 	OffCPUMapScratches         = "scratches"
 	OffCPUMapSeenMethods       = "seen_methods"
+	OffCPUMapStrangers         = "strangers"
 	OffCPUMapThreadsInside     = "threads_inside"
 	OffCPUProgEachThread       = "each_thread"
 	OffCPUProgThreadBegins     = "thread_begins"
@@ -106,6 +107,7 @@ const (
 	OffCPUVarExportWakerFlags  = "export_waker_flags"
 	OffCPUVarExportWakerValues = "export_waker_values"
 	OffCPUVarFilterByPid       = "filter_by_pid"
+	OffCPUVarFirstSpare        = "first_spare"
 	OffCPUVarFollowEvery       = "follow_every"
 	OffCPUVarFollowedCounts    = "followed_counts"
 	OffCPUVarInsideInterval    = "inside_interval"
@@ -115,6 +117,7 @@ const (
 	OffCPUVarRecordPause       = "record_pause"
 	OffCPUVarRecording         = "recording"
 	OffCPUVarRotation          = "rotation"
+	OffCPUVarWalkNs            = "walk_ns"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -188,6 +191,7 @@ type OffCPUMapSpecs struct {
 	Processes       *ebpf.MapSpec `ebpf:"processes"`
 	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods     *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
 	ThreadsInside   *ebpf.MapSpec `ebpf:"threads_inside"`
 }
 
@@ -205,6 +209,7 @@ type OffCPUVariableSpecs struct {
 	ExportWakerFlags  *ebpf.VariableSpec `ebpf:"export_waker_flags"`
 	ExportWakerValues *ebpf.VariableSpec `ebpf:"export_waker_values"`
 	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
 	FollowEvery       *ebpf.VariableSpec `ebpf:"follow_every"`
 	FollowedCounts    *ebpf.VariableSpec `ebpf:"followed_counts"`
 	InsideInterval    *ebpf.VariableSpec `ebpf:"inside_interval"`
@@ -214,6 +219,7 @@ type OffCPUVariableSpecs struct {
 	RecordPause       *ebpf.VariableSpec `ebpf:"record_pause"`
 	Recording         *ebpf.VariableSpec `ebpf:"recording"`
 	Rotation          *ebpf.VariableSpec `ebpf:"rotation"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -253,6 +259,7 @@ type OffCPUMaps struct {
 	Processes       *ebpf.Map `ebpf:"processes"`
 	Scratches       *ebpf.Map `ebpf:"scratches"`
 	SeenMethods     *ebpf.Map `ebpf:"seen_methods"`
+	Strangers       *ebpf.Map `ebpf:"strangers"`
 	ThreadsInside   *ebpf.Map `ebpf:"threads_inside"`
 }
 
@@ -275,6 +282,7 @@ func (m *OffCPUMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strangers,
 		m.ThreadsInside,
 	)
 }
@@ -293,6 +301,7 @@ type OffCPUVariables struct {
 	ExportWakerFlags  *ebpf.Variable `ebpf:"export_waker_flags"`
 	ExportWakerValues *ebpf.Variable `ebpf:"export_waker_values"`
 	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
 	FollowEvery       *ebpf.Variable `ebpf:"follow_every"`
 	FollowedCounts    *ebpf.Variable `ebpf:"followed_counts"`
 	InsideInterval    *ebpf.Variable `ebpf:"inside_interval"`
@@ -302,6 +311,7 @@ type OffCPUVariables struct {
 	RecordPause       *ebpf.Variable `ebpf:"record_pause"`
 	Recording         *ebpf.Variable `ebpf:"recording"`
 	Rotation          *ebpf.Variable `ebpf:"rotation"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

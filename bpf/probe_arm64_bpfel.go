@@ -55,6 +55,13 @@ type ProbeFrozen struct {
 	Kind  uint32
 }
 
+type ProbeFrozenKind uint32
+
+const (
+	ProbeFrozenKindFROZEN_PARKED  ProbeFrozenKind = 1
+	ProbeFrozenKindFROZEN_MONITOR ProbeFrozenKind = 2
+)
+
 type ProbeHeapFlags uint32
 
 const (
@@ -213,6 +220,8 @@ type ProbeProbe struct {
 	_     structs.HostLayout
 	Every uint32
 	Turn  uint32
+	Off   uint32
+	Pad   uint32
 }
 
 type ProbeProbeCount struct {
@@ -251,6 +260,13 @@ const (
 	ProbeSeenFlagsSEEN_COLLECTION ProbeSeenFlags = 8
 	ProbeSeenFlagsSEEN_CUT        ProbeSeenFlags = 16
 )
+
+type ProbeStranger struct {
+	_     structs.HostLayout
+	Hits  uint64
+	Probe uint32
+	Pad   uint32
+}
 
 type ProbeValueForm uint32
 
@@ -324,6 +340,7 @@ const (
 	ProbeMapReturnSites         = "return_sites"
 	ProbeMapScratches           = "scratches"
 	ProbeMapSeenMethods         = "seen_methods"
+	ProbeMapStrangers           = "strangers"
 	ProbeMapTails               = "tails"
 	ProbeMapValueProbes         = "value_probes"
 	ProbeMapVirtualCounts       = "virtual_counts"
@@ -366,6 +383,7 @@ const (
 	ProbeVarExportCountedClass  = "export_counted_class"
 	ProbeVarExportEndedThread   = "export_ended_thread"
 	ProbeVarExportFrozen        = "export_frozen"
+	ProbeVarExportFrozenKind    = "export_frozen_kind"
 	ProbeVarExportHeapFlags     = "export_heap_flags"
 	ProbeVarExportHeapPlace     = "export_heap_place"
 	ProbeVarExportHotspotHeap   = "export_hotspot_heap"
@@ -380,14 +398,17 @@ const (
 	ProbeVarExportProbedValue   = "export_probed_value"
 	ProbeVarExportProbedValues  = "export_probed_values"
 	ProbeVarExportSeenFlags     = "export_seen_flags"
+	ProbeVarExportStranger      = "export_stranger"
 	ProbeVarExportValueForm     = "export_value_form"
 	ProbeVarExportValueOperand  = "export_value_operand"
 	ProbeVarExportVirtualCount  = "export_virtual_count"
 	ProbeVarExportVirtualThread = "export_virtual_thread"
 	ProbeVarExportWaitBegin     = "export_wait_begin"
 	ProbeVarFilterByPid         = "filter_by_pid"
+	ProbeVarFirstSpare          = "first_spare"
 	ProbeVarJavaOnly            = "java_only"
 	ProbeVarWakeupBytes         = "wakeup_bytes"
+	ProbeVarWalkNs              = "walk_ns"
 )
 
 // LoadProbe returns the embedded CollectionSpec for Probe.
@@ -492,6 +513,7 @@ type ProbeMapSpecs struct {
 	ReturnSites   *ebpf.MapSpec `ebpf:"return_sites"`
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers     *ebpf.MapSpec `ebpf:"strangers"`
 	Tails         *ebpf.MapSpec `ebpf:"tails"`
 	ValueProbes   *ebpf.MapSpec `ebpf:"value_probes"`
 	VirtualCounts *ebpf.MapSpec `ebpf:"virtual_counts"`
@@ -510,6 +532,7 @@ type ProbeVariableSpecs struct {
 	ExportCountedClass  *ebpf.VariableSpec `ebpf:"export_counted_class"`
 	ExportEndedThread   *ebpf.VariableSpec `ebpf:"export_ended_thread"`
 	ExportFrozen        *ebpf.VariableSpec `ebpf:"export_frozen"`
+	ExportFrozenKind    *ebpf.VariableSpec `ebpf:"export_frozen_kind"`
 	ExportHeapFlags     *ebpf.VariableSpec `ebpf:"export_heap_flags"`
 	ExportHeapPlace     *ebpf.VariableSpec `ebpf:"export_heap_place"`
 	ExportHotspotHeap   *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
@@ -524,14 +547,17 @@ type ProbeVariableSpecs struct {
 	ExportProbedValue   *ebpf.VariableSpec `ebpf:"export_probed_value"`
 	ExportProbedValues  *ebpf.VariableSpec `ebpf:"export_probed_values"`
 	ExportSeenFlags     *ebpf.VariableSpec `ebpf:"export_seen_flags"`
+	ExportStranger      *ebpf.VariableSpec `ebpf:"export_stranger"`
 	ExportValueForm     *ebpf.VariableSpec `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.VariableSpec `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.VariableSpec `ebpf:"export_virtual_count"`
 	ExportVirtualThread *ebpf.VariableSpec `ebpf:"export_virtual_thread"`
 	ExportWaitBegin     *ebpf.VariableSpec `ebpf:"export_wait_begin"`
 	FilterByPid         *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare          *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly            *ebpf.VariableSpec `ebpf:"java_only"`
 	WakeupBytes         *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs              *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // ProbeObjects contains all objects after they have been loaded into the kernel.
@@ -578,6 +604,7 @@ type ProbeMaps struct {
 	ReturnSites   *ebpf.Map `ebpf:"return_sites"`
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
+	Strangers     *ebpf.Map `ebpf:"strangers"`
 	Tails         *ebpf.Map `ebpf:"tails"`
 	ValueProbes   *ebpf.Map `ebpf:"value_probes"`
 	VirtualCounts *ebpf.Map `ebpf:"virtual_counts"`
@@ -610,6 +637,7 @@ func (m *ProbeMaps) Close() error {
 		m.ReturnSites,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strangers,
 		m.Tails,
 		m.ValueProbes,
 		m.VirtualCounts,
@@ -629,6 +657,7 @@ type ProbeVariables struct {
 	ExportCountedClass  *ebpf.Variable `ebpf:"export_counted_class"`
 	ExportEndedThread   *ebpf.Variable `ebpf:"export_ended_thread"`
 	ExportFrozen        *ebpf.Variable `ebpf:"export_frozen"`
+	ExportFrozenKind    *ebpf.Variable `ebpf:"export_frozen_kind"`
 	ExportHeapFlags     *ebpf.Variable `ebpf:"export_heap_flags"`
 	ExportHeapPlace     *ebpf.Variable `ebpf:"export_heap_place"`
 	ExportHotspotHeap   *ebpf.Variable `ebpf:"export_hotspot_heap"`
@@ -643,14 +672,17 @@ type ProbeVariables struct {
 	ExportProbedValue   *ebpf.Variable `ebpf:"export_probed_value"`
 	ExportProbedValues  *ebpf.Variable `ebpf:"export_probed_values"`
 	ExportSeenFlags     *ebpf.Variable `ebpf:"export_seen_flags"`
+	ExportStranger      *ebpf.Variable `ebpf:"export_stranger"`
 	ExportValueForm     *ebpf.Variable `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.Variable `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.Variable `ebpf:"export_virtual_count"`
 	ExportVirtualThread *ebpf.Variable `ebpf:"export_virtual_thread"`
 	ExportWaitBegin     *ebpf.Variable `ebpf:"export_wait_begin"`
 	FilterByPid         *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare          *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly            *ebpf.Variable `ebpf:"java_only"`
 	WakeupBytes         *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs              *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // ProbePrograms contains all programs after they have been loaded into the kernel.

@@ -78,6 +78,7 @@ const (
 	ProfileCounterSAMPLES_PARTIAL                 ProfileCounter = 11
 	ProfileCounterTICKS_IDLE                      ProfileCounter = 12
 	ProfileCounterTICKS_FILTERED                  ProfileCounter = 13
+	ProfileCounterWALKS_CUT                       ProfileCounter = 14
 	ProfileCounterTICK_COUNTERS                   ProfileCounter = 16
 	ProfileCounterSAMPLES_DROPPED_RING_FULL       ProfileCounter = 16
 	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH      ProfileCounter = 17
@@ -440,18 +441,23 @@ type ProfileScratch struct {
 		TopKind      uint32
 		Anchored     uint32
 		Thawing      uint32
+		Unmounted    uint32
 		OnHeap       uint32
 		Kept         uint32
 		KeptLeft     uint32
 		Met          uint32
 		Own          uint32
 		Shared       uint32
-		_            [4]byte
 		MaybeCaller  uint64
 		Placed       uint32
 		ScanLeft     uint32
 		ScanBefore   uint32
 		LookupLeft   uint32
+		Deadline     uint64
+		Looked       uint64
+		Switches     uint64
+		Late         uint32
+		Unclocked    uint32
 		Kernel       uint32
 		_            [4]byte
 		MethodPool   uint64
@@ -501,7 +507,7 @@ type ProfileScratch struct {
 	}
 	Code   [40]uint8
 	Any    uint64
-	_      [40]byte
+	_      [8]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32
@@ -656,7 +662,8 @@ const (
 	ProfileWalkEndEND_SCAN        ProfileWalkEnd = 14
 	ProfileWalkEndEND_DEEP        ProfileWalkEnd = 15
 	ProfileWalkEndEND_THAW        ProfileWalkEnd = 16
-	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 17
+	ProfileWalkEndEND_TIME        ProfileWalkEnd = 17
+	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 18
 )
 
 // Names of all BPF objects in the ELF.
@@ -706,8 +713,10 @@ const (
 	ProfileVarExportSuffixTags     = "export_suffix_tags"
 	ProfileVarExportWalkEnd        = "export_walk_end"
 	ProfileVarFilterByPid          = "filter_by_pid"
+	ProfileVarFirstSpare           = "first_spare"
 	ProfileVarJavaOnly             = "java_only"
 	ProfileVarWakeupBytes          = "wakeup_bytes"
+	ProfileVarWalkNs               = "walk_ns"
 	ProfileVarWalkUnknown          = "walk_unknown"
 )
 
@@ -808,8 +817,10 @@ type ProfileVariableSpecs struct {
 	ExportSuffixTags     *ebpf.VariableSpec `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.VariableSpec `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare           *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly             *ebpf.VariableSpec `ebpf:"java_only"`
 	WakeupBytes          *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs               *ebpf.VariableSpec `ebpf:"walk_ns"`
 	WalkUnknown          *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
@@ -900,8 +911,10 @@ type ProfileVariables struct {
 	ExportSuffixTags     *ebpf.Variable `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.Variable `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare           *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly             *ebpf.Variable `ebpf:"java_only"`
 	WakeupBytes          *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs               *ebpf.Variable `ebpf:"walk_ns"`
 	WalkUnknown          *ebpf.Variable `ebpf:"walk_unknown"`
 }
 

@@ -43,8 +43,6 @@ type RunTimeThreadRun struct {
 	Arriving uint64
 	Pid      uint32
 	Tid      uint32
-	Ended    uint8
-	Pad      [7]uint8
 }
 
 // Names of all BPF objects in the ELF.
@@ -62,14 +60,14 @@ const (
 	RunTimeMapPids            = "pids"
 	RunTimeMapProcesses       = "processes"
 	RunTimeProgEachRunTime    = "each_run_time"
-	RunTimeProgThreadArrives  = "thread_arrives"
 	RunTimeProgThreadEnds     = "thread_ends"
-	RunTimeProgThreadFreed    = "thread_freed"
+	RunTimeProgThreadSwitches = "thread_switches"
+	RunTimeProgTimerStarts    = "timer_starts"
 	RunTimeVarExportThreadEnd = "export_thread_end"
 	RunTimeVarExportThreadRun = "export_thread_run"
 	RunTimeVarFilterByPid     = "filter_by_pid"
 	RunTimeVarThreadsEnded    = "threads_ended"
-	RunTimeVarThreadsFreed    = "threads_freed"
+	RunTimeVarThreadsRecorded = "threads_recorded"
 )
 
 // LoadRunTime returns the embedded CollectionSpec for RunTime.
@@ -114,10 +112,10 @@ type RunTimeSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RunTimeProgramSpecs struct {
-	EachRunTime   *ebpf.ProgramSpec `ebpf:"each_run_time"`
-	ThreadArrives *ebpf.ProgramSpec `ebpf:"thread_arrives"`
-	ThreadEnds    *ebpf.ProgramSpec `ebpf:"thread_ends"`
-	ThreadFreed   *ebpf.ProgramSpec `ebpf:"thread_freed"`
+	EachRunTime    *ebpf.ProgramSpec `ebpf:"each_run_time"`
+	ThreadEnds     *ebpf.ProgramSpec `ebpf:"thread_ends"`
+	ThreadSwitches *ebpf.ProgramSpec `ebpf:"thread_switches"`
+	TimerStarts    *ebpf.ProgramSpec `ebpf:"timer_starts"`
 }
 
 // RunTimeMapSpecs contains maps before they are loaded into the kernel.
@@ -144,7 +142,7 @@ type RunTimeVariableSpecs struct {
 	ExportThreadRun *ebpf.VariableSpec `ebpf:"export_thread_run"`
 	FilterByPid     *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	ThreadsEnded    *ebpf.VariableSpec `ebpf:"threads_ended"`
-	ThreadsFreed    *ebpf.VariableSpec `ebpf:"threads_freed"`
+	ThreadsRecorded *ebpf.VariableSpec `ebpf:"threads_recorded"`
 }
 
 // RunTimeObjects contains all objects after they have been loaded into the kernel.
@@ -202,25 +200,25 @@ type RunTimeVariables struct {
 	ExportThreadRun *ebpf.Variable `ebpf:"export_thread_run"`
 	FilterByPid     *ebpf.Variable `ebpf:"filter_by_pid"`
 	ThreadsEnded    *ebpf.Variable `ebpf:"threads_ended"`
-	ThreadsFreed    *ebpf.Variable `ebpf:"threads_freed"`
+	ThreadsRecorded *ebpf.Variable `ebpf:"threads_recorded"`
 }
 
 // RunTimePrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadRunTimeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RunTimePrograms struct {
-	EachRunTime   *ebpf.Program `ebpf:"each_run_time"`
-	ThreadArrives *ebpf.Program `ebpf:"thread_arrives"`
-	ThreadEnds    *ebpf.Program `ebpf:"thread_ends"`
-	ThreadFreed   *ebpf.Program `ebpf:"thread_freed"`
+	EachRunTime    *ebpf.Program `ebpf:"each_run_time"`
+	ThreadEnds     *ebpf.Program `ebpf:"thread_ends"`
+	ThreadSwitches *ebpf.Program `ebpf:"thread_switches"`
+	TimerStarts    *ebpf.Program `ebpf:"timer_starts"`
 }
 
 func (p *RunTimePrograms) Close() error {
 	return _RunTimeClose(
 		p.EachRunTime,
-		p.ThreadArrives,
 		p.ThreadEnds,
-		p.ThreadFreed,
+		p.ThreadSwitches,
+		p.TimerStarts,
 	)
 }
 

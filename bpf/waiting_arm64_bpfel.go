@@ -32,13 +32,18 @@ const (
 	WaitingMapProcesses     = "processes"
 	WaitingMapScratches     = "scratches"
 	WaitingMapSeenMethods   = "seen_methods"
+	WaitingMapStrangers     = "strangers"
+	WaitingMapVirtualStack  = "virtual_stack"
+	WaitingProgReadVirtual  = "read_virtual"
 	WaitingProgReadWaiting  = "read_waiting"
 	WaitingVarCheckContexts = "check_contexts"
 	WaitingVarConfirmLevels = "confirm_levels"
 	WaitingVarContexts      = "contexts"
 	WaitingVarDrawSeed      = "draw_seed"
 	WaitingVarFilterByPid   = "filter_by_pid"
+	WaitingVarFirstSpare    = "first_spare"
 	WaitingVarJavaOnly      = "java_only"
+	WaitingVarWalkNs        = "walk_ns"
 )
 
 // LoadWaiting returns the embedded CollectionSpec for Waiting.
@@ -83,6 +88,7 @@ type WaitingSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitingProgramSpecs struct {
+	ReadVirtual *ebpf.ProgramSpec `ebpf:"read_virtual"`
 	ReadWaiting *ebpf.ProgramSpec `ebpf:"read_waiting"`
 }
 
@@ -106,6 +112,8 @@ type WaitingMapSpecs struct {
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
+	VirtualStack *ebpf.MapSpec `ebpf:"virtual_stack"`
 }
 
 // WaitingVariableSpecs contains global variables before they are loaded into the kernel.
@@ -117,7 +125,9 @@ type WaitingVariableSpecs struct {
 	Contexts      *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed      *ebpf.VariableSpec `ebpf:"draw_seed"`
 	FilterByPid   *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare    *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly      *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs        *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // WaitingObjects contains all objects after they have been loaded into the kernel.
@@ -156,6 +166,8 @@ type WaitingMaps struct {
 	Processes    *ebpf.Map `ebpf:"processes"`
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
+	Strangers    *ebpf.Map `ebpf:"strangers"`
+	VirtualStack *ebpf.Map `ebpf:"virtual_stack"`
 }
 
 func (m *WaitingMaps) Close() error {
@@ -176,6 +188,8 @@ func (m *WaitingMaps) Close() error {
 		m.Processes,
 		m.Scratches,
 		m.SeenMethods,
+		m.Strangers,
+		m.VirtualStack,
 	)
 }
 
@@ -188,18 +202,22 @@ type WaitingVariables struct {
 	Contexts      *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed      *ebpf.Variable `ebpf:"draw_seed"`
 	FilterByPid   *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare    *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly      *ebpf.Variable `ebpf:"java_only"`
+	WalkNs        *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // WaitingPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadWaitingObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitingPrograms struct {
+	ReadVirtual *ebpf.Program `ebpf:"read_virtual"`
 	ReadWaiting *ebpf.Program `ebpf:"read_waiting"`
 }
 
 func (p *WaitingPrograms) Close() error {
 	return _WaitingClose(
+		p.ReadVirtual,
 		p.ReadWaiting,
 	)
 }

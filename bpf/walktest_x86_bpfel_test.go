@@ -48,6 +48,8 @@ type WalkTestRequest struct {
 	Lost         uint32
 	Exec         uint32
 	OwnTid       uint32
+	WalkNs       uint64
+	Stalled      uint64
 	JavaThread   uint64
 	StackBase    uint64
 	Word         uint64
@@ -89,6 +91,7 @@ const (
 	WalkTestProgFind          = "find"
 	WalkTestProgIntern        = "intern"
 	WalkTestProgLeaf          = "leaf"
+	WalkTestProgLongMode      = "long_mode"
 	WalkTestProgScan          = "scan"
 	WalkTestProgThread        = "thread"
 	WalkTestProgWalk          = "walk"
@@ -98,7 +101,9 @@ const (
 	WalkTestVarExportBlobKind = "export_blob_kind"
 	WalkTestVarExportRequest  = "export_request"
 	WalkTestVarFilterByPid    = "filter_by_pid"
+	WalkTestVarFirstSpare     = "first_spare"
 	WalkTestVarJavaOnly       = "java_only"
+	WalkTestVarWalkNs         = "walk_ns"
 	WalkTestVarWalkUnknown    = "walk_unknown"
 )
 
@@ -144,14 +149,15 @@ type WalkTestSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestProgramSpecs struct {
-	Context *ebpf.ProgramSpec `ebpf:"context"`
-	Cover   *ebpf.ProgramSpec `ebpf:"cover"`
-	Find    *ebpf.ProgramSpec `ebpf:"find"`
-	Intern  *ebpf.ProgramSpec `ebpf:"intern"`
-	Leaf    *ebpf.ProgramSpec `ebpf:"leaf"`
-	Scan    *ebpf.ProgramSpec `ebpf:"scan"`
-	Thread  *ebpf.ProgramSpec `ebpf:"thread"`
-	Walk    *ebpf.ProgramSpec `ebpf:"walk"`
+	Context  *ebpf.ProgramSpec `ebpf:"context"`
+	Cover    *ebpf.ProgramSpec `ebpf:"cover"`
+	Find     *ebpf.ProgramSpec `ebpf:"find"`
+	Intern   *ebpf.ProgramSpec `ebpf:"intern"`
+	Leaf     *ebpf.ProgramSpec `ebpf:"leaf"`
+	LongMode *ebpf.ProgramSpec `ebpf:"long_mode"`
+	Scan     *ebpf.ProgramSpec `ebpf:"scan"`
+	Thread   *ebpf.ProgramSpec `ebpf:"thread"`
+	Walk     *ebpf.ProgramSpec `ebpf:"walk"`
 }
 
 // WalkTestMapSpecs contains maps before they are loaded into the kernel.
@@ -188,7 +194,9 @@ type WalkTestVariableSpecs struct {
 	ExportBlobKind *ebpf.VariableSpec `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.VariableSpec `ebpf:"export_request"`
 	FilterByPid    *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare     *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly       *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs         *ebpf.VariableSpec `ebpf:"walk_ns"`
 	WalkUnknown    *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
@@ -265,7 +273,9 @@ type WalkTestVariables struct {
 	ExportBlobKind *ebpf.Variable `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.Variable `ebpf:"export_request"`
 	FilterByPid    *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare     *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly       *ebpf.Variable `ebpf:"java_only"`
+	WalkNs         *ebpf.Variable `ebpf:"walk_ns"`
 	WalkUnknown    *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
@@ -273,14 +283,15 @@ type WalkTestVariables struct {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestPrograms struct {
-	Context *ebpf.Program `ebpf:"context"`
-	Cover   *ebpf.Program `ebpf:"cover"`
-	Find    *ebpf.Program `ebpf:"find"`
-	Intern  *ebpf.Program `ebpf:"intern"`
-	Leaf    *ebpf.Program `ebpf:"leaf"`
-	Scan    *ebpf.Program `ebpf:"scan"`
-	Thread  *ebpf.Program `ebpf:"thread"`
-	Walk    *ebpf.Program `ebpf:"walk"`
+	Context  *ebpf.Program `ebpf:"context"`
+	Cover    *ebpf.Program `ebpf:"cover"`
+	Find     *ebpf.Program `ebpf:"find"`
+	Intern   *ebpf.Program `ebpf:"intern"`
+	Leaf     *ebpf.Program `ebpf:"leaf"`
+	LongMode *ebpf.Program `ebpf:"long_mode"`
+	Scan     *ebpf.Program `ebpf:"scan"`
+	Thread   *ebpf.Program `ebpf:"thread"`
+	Walk     *ebpf.Program `ebpf:"walk"`
 }
 
 func (p *WalkTestPrograms) Close() error {
@@ -290,6 +301,7 @@ func (p *WalkTestPrograms) Close() error {
 		p.Find,
 		p.Intern,
 		p.Leaf,
+		p.LongMode,
 		p.Scan,
 		p.Thread,
 		p.Walk,
