@@ -169,10 +169,10 @@ func (e *Probes) attachWatch(p *target.Process, m *proc.Mapping, w *valueWatch) 
 	}
 }
 
-// explain adds a note to profiles of p why a file's values are not recorded, unless it is one of many that just lack the probe. It reports
-// whether the note is new.
+// explain adds a note to profiles of p why a file's values are not recorded, unless it is one of many that just lack the probe or hold data. It
+// reports whether the note is new.
 func (w *valueWatch) explain(p *target.Process, path string, err error) bool {
-	if w.spec.Library == "" && errors.Is(err, probesite.ErrNotFound) {
+	if w.spec.Library == "" && (errors.Is(err, probesite.ErrNotFound) || errors.Is(err, elffile.ErrNotELF)) {
 		return false
 	}
 	return p.Note(fmt.Sprintf("values at %s in %s are not recorded: %v", w.spec.Place(), symbolize.CleanName(path), err))

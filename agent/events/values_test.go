@@ -18,6 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
 // Each value of an execution is an event in a row of its own. Only the first counts the execution.
@@ -106,6 +107,8 @@ func TestValuesExplained(t *testing.T) {
 	}{
 		{"usdt:vmprof:leaf=arg1", redZone, true},
 		{"usdt:vmprof:leaf=arg1", probesite.ErrNotFound, false},
+		{"usdt:vmprof:leaf=arg1", fmt.Errorf("read file: %w", elffile.ErrNotELF), false},
+		{"/usr/share/shop.data:usdt:vmprof:leaf=arg1", fmt.Errorf("read file: %w", elffile.ErrNotELF), true},
 		{"/usr/lib/libshop.so:usdt:vmprof:leaf=arg1", probesite.ErrNotFound, true},
 	} {
 		spec, err := valueprobe.Parse(c.spec)
