@@ -80,9 +80,9 @@ func (a apartThreads) extent(kind profile.EventKind, w *fold.Window, p *fold.Pro
 		x.What = profile.ThreadTimes
 	}
 	switch threads, known := a[p.Process]; {
-	case !known:
+	case !known, threads == 0: // threads that wait now and then are seldom seen by one look
 		x.Miss(0, virtualApart)
-	case threads > 0:
+	default:
 		x.There = threads * float64(max(w.Ended-max(w.Began, p.Noticed), 0))
 		x.Miss(x.There, virtualApart)
 	}
