@@ -209,12 +209,32 @@ func (m *mounted) unmount(t *testing.T) bool {
 	return m.device == "" || os.IsNotExist(err)
 }
 
-// descriptors is the number of a process's open files.
-func descriptors(t *testing.T, pid int) int {
+// descriptors is the number of a process's open files, without those that are of other programs which still run: files that exist, probes in such
+// files, and processes.
+func descriptors(t *testing.T, pid int) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries)
+	for _, entry := range entries {
+		target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, entry.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		info, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, entry.Name()))
+		if path := probedFile.FindSubmatch(info); path != nil {
+			target = string(path[1])
+		}
+		_, err = os.Stat(target)
+		if running := runningProcess.Match(info); !running && err != nil {
+			n++
+		}
+	}
+	return n
 }
+
+var (
+	probedFile     = regexp.MustCompile(`(?m)^path:\s+(/.*)$`)
+	runningProcess = regexp.MustCompile(`(?m)^Pid:\s+[1-9]`) // of a pidfd; -1 once the process has ended
+)
