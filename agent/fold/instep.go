@@ -2,6 +2,7 @@ package fold
 
 import (
 	"math"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -33,13 +34,27 @@ type order struct {
 
 	first   site // of all events
 	several bool // sites
-	last    map[uint32]bufferEnd
-	alike   int // events that came like the one before of their thread
+	last    map[uint32]*recentEnds
+	alike   int // events that came like one of the few before of their thread
 	events  int // with one before
 }
 
 // A bufferEnd is how an allocation met the end of a buffer.
 type bufferEnd struct{ objects, bytes float64 }
+
+// recentEnds are the last ones of a thread: lengths of buffers that come in turn are as much in step as equal ones.
+type recentEnds struct {
+	ends [4]bufferEnd
+	n    int // so many were added
+}
+
+// add adds an end, and reports whether one of the others is equal.
+func (r *recentEnds) add(end bufferEnd) (alike bool) {
+	alike = slices.Contains(r.ends[:min(r.n, len(r.ends))], end)
+	r.ends[r.n%len(r.ends)] = end
+	r.n++
+	return alike
+}
 
 type sequence struct {
 	sites [sequenceLength]site
@@ -48,17 +63,18 @@ type sequence struct {
 
 func (o *order) add(tid uint32, at site, end bufferEnd) {
 	if o.last == nil {
-		o.last, o.first = map[uint32]bufferEnd{}, at
+		o.last, o.first = map[uint32]*recentEnds{}, at
 	}
 	o.several = o.several || at != o.first
-	before, known := o.last[tid]
-	if known {
-		if o.events++; before == end {
+	ends := o.last[tid]
+	switch {
+	case ends != nil:
+		o.events++
+		if ends.add(end) {
 			o.alike++
 		}
-	}
-	if known || len(o.last) < mostSequences {
-		o.last[tid] = end
+	case len(o.last) < mostSequences:
+		o.last[tid] = &recentEnds{ends: [4]bufferEnd{end}, n: 1}
 	}
 	of := o.threads[tid]
 	if of == nil {

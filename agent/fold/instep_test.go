@@ -52,6 +52,7 @@ func TestOneSite(t *testing.T) {
 	}{
 		{"buffers alike", 1, func(int) float64 { return 1 << 16 }, profile.OneSite},
 		{"a collection now and then", 1, func(i int) float64 { return float64(1<<16 - i%50/49) }, profile.OneSite},
+		{"three lengths in turn", 1, func(i int) float64 { return float64(1<<16 + i%3) }, profile.OneSite},
 		{"buffers that differ", 1, func(i int) float64 { return float64(i) }, ""},
 		{"two sites", 2, func(int) float64 { return 1 << 16 }, ""},
 	} {
