@@ -32,6 +32,7 @@ var matrix = []Section{
 		starvedRows,
 		redefinedRows,
 		hangRows,
+		wildPageRows,
 	)},
 	{Name: "service", Title: "The agent behaves as a service", Rows: slices.Concat(
 		serviceRows,

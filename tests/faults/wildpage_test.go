@@ -1,0 +1,78 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/contrib/guest"
+	"github.com/vmprof-agent/vmprof-agent/tests/guests"
+	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
+)
+
+var wildPageRows = []Row{{
+	Fault:     "a VM that writes random bytes into the pages that it shares with the agent, and sends random packets",
+	Holds:     "Its calls are what it says they are. The agent goes on, nothing panics, and calls of another VM on the same socket are recorded as before.",
+	Test:      wildPage,
+	Elsewhere: []string{"agent/calls/page.FuzzParse", "agent/calls/page.FuzzWeigher", "agent/calls/page.FuzzTimings"},
+}}
+
+// wildPage serves calls of a VM that obeys the rules beside one that obeys none.
+func wildPage(t *testing.T) {
+	needs.Root(t, "sampling")
+	dir := publicDir(t)
+	program, socket := filepath.Join(dir, "wildpage"), filepath.Join(dir, "guest.sock")
+	if err := os.WriteFile(filepath.Join(dir, "vmprof.h"), []byte(guest.Header), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	compile(t, "-std=gnu17", "-O1", "-pthread", "-I", dir, "-o", program, "c/wildpage.c")
+	vm, err := guests.BuildVM(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, agent := serve(t, "-e", "cpu,calls", "--engine=page", "--guest-socket", socket, "-F", "499", "--budget=10%")
+	sound, err := vm.Start(context.WithoutCancel(t.Context()), guests.VMOptions{Program: "skewed", Socket: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sound.Close()
+	if err := sound.WaitForAgent(); err != nil {
+		t.Fatal(err)
+	}
+	wild := exec.CommandContext(t.Context(), program)
+	wild.Env = append(os.Environ(), "VMPROF_SOCKET="+socket)
+	wild.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := wild.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer wild.Wait()
+	defer wild.Process.Kill()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var works sync.WaitGroup
+	works.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := sound.RunFor(time.Second); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer works.Wait()
+	defer cancel()
+	time.Sleep(time.Duration(times(5, 300)) * time.Second) // in which it writes: the test is about how much, and no condition says that
+	wait.For(t, time.Minute, "a profile of calls of the VM that obeys the rules", func() bool {
+		return len(download(t, fmt.Sprintf("%s/profiles/calls?seconds=1&pid=%d", url, sound.Pid())).Sample) > 0
+	})
+	if output := agent.output.String(); strings.Contains(output, "panic") {
+		t.Errorf("the agent panicked:\n%s", output)
+	}
+}
