@@ -63,7 +63,8 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 }
 
 // lockExtent says how much of the waits for locks in a window was observed; all are the events of p. There is what the hits
-// of the probes stand for, recorded or not, and the time for which threads had waited before, by the VM's list of threads.
+// of the probes stand for, recorded or not, and the time for which threads had waited before, by the VM's list of threads, or by the rate of waits if
+// that is more.
 func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts) []profile.Extent {
 	if e.locks == nil || p.Attachment.Load() == 0 {
 		return nil
@@ -92,8 +93,11 @@ func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Even
 			x.Miss(0, lockLong)
 		}
 	}
-	late := float64(e.locks.lateTime(w, p))
+	late, why := float64(e.locks.lateTime(w, p)), lockLate
+	if before := x.There * covered.LateShare(profile.Locks, p.Process); before > late {
+		late, why = before, fold.Late
+	}
 	x.There += late
-	miss(late, lockLate)
+	miss(late, why)
 	return []profile.Extent{x}
 }

@@ -94,8 +94,11 @@ func (parts *CoveredParts) Extents(p *target.Process, known []profile.Extent) (l
 	return list
 }
 
-// AddLate adds to extents of the kind what there was before probes observed p, at the rate since then: what a VM counts is read from then on.
-func (parts *CoveredParts) AddLate(kind profile.EventKind, p *target.Process, extents []profile.Extent) {
+// Late is the reason of an Extent that estimates what there was before probes observed a process.
+const Late = "the agent was not attached yet, by the rate since then"
+
+// LateShare is how long probes of the kind did not observe p yet in the window, as a multiple of the time since then; 0 if that is hardly any.
+func (parts *CoveredParts) LateShare(kind profile.EventKind, p *target.Process) float64 {
 	var late, there time.Duration
 	for c := range parts.of {
 		if t, ok := c.followedIn(p.Identity()); ok && c.Kind == kind && !c.Everybody {
@@ -105,13 +108,22 @@ func (parts *CoveredParts) AddLate(kind profile.EventKind, p *target.Process, ex
 		}
 	}
 	if late < attachTime || late >= there {
+		return 0
+	}
+	return late.Seconds() / (there - late).Seconds()
+}
+
+// AddLate adds to extents of the kind what there was before probes observed p, at the rate since then: what a VM counts is read from then on.
+func (parts *CoveredParts) AddLate(kind profile.EventKind, p *target.Process, extents []profile.Extent) {
+	share := parts.LateShare(kind, p)
+	if share == 0 {
 		return
 	}
 	for i := range extents {
 		if e := &extents[i]; e.Subject == kind.String() {
-			before := e.There * late.Seconds() / (there - late).Seconds()
+			before := e.There * share
 			e.There += before
-			e.Miss(before, "the agent was not attached yet, by the rate since then")
+			e.Miss(before, Late)
 		}
 	}
 }

@@ -240,7 +240,11 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(run) }()
+	news := time.AfterFunc(readyNews, func() {
+		fmt.Fprintln(stderr, "vmprof-agent record: begins as soon as it is attached to all chosen JVMs")
+	})
 	a.Ready(ctx, readyPatience)
+	news.Stop()
 	w := a.Open(nil)
 	o.count.take() // what was counted before
 	log.Debug("recording")
@@ -323,8 +327,11 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 }
 
 // readyPatience is how long a recording waits for its probes before it begins without them. Attaching takes a quarter of a second on an idle
-// machine.
-const readyPatience = 5 * time.Second
+// machine, and ten seconds on one with eight busy threads for each CPU.
+const readyPatience = 30 * time.Second
+
+// readyNews is after which of that time the user hears of it.
+const readyNews = 2 * time.Second
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
 func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
