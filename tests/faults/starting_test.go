@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // startingRows are about JVMs that are not ready yet when the agent looks at them.
@@ -30,6 +32,11 @@ var startingRows = []Row{
 			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks up stale compiled code again.",
 		Test:      startingJVMs,
 		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/target.TestAttachAgain", "agent/target.TestLookAgain", "agent.TestSampleRetries", "agent/target.TestStaleAgain"},
+	},
+	{
+		Fault: "the process id of a JVM that has ended is used again at once, for another JVM",
+		Holds: "Samples of the new JVM have its own names, and none has a name of the JVM that had the id before.",
+		Test:  reusedPID,
 	},
 }
 
@@ -170,6 +177,47 @@ func has(s *profile.Sample, function string) bool {
 		}
 	}
 	return false
+}
+
+// reusedPID gives the id of a JVM that has ended to another one.
+func reusedPID(t *testing.T) {
+	needs.Root(t, "profiling the machine")
+	jdk := needs.JDK(t)
+	url, _ := serve(t, "-F", "999")
+	first, err := launch(t.Context(), jdk, "Busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := first.PID()
+	wait.For(t, time.Minute, "the first JVM has names", func() bool { return named(t, url, []int{pid}, "Busy.main")[pid] > 0.5 })
+	stop(first)
+	wait.For(t, time.Minute, "the id is used again", func() bool {
+		// The kernel gives the next process the next id, unless another program starts one meanwhile.
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0); err != nil {
+			needs.Missing(t, err)
+		}
+		second, err := launch(t.Context(), jdk, "Churn", "-Xmx256m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second.PID() != pid {
+			stop(second)
+			return false
+		}
+		t.Cleanup(func() { stop(second) })
+		return true
+	})
+	wait.For(t, time.Minute, "the second JVM has names", func() bool {
+		p := nextSecond(t, url, []int{pid})
+		own := false // the collector may have most of its samples
+		for _, s := range p.Sample {
+			if has(s, "Busy.main") || has(s, "Busy.spin") {
+				t.Fatalf("names of the first JVM:\n%s", stacksOf(p))
+			}
+			own = own || has(s, "Churn.main")
+		}
+		return own
+	})
 }
 
 // startingJVMs starts JVMs of every JDK in waves, next to an agent that samples at its maximum rate.
