@@ -86,10 +86,16 @@ public class Services {
 		result = x;
 	}
 
+	/** Adds the time to get a lock. Less than this is no wait, but what it takes to get a free lock and to read the clock twice. */
+	static void addWait(long nanos) {
+		if (nanos > 5_000)
+			waited.add(nanos);
+	}
+
 	static void underMonitor(int work) {
 		long began = System.nanoTime();
 		synchronized (monitor) {
-			waited.add(System.nanoTime() - began);
+			addWait(System.nanoTime() - began);
 			compute(work);
 		}
 	}
@@ -98,7 +104,7 @@ public class Services {
 		long began = System.nanoTime();
 		lock.lock();
 		try {
-			waited.add(System.nanoTime() - began);
+			addWait(System.nanoTime() - began);
 			if (nap > 0)
 				nap(nap);
 		} finally {
