@@ -182,7 +182,7 @@ func MissingPart(p *pprof.Profile) string {
 }
 
 // vague is the ratio of the ends of an interval above which a number of calls is only a rough one.
-const vague = 10
+const vague = 2
 
 // vagueCalls says how far off the number of calls may be, if that changes how they are to be read; "" otherwise.
 func vagueCalls(p *pprof.Profile) string {
