@@ -63,8 +63,8 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 }
 
 // lockExtent says how much of the waits for locks in a window was observed; all are the events of p. There is what the hits
-// of the probes stand for, recorded or not, and the time for which threads had waited before, by the VM's list of threads, or by the rate of waits if
-// that is more.
+// of the probes stand for, recorded or not, and what there was before the probes came. That is the time for which the VM's list of threads
+// says that threads had waited, or what the rate of waits since then gives, whichever is more.
 func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts) []profile.Extent {
 	if e.locks == nil || p.Attachment.Load() == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Even
 	}
 	late, why := float64(e.locks.lateTime(w, p)), lockLate
 	if before := x.There * covered.LateShare(profile.Locks, p.Process); before > late {
-		late, why = before, fold.Late
+		late, why = before, fold.NotAttached
 	}
 	x.There += late
 	miss(late, why)

@@ -94,10 +94,11 @@ func (parts *CoveredParts) Extents(p *target.Process, known []profile.Extent) (l
 	return list
 }
 
-// Late is the reason of an Extent that estimates what there was before probes observed a process.
-const Late = "the agent was not attached yet, by the rate since then"
+// NotAttached is the reason of an Extent that estimates what there was before probes observed a process.
+const NotAttached = "the agent was not attached yet, by the rate since then"
 
-// LateShare is how long probes of the kind did not observe p yet in the window, as a multiple of the time since then; 0 if that is hardly any.
+// LateShare returns for how long probes of the kind did not observe p at the beginning of the window, as a multiple of the rest of the
+// window. It returns 0 if that time is too short to count, or is all of the window.
 func (parts *CoveredParts) LateShare(kind profile.EventKind, p *target.Process) float64 {
 	var late, there time.Duration
 	for c := range parts.of {
@@ -123,7 +124,7 @@ func (parts *CoveredParts) AddLate(kind profile.EventKind, p *target.Process, ex
 		if e := &extents[i]; e.Subject == kind.String() {
 			before := e.There * share
 			e.There += before
-			e.Miss(before, Late)
+			e.Miss(before, NotAttached)
 		}
 	}
 }
