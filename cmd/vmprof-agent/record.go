@@ -240,11 +240,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(run) }()
-	news := time.AfterFunc(readyNews, func() {
-		fmt.Fprintln(stderr, "vmprof-agent record: begins as soon as it is attached to all chosen JVMs")
-	})
-	a.Ready(ctx, readyPatience)
-	news.Stop()
+	waitReady(ctx, a, stderr)
 	w := a.Open(nil)
 	o.count.take() // what was counted before
 	log.Debug("recording")
@@ -326,12 +322,28 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return childErr
 }
 
-// readyPatience is how long a recording waits for its probes before it begins without them. Attaching takes a quarter of a second on an idle
-// machine, and ten seconds on one with eight busy threads for each CPU.
-const readyPatience = 30 * time.Second
+// How long a recording waits for its probes before it begins without them, and before it says that it waits. Attaching takes a quarter of a
+// second on an idle machine, and many seconds where several threads compete for each CPU.
+const (
+	readyPatience = 30 * time.Second
+	silentWait    = 2 * time.Second
+)
 
-// readyNews is after which of that time the user hears of it.
-const readyNews = 2 * time.Second
+// waitReady returns when all is observed that is to be recorded, or after readyPatience.
+func waitReady(ctx context.Context, a *agent.Agent, stderr io.Writer) {
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		a.Ready(ctx, readyPatience)
+	}()
+	select {
+	case <-ready:
+		return
+	case <-time.After(silentWait):
+	}
+	fmt.Fprintf(stderr, "vmprof-agent record: the recording begins when all probes are attached, in %v at most\n", readyPatience-silentWait)
+	<-ready
+}
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
 func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
