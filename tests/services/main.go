@@ -142,17 +142,17 @@ type result struct {
 	truth     float64
 	printed   float64
 	low, high float64 // of the printed interval; calls have one of their own
-	probes    float64 // what the probes took: the time that a service measures itself has it, the recorded one has not
-	unknown   bool    // the report says that there are too few draws for an interval, or that calls of this kind are not in it
+	probes    float64 // ns that the probes of locks took: waits that a service times itself include it, recorded ones do not
+	said      bool    // the report says that there are too few draws for an interval, or that it lacks such calls
 	status    string
 }
 
 // holds reports whether the total is right: within 5 % or within its interval, or admitted to be a part. Amounts below the noise of clocks and
-// of the ends of a recording do not count, nor does what the probes themselves take.
+// of the ends of a recording are ignored, and so is a deficit that the probes themselves may have caused.
 func (r *result) holds() bool {
 	least := map[string]float64{stored.UnitTime: 50e6, stored.UnitBytes: 1e6, stored.UnitCount: 100}[r.unit]
 	off := math.Abs(r.printed - r.truth)
-	return off <= max(0.05*r.truth, least) || r.printed < r.truth && off <= r.probes || r.low <= r.truth && r.truth <= r.high || r.unknown || r.admits()
+	return off <= max(0.05*r.truth, least) || r.printed < r.truth && off <= r.probes || r.low <= r.truth && r.truth <= r.high || r.said || r.admits()
 }
 
 var admitting = regexp.MustCompile(`^status: (partial|nothing observed|incomplete|coarse|empty|approximate)`)
@@ -163,7 +163,7 @@ func (r *result) cells(name string, jdk jvm.JDK) []string {
 	verdict := "ok"
 	if !r.holds() {
 		verdict = "WRONG"
-	} else if r.admits() || r.unknown {
+	} else if r.said || r.admits() {
 		verdict = "said"
 	}
 	off := "-"
@@ -258,24 +258,25 @@ func (k *kind) compare(g *running, p *pprof.Profile) (result, error) {
 	}
 	r := result{kind: k.name, unit: k.unit, truth: after - before, status: statusOf(p)}
 	r.printed, r.low, r.high = k.sum(p)
-	if m, err := stored.MetadataOf(p); err == nil && m.Events != nil && k.unit == stored.UnitTime {
-		r.probes = float64(m.Events.Counts.Cost)
-	}
-	if k.file == "calls" {
+	switch k.file {
+	case "lock":
+		if m, err := stored.MetadataOf(p); err == nil && m.Events != nil {
+			r.probes = float64(m.Events.Counts.Cost)
+		}
+	case "calls":
 		var text bytes.Buffer
 		if err := report.Edges(&text, p, &report.ViewOptions{Width: 1 << 10}); err != nil {
 			return result{}, err
 		}
-		r.unknown = r.printed == 0 && strings.Contains(text.String(), "compiled into their callers are not in")
-	}
-	if k.file == "wall" { // the row of the method has an interval of its own
+		r.said = r.printed == 0 && strings.Contains(text.String(), "compiled into their callers are not in")
+	case "wall": // the row of the method has an interval of its own
 		var text bytes.Buffer
 		if err := report.Wall(&text, p, &report.ViewOptions{}); err != nil {
 			return result{}, err
 		}
 		if row, ok := events.Intervals(text.String())[k.under]; ok {
 			within := float64(row.Within)
-			r.low, r.high, r.unknown = r.printed-within, r.printed+within, !row.Known
+			r.low, r.high, r.said = r.printed-within, r.printed+within, !row.Known
 		}
 	}
 	return r, nil
