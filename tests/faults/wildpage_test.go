@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -12,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/contrib/guest"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
-	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var wildPageRows = []Row{{
@@ -50,11 +53,18 @@ func wildPage(t *testing.T) {
 	wild := exec.CommandContext(t.Context(), program)
 	wild.Env = append(os.Environ(), "VMPROF_SOCKET="+socket)
 	wild.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := wild.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := wild.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer wild.Wait()
 	defer wild.Process.Kill()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var works sync.WaitGroup
@@ -66,13 +76,28 @@ func wildPage(t *testing.T) {
 			}
 		}
 	})
-	defer works.Wait()
-	defer cancel()
 	time.Sleep(time.Duration(times(5, 300)) * time.Second) // in which it writes: the test is about how much, and no condition says that
-	wait.For(t, time.Minute, "a profile of calls of the VM that obeys the rules", func() bool {
-		return len(download(t, fmt.Sprintf("%s/profiles/calls?seconds=1&pid=%d", url, sound.Pid())).Sample) > 0
-	})
+	recorded := calleesOf(download(t, fmt.Sprintf("%s/profiles/calls?seconds=5&pid=%d", url, sound.Pid())))
+	cancel()
+	works.Wait()
+	truth, err := sound.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of a thousand samples of a dozen methods, four in a hundred are elsewhere by chance.
+	if overlap := cct.Overlap(truth.Callees(), recorded); overlap < 90 {
+		t.Errorf("the calls of the VM that obeys the rules overlap by %.0f %% with those that it made: %v", overlap, recorded)
+	}
 	if output := agent.output.String(); strings.Contains(output, "panic") {
 		t.Errorf("the agent panicked:\n%s", output)
 	}
+}
+
+// calleesOf returns how often a profile of calls has each callee.
+func calleesOf(p *profile.Profile) cct.Weights[string] {
+	callees := cct.Weights[string]{}
+	for _, s := range p.Sample {
+		callees[s.Location[0].Line[0].Function.Name] += float64(s.Value[0])
+	}
+	return callees
 }

@@ -67,7 +67,9 @@ int main(void)
 	for (i = 1; i < 16; i++)
 		vmprof_method((uint32_t)i, "wild", "wild.src", (uint32_t)i, code + i * 4096, 4096, NULL, 0);
 	vmprof_start("wild");
-	puts("ready");
+	while (!vmprof_connected())
+		usleep(1000);
+	puts("connected");
 	fflush(stdout);
 	for (i = 1; i <= THREADS; i++)
 		pthread_create(&thread, NULL, run, (void *)(i * 0x9e3779b97f4a7c15u));
