@@ -29,14 +29,13 @@ func callsOf(t *testing.T, g *jvm.Guest) float64 {
 	return n
 }
 
-// openCounter opens a counter of a method's calls. It ends with the test.
+// openCounter opens a counter of a method's calls, which the caller closes.
 func openCounter(t *testing.T, g *jvm.Guest, m Method, share float64) *Counter {
 	t.Helper()
 	c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: share})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -104,6 +103,7 @@ func TestLiveCounter(t *testing.T) {
 			}
 			if test.hot {
 				c := openCounter(t, g, m, test.share)
+				defer c.Close()
 				for deadline := time.Now().Add(time.Minute); c.Err() == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 					c.Take()
 				}
