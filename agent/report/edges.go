@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -25,14 +26,14 @@ const maxTargets = 8
 // and the basis of the number of calls, the largest number first. Estimated numbers have three digits and a 95 % interval. Above them is how
 // much of the sampled callees' time has no number. Below them are the virtual call sites with the distribution over their
 // targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known, lines that call several methods
-// have such a table, too. Nil options are DefaultViewOptions. It fails if the profile has no calls.
+// have such a table, too. Nil options are DefaultViewOptions. It fails if calls were not recorded.
 func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
 	engines, err := callsByEngine(p)
 	if err != nil {
-		return err
+		return noCalls(w, p, err)
 	}
 	without := uncounted(p)
 	out := bufio.NewWriter(w)
@@ -267,14 +268,14 @@ func describeLayers(app *regexp.Regexp) string {
 // Layers writes how the calls in a profile cross between the application and the Java class library, a line for each
 // process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009) does. A sixth column holds the calls that
 // are in none of the four: from or to code without a name or not of the program, and those that have no caller.
-// Options.App says what the application is; nil options are DefaultViewOptions. It fails if the profile has no calls.
+// Options.App says what the application is; nil options are DefaultViewOptions. It fails if calls were not recorded.
 func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
 	rows, err := newLayerRows(p, opts)
 	if err != nil {
-		return err
+		return noCalls(w, p, err)
 	}
 	out := bufio.NewWriter(w)
 	count := len("calls") // columns
@@ -300,6 +301,16 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	layout.Fold(out, describeLayers(opts.App), opts.Width)
 	return layout.Flush(out, "layers")
+}
+
+// noCalls says so if err is that there are no calls in a profile for which they were recorded, as of a program that hardly ran. It returns
+// any other error.
+func noCalls(w io.Writer, p *pprof.Profile, err error) error {
+	if !errors.Is(err, stacks.ErrNoCalls) || !stacks.HasCalls(p) {
+		return err
+	}
+	_, err = fmt.Fprintln(w, "No calls were observed. Without --format, report shows how much there was to observe.")
+	return err
 }
 
 // A layerRow is the matrix of one process, as one engine saw it.

@@ -180,12 +180,25 @@ func TestManyLines(t *testing.T) {
 	}
 }
 
-func TestCallViewErrors(t *testing.T) {
-	noCalls := "the profile has no calls: record some with vmprof-agent record -e calls"
+// Calls were recorded, and there were none: that is no error.
+func TestNoCallsObserved(t *testing.T) {
 	empty, err := sink.Pprof(sinktest.Shop(), sink.CallCounts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	const want = "No calls were observed. Without --format, report shows how much there was to observe.\n"
+	for _, view := range []sinktest.ViewFunc{report.Edges, report.Layers} {
+		if got := sinktest.Show(t, view, empty, nil); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := sinktest.Show(t, report.Report, empty, nil); !strings.Contains(got, "samples: ") {
+		t.Errorf("the report of a window without calls is\n%s", got)
+	}
+}
+
+func TestCallViewErrors(t *testing.T) {
+	noCalls := "the profile has no calls: record some with vmprof-agent record -e calls"
 	tooMany := sinktest.MustPprof(t, sinktest.ShopCalls())
 	for i := range 100 {
 		s := *tooMany.Sample[0]
@@ -199,7 +212,6 @@ func TestCallViewErrors(t *testing.T) {
 		want  string
 	}{
 		{"time", sinktest.MustPprof(t, sinktest.Shop()), []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
-		{"no calls were made", empty, []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
 		{"of another kind", sinktest.Foreign("calls", "bytes", 1), []sinktest.ViewFunc{report.Edges, report.Layers}, noCalls},
 		{"a difference", sinktest.Foreign("calls", "count", 3, -1), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "negative"},
 		{"wraps", sinktest.Foreign("calls", "count", 1<<62, 1<<62), []sinktest.ViewFunc{report.Edges, report.Layers, report.Methods}, "63 bits"},
@@ -216,9 +228,6 @@ func TestCallViewErrors(t *testing.T) {
 		if err := view(sinktest.BrokenPipe{}, sinktest.MustPprof(t, sinktest.ShopCalls()), nil); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("view %d = %v, want %v", i, err, io.ErrClosedPipe)
 		}
-	}
-	if got := sinktest.Show(t, report.Report, empty, nil); !strings.Contains(got, "samples: ") {
-		t.Errorf("the report of a window without calls is\n%s", got)
 	}
 }
 

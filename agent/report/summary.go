@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -222,11 +221,11 @@ func wholeTables(lines []string, most int) []string {
 
 // edgesOrNone shows the hottest edges, or says that there are none; the notes say why.
 func edgesOrNone(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	err := Edges(w, p, opts)
-	if errors.Is(err, stacks.ErrNoCalls) {
-		_, err = fmt.Fprintln(w, "No calls were recorded.")
+	if !stacks.HoldsCalls(p) {
+		_, err := fmt.Fprintln(w, "No calls were observed.")
+		return err
 	}
-	return err
+	return Edges(w, p, opts)
 }
 
 // time writes the headline and the hottest methods of CPU time, in about so many lines.
