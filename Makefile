@@ -15,12 +15,12 @@ AS_ROOT := $(if $(SUDO),-exec 'sudo -H env CI=$(CI) PATH=$(PATH)')
 # Tests in those packages that need the kernel or a guest; `make test` runs them, without the race detector.
 LIVE := ^Test(Kernel|Live|Listen|Engine|Known|Inlined|Churn|Codelist|Perfmap|Compilation)
 # Packages that have locks or atomics, and so goroutines.
-# The tests of agent/program limit the memory of a process that would be under the detector as well.
-RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | grep -vx agent/program | sed 's,^,./,')
+# The tests of agent/view/program limit the memory of a process that would be under the detector as well.
+RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbolize vmruntime agent | xargs dirname | sort -u | grep -vx agent/view/program | sed 's,^,./,')
 # Those that take longest come first, so that none of them is left at the end. More packages at a time than CPUs would end sooner, but
 # guests that are timed would wait for a CPU.
 # `lint` has vetted them.
-ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
+ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/collect/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
 .PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults nightly busy demo deps clean
 
@@ -39,7 +39,7 @@ generate: ## BPF objects and their Go types; needs clang-19 and libbpf-dev
 
 reference: ## docs/reference/flags.md and metrics.md, from the code; tests fail when they are out of date
 	go test ./cmd/vmprof-agent -run TestFlagsReference -update
-	go test ./agent/sink/prom -run TestDocs -update
+	go test ./agent/view/sink/prom -run TestDocs -update
 
 man: build ## bin/vmprof-agent.1, the manual page; completions of shells: bin/vmprof-agent completion bash
 	bin/vmprof-agent man >bin/vmprof-agent.1

@@ -27,24 +27,24 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/cputime"
-	"github.com/vmprof-agent/vmprof-agent/agent/engines"
-	"github.com/vmprof-agent/vmprof-agent/agent/events"
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/intern"
-	"github.com/vmprof-agent/vmprof-agent/agent/library"
-	"github.com/vmprof-agent/vmprof-agent/agent/monitors"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/ring"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
-	"github.com/vmprof-agent/vmprof-agent/agent/slow"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/agent/watch"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/counters"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/cputime"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/intern"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/monitors"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/slow"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/library"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/ring"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -164,10 +164,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if err := attach.CheckRing("/sys"); err != nil {
 		return nil, err
 	}
-	symbols := make(chan target.Symbols, 1)
+	symbols := make(chan guest.Symbols, 1)
 	loading, loaded := context.WithCancel(ctx)
 	defer loaded()
-	go func() { symbols <- target.ReadSymbols(loading, opt.Proc) }() // while the kernel verifies the programs
+	go func() { symbols <- guest.ReadSymbols(loading, opt.Proc) }() // while the kernel verifies the programs
 	options := bpf.Options{
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
@@ -181,7 +181,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		return nil, explainLoad(err)
 	}
 	a.services.Objects = objects
-	a.services.Resolver = target.NewResolver(target.Config{
+	a.services.Resolver = guest.NewResolver(guest.Config{
 		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
 		Began: a.began,
 	})
@@ -244,7 +244,7 @@ func (a *Agent) own(rates interface{ Put(key, value any) error }, setSteady func
 			Log: a.services.Log, Rates: rates, SetSteady: setSteady,
 		},
 		MaxContexts: a.opt.maxContexts(),
-		Submit:      func(p *target.Process) { a.services.Resolver.Submit(p) },
+		Submit:      func(p *guest.Process) { a.services.Resolver.Submit(p) },
 		Flush:       a.sources.flush, NeedNames: a.sources.needNames,
 	}), a.requestFailed)
 	a.services.Owner = a.owner
@@ -252,8 +252,8 @@ func (a *Agent) own(rates interface{ Put(key, value any) error }, setSteady func
 
 // requestFailed counts and logs the panic of a function that had the state.
 func (a *Agent) requestFailed(err error) {
-	a.services.Resolver.CountFailure(target.StageWindow)
-	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", target.StackOf(err))
+	a.services.Resolver.CountFailure(guest.StageWindow)
+	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", guest.StackOf(err))
 }
 
 // openSources opens what the options ask for, given how functions of the kernel are found, and has records handled by what they are of.
@@ -380,9 +380,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		case err := <-a.sources.failed():
 			return end(err)
 		case <-upkeep.C:
-			a.services.Resolver.Keep(target.StageUpkeep, a.sweep)
+			a.services.Resolver.Keep(guest.StageUpkeep, a.sweep)
 		case <-refresh.C:
-			a.services.Resolver.Keep(target.StageUpkeep, a.refresh)
+			a.services.Resolver.Keep(guest.StageUpkeep, a.refresh)
 		case <-ctx.Done():
 			return end(nil)
 		}
@@ -410,7 +410,7 @@ func (a *Agent) Ready(ctx context.Context, patience time.Duration) {
 	case <-ctx.Done():
 		return
 	}
-	var chosen []*target.Process
+	var chosen []*guest.Process
 	a.owner.Do(func(s *fold.State) {
 		for _, pid := range a.opt.PIDs {
 			if p := s.Table[pid]; p != nil {
@@ -418,7 +418,7 @@ func (a *Agent) Ready(ctx context.Context, patience time.Duration) {
 			}
 		}
 	})
-	attaching := func() bool { return slices.ContainsFunc(chosen, (*target.Process).Attaching) }
+	attaching := func() bool { return slices.ContainsFunc(chosen, (*guest.Process).Attaching) }
 	for again := true; again && ctx.Err() == nil; again = attaching() {
 		a.services.Resolver.Wait(ctx, chosen, patience)
 		if attaching() {
@@ -471,7 +471,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 				return fmt.Errorf("close the last window: %w", err)
 			}
 			if p.Duration >= length/10 {
-				a.services.Resolver.Keep(target.StageObserve, func() { observe(p) })
+				a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
 			}
 			return nil
 		case <-tick.C:
@@ -481,7 +481,7 @@ func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*
 			return fmt.Errorf("close window: %w", err)
 		}
 		w = next
-		a.services.Resolver.Keep(target.StageObserve, func() { observe(p) })
+		a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/intern"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/ring"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/intern"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -120,9 +120,9 @@ func (a *Agent) recordFailed(s *fold.State, raw []byte, err error) {
 		h.failed(s)
 	}
 	if pid, ok := bpf.PID(raw); ok && s.Table[pid] != nil {
-		a.services.Resolver.Failed(target.StageRecord, s.Table[pid].Process, err)
-	} else if a.services.Resolver.CountFailure(target.StageRecord) == 1 { // of no process: one is logged
-		a.services.Resolver.LogFailure(target.StageRecord, pid, err)
+		a.services.Resolver.Failed(guest.StageRecord, s.Table[pid].Process, err)
+	} else if a.services.Resolver.CountFailure(guest.StageRecord) == 1 { // of no process: one is logged
+		a.services.Resolver.LogFailure(guest.StageRecord, pid, err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (a *Agent) take(s *fold.State, raw []byte, decode func([]byte, *bpf.Sample)
 		return
 	}
 	p := s.Process(a.sample.Header)
-	a.services.Resolver.Reach(target.StageRecord, p.PID)
+	a.services.Resolver.Reach(guest.StageRecord, p.PID)
 	s.Take(p, &a.sample)
 }
 

@@ -5,15 +5,15 @@ import (
 	"log/slog"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
-	"github.com/vmprof-agent/vmprof-agent/agent/intern"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/intern"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/guesttest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -23,7 +23,7 @@ func testAgent() (*Agent, *fold.Window) {
 }
 
 func testAgentWith(opt Options, log *slog.Logger) (*Agent, *fold.Window) {
-	a := &Agent{opt: opt, services: &source.Services{Log: log, Resolver: target.NewResolver(target.Config{Runtimes: runtimes.Table(), Log: log}), Filter: true}}
+	a := &Agent{opt: opt, services: &source.Services{Log: log, Resolver: guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log}), Filter: true}}
 	a.handlers = a.ownHandlers()
 	a.own(nil, nil)
 	a.stacks, _ = intern.New(noKernel{}, log)
@@ -185,19 +185,19 @@ func FuzzHandle(f *testing.F) {
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.state().Hot = true
-	id, frame := identity{PID: 100, Start: 5, Exec: 1}, target.RawFrame{Frame: targettest.NativeAt(targettest.CodeAt), Kind: target.RawExact}
+	id, frame := identity{PID: 100, Start: 5, Exec: 1}, guest.RawFrame{Frame: guesttest.NativeAt(guesttest.CodeAt), Kind: guest.RawExact}
 	a.fold(sampleRecord(id, frame.Frame))
 	p := a.state().Table[100]
 	for _, c := range []struct {
-		code  target.JITCode
+		code  guest.JITCode
 		dirty bool
 	}{
-		{target.JITCode{Epoch: 7, Again: 1 << 62}, true}, // the frame is a new one
-		{target.JITCode{Epoch: 7, Again: 1 << 62}, false},
-		{target.JITCode{Epoch: 7}, true},
+		{guest.JITCode{Epoch: 7, Again: 1 << 62}, true}, // the frame is a new one
+		{guest.JITCode{Epoch: 7, Again: 1 << 62}, false},
+		{guest.JITCode{Epoch: 7}, true},
 	} {
 		clear(a.state().Dirty)
-		c.code.Low, c.code.High = targettest.CodeAt, targettest.CodeAt+0x1000
+		c.code.Low, c.code.High = guesttest.CodeAt, guesttest.CodeAt+0x1000
 		p.Code.Store(&c.code)
 		a.fold(sampleRecord(id, frame.Frame))
 		if _, dirty := a.state().Dirty[p]; dirty != c.dirty {
@@ -209,7 +209,7 @@ func TestDrainerFollowsMap(t *testing.T) {
 	if _, ok := p.Requested[marked]; !ok || len(p.Requested) != 2 {
 		t.Errorf("requested are %v", p.Requested)
 	}
-	if p.Hot.Samples[targettest.CodeAt] != 3 {
+	if p.Hot.Samples[guesttest.CodeAt] != 3 {
 		t.Errorf("%+v is hot", p.Hot)
 	}
 }

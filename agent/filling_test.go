@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 // A fillingSource takes part in profiles as its function does.
@@ -25,7 +25,7 @@ func (f fillingSource) Fill(_ context.Context, _ *source.Closed, p *profile.Prof
 
 // A panic of one source over a profile is counted, noted and logged, and costs that source's part: others have theirs.
 func TestFillPanics(t *testing.T) {
-	a, w, log := faultyAgent(t, target.StageRecord, 0)
+	a, w, log := faultyAgent(t, guest.StageRecord, 0)
 	sampled(a, 1)
 	finished := 0
 	add := func(fill func(*profile.Profile) source.Part) {
@@ -48,7 +48,7 @@ func TestFillPanics(t *testing.T) {
 			notes++
 		}
 	}
-	if n := a.services.Resolver.Stats().Failures[string(target.StageWindow)]; n != 2 || notes != 2 || strings.Count(log.String(), "stack=") != 2 {
+	if n := a.services.Resolver.Stats().Failures[string(guest.StageWindow)]; n != 2 || notes != 2 || strings.Count(log.String(), "stack=") != 2 {
 		t.Errorf("%d failures are counted, %d are noted:\n%s", n, notes, log)
 	}
 	a.owner.Release(w)
@@ -76,7 +76,7 @@ func TestNextOfCountedCalls(t *testing.T) {
 
 // A window that could not be closed has no profile, and the error says why.
 func TestCloseFails(t *testing.T) {
-	a, w, _ := faultyAgent(t, target.StageRecord, 0)
+	a, w, _ := faultyAgent(t, guest.StageRecord, 0)
 	a.sources.first = []source.Source{flushingSource{}}
 	_, _, err := a.close(&Window{agent: a, open: w}, nil)
 	if panicked := new(proc.PanicError); !errors.As(err, &panicked) {

@@ -6,11 +6,11 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -144,4 +144,4 @@ func mapsIn(structs ...any) (all []*ebpf.Map) {
 }
 
 // RequestFailed counts a panic over a request.
-func (a *Agent) RequestFailed() { a.services.Resolver.CountFailure(target.StageAnswer) }
+func (a *Agent) RequestFailed() { a.services.Resolver.CountFailure(guest.StageAnswer) }

@@ -1,5 +1,5 @@
 package agent
 
-import "github.com/vmprof-agent/vmprof-agent/agent/fold"
+import "github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 
 func init() { fold.FindNested = true }

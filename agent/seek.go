@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // Pauses of seek: a VM that starts is found early in its life, and other processes cost next to nothing.
@@ -122,7 +122,7 @@ func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 			continue
 		}
 		mapped, err := proc.Call(ctx, a.services.Pool, pid, func() (proc.Maps, error) {
-			a.services.Resolver.Reach(target.StageDiscover, pid)
+			a.services.Resolver.Reach(guest.StageDiscover, pid)
 			return a.services.Root.Maps(pid, proc.Executable)
 		})
 		var panicked *proc.PanicError

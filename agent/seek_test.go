@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // A process is looked at again after a quarter of the time for which it has run its program.

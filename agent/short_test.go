@@ -7,11 +7,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/agent/target/targettest"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/guesttest"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -45,7 +45,7 @@ func TestShortSamples(t *testing.T) {
 		id := identity{PID: 100 + random.Uint32N(2), Start: 5, Exec: 1}
 		frames := []bpf.Frame{foldtest.JIT(7, 1), nativeFrame}
 		for range random.IntN(9) {
-			frames = append(frames, targettest.NativeAt(targettest.CodeAt+random.Uint64N(3)))
+			frames = append(frames, guesttest.NativeAt(guesttest.CodeAt+random.Uint64N(3)))
 		}
 		frames[0] += bpf.Frame(random.Uint64N(3))
 		frames = frames[random.IntN(2):]
@@ -63,7 +63,7 @@ func TestShortSamples(t *testing.T) {
 		case i%700 == 0:
 			epoch := random.Uint32N(3)
 			both(func(a *Agent) {
-				a.state().Table[int(id.PID)].Code.Store(&target.JITCode{Low: targettest.CodeAt, High: targettest.CodeAt + 2, Epoch: epoch, Again: 1 << 62})
+				a.state().Table[int(id.PID)].Code.Store(&guest.JITCode{Low: guesttest.CodeAt, High: guesttest.CodeAt + 2, Epoch: epoch, Again: 1 << 62})
 			})
 		case i%900 == 0:
 			both(func(a *Agent) { a.state().Table[int(id.PID)].Attachment.Store(uint32(i)) })

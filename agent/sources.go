@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // sources are what an agent records, in the order in which it starts: first what the others depend on, as samples show

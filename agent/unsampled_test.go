@@ -3,8 +3,8 @@ package agent
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // A chosen process without samples is still in the profile, because its notes may say why it has none.

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/source"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
-	"github.com/vmprof-agent/vmprof-agent/agent/wall"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/wall"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 // A Window is a time in which samples are folded. Any number can be open at once; each sees every sample.
@@ -127,7 +127,7 @@ func (a *Agent) close(w *Window, next *Window) (closed *source.Closed, end time.
 // place gives the samples of a closed window their contexts.
 func (a *Agent) place(w *fold.Window) {
 	a.owner.PlaceAll(w, func(p *fold.Process, do func()) error {
-		return a.services.Resolver.Attempt(target.StageWindow, p.Process, do)
+		return a.services.Resolver.Attempt(guest.StageWindow, p.Process, do)
 	})
 }
 
@@ -214,7 +214,7 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 			samples += t.Trees[i].Total()
 		}
 	}
-	err := a.services.Resolver.Attempt(target.StageWindow, p.Process, func() {
+	err := a.services.Resolver.Attempt(guest.StageWindow, p.Process, func() {
 		sums := *counts
 		sums.Truncated = maps.Clone(counts.Truncated)
 		out := p.Profile(threads, &sums)

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/target"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -127,7 +127,7 @@ func TestTrimForgetsLateNames(t *testing.T) {
 	id := identity{PID: 100, Start: 5, Exec: 1}
 	sampleOf(a, id, 1)
 	p := a.state().Table[100]
-	p.SetName(target.RawFrame{Frame: nativeFrame}, target.Name{}) // nobody asks for it any more
+	p.SetName(guest.RawFrame{Frame: nativeFrame}, guest.Name{}) // nobody asks for it any more
 	a.fold(processRecord(bpf.EventProcessExit, id))
 	a.release(w)
 	if namesOf(p) != 0 || len(p.Requested) != 0 {

@@ -359,7 +359,7 @@ static __always_inline void learn_from(const struct registers *regs, struct scra
 	learn_thread(vm, task, s->saved_words);
 }
 
-/* Whether objects of this class are locks: see waitsForWork in agent/events. The names end with Sync, or it is StampedLock. */
+/* Whether objects of this class are locks: see waitsForWork in agent/collect/events. The names end with Sync, or it is StampedLock. */
 static __always_inline bool is_lock_class(const struct hotspot_heap *h, __u64 klass)
 {
 	__u64 symbol = read_word(klass + h->klass_name);

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // withID is a file with a build id and these sections.
@@ -107,8 +108,8 @@ func TestLargeDebugFile(t *testing.T) {
 }
 
 func TestIsUnknown(t *testing.T) {
-	for name, want := range map[string]bool{Unknown: true, UnknownAt("/lib/libz.so.1 (deleted)", 0x1000): true, "[unknown libz.so.1+0x1000]": true, "main": false, "[unknown caller]": false, "": false, "[unknown]x": false} {
-		if IsUnknown(name) != want {
+	for name, want := range map[string]bool{symbol.Unknown: true, symbol.UnknownAt("/lib/libz.so.1 (deleted)", 0x1000): true, "[unknown libz.so.1+0x1000]": true, "main": false, "[unknown caller]": false, "": false, "[unknown]x": false} {
+		if symbol.IsUnknown(name) != want {
 			t.Errorf("%q", name)
 		}
 	}

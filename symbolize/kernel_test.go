@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 const kallsyms = `0000000000000000 A fixed_percpu_data
@@ -87,11 +89,11 @@ func TestKernelFrame(t *testing.T) {
 		{k, 0xffffffff81000150, "abort", "abort", "[kernel]"},
 		{k, 0xffffffffc0201000, "ext4_read", "ext4_read", "[ext4]"},
 		{k, 0xffffffffc0300010, "rust::run", "_RNvCs1_4rust3run", "[rust_minimal]"},
-		{k, 0xffffffff90000000, Unknown, "", "[kernel]"},
-		{nil, 0xffffffff81000150, Unknown, "", "[kernel]"},
+		{k, 0xffffffff90000000, symbol.Unknown, "", "[kernel]"},
+		{nil, 0xffffffff81000150, symbol.Unknown, "", "[kernel]"},
 	} {
-		want := Frame{Function: test.function, SystemName: test.system, Kind: KindKernel, Address: test.addr,
-			Mapping: unique.Make(Mapping{File: test.mapping})}
+		want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindKernel, Address: test.addr,
+			Mapping: unique.Make(symbol.Mapping{File: test.mapping})}
 		if got := test.kernel.Frame(test.addr); got != want {
 			t.Errorf("%#x: %+v, want %+v", test.addr, got, want)
 		}

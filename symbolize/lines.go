@@ -3,6 +3,8 @@ package symbolize
 import (
 	"io"
 	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // HasLines reports whether Lines may find anything in the file: whether it is a Go program.
@@ -10,7 +12,7 @@ func (o *Object) HasLines() bool { return o != nil && o.lines != nil }
 
 // HasFrame reports whether the function of Go at addr has a frame of its own there: otherwise the return address is on top of the stack. ok
 // is false if that is not known. r is as for Lines.
-func (o *Object) HasFrame(r io.ReaderAt, m Mapping, addr uint64) (has, ok bool, err error) {
+func (o *Object) HasFrame(r io.ReaderAt, m symbol.Mapping, addr uint64) (has, ok bool, err error) {
 	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
 		return false, false, nil
 	}
@@ -24,7 +26,7 @@ func (o *Object) HasFrame(r io.ReaderAt, m Mapping, addr uint64) (has, ok bool, 
 
 // Lines is Frame for a Go program, with the lines and the inlined functions at addr, innermost first. It reads them from the file, which r
 // must be: the tables of a program are large, and little of them is needed. There are none where no function of Go is.
-func (o *Object) Lines(r io.ReaderAt, m Mapping, addr uint64) ([]Frame, error) {
+func (o *Object) Lines(r io.ReaderAt, m symbol.Mapping, addr uint64) ([]symbol.Frame, error) {
 	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
 		return nil, nil
 	}
@@ -36,17 +38,17 @@ func (o *Object) Lines(r io.ReaderAt, m Mapping, addr uint64) ([]Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.File = CleanName(m.File)
+	m.File = symbol.CleanName(m.File)
 	if m.BuildID == "" {
 		m.BuildID = o.buildID
 	}
 	mapping := unique.Make(m)
-	var frames []Frame
+	var frames []symbol.Frame
 	for i, f := range found {
-		name := CleanName(f.Function)
-		frames = append(frames, Frame{
-			Function: name, SystemName: name, File: CleanName(f.File), Line: f.Line, StartLine: f.StartLine,
-			Kind: KindNative, Inlined: i < len(found)-1, Mapping: mapping, Address: addr,
+		name := symbol.CleanName(f.Function)
+		frames = append(frames, symbol.Frame{
+			Function: name, SystemName: name, File: symbol.CleanName(f.File), Line: f.Line, StartLine: f.StartLine,
+			Kind: symbol.KindNative, Inlined: i < len(found)-1, Mapping: mapping, Address: addr,
 		})
 	}
 	return frames, nil

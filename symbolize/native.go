@@ -1,8 +1,12 @@
+// Package symbolize turns addresses into frames: it asks the VM first, or the map that it writes for perf, then the ELF file mapped there,
+// then the kernel's symbol table. A frame without a name is [unknown] in its mapping.
 package symbolize
 
 import (
 	"slices"
 	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // kernelMapping is the mapping of frames of the kernel itself; for a module it is the module's name in brackets.
@@ -11,9 +15,9 @@ const kernelMapping = "[kernel]"
 // Frame names the code at addr in the mapping m of the file. Code without a name is [unknown] there, with the start address of its function
 // if the file has it. addr is an address of the process; for a return address pass addr-1, as the call may be the last instruction of its
 // function. A nil Object, for a file that could not be read or a mapping without one, has no names.
-func (o *Object) Frame(m Mapping, addr uint64) Frame {
-	m.File = CleanName(m.File)
-	frame := Frame{Function: Unknown, Kind: KindNative, Address: addr}
+func (o *Object) Frame(m symbol.Mapping, addr uint64) symbol.Frame {
+	m.File = symbol.CleanName(m.File)
+	frame := symbol.Frame{Function: symbol.Unknown, Kind: symbol.KindNative, Address: addr}
 	if o != nil {
 		if m.BuildID == "" {
 			m.BuildID = o.buildID
@@ -21,7 +25,7 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 		if name, ok := o.lookupMapped(m, addr); ok {
 			frame.Function, frame.SystemName = name.Function, name.System
 		} else if start, ok := o.startMapped(m, addr); ok {
-			frame.Function = UnknownAt(m.File, start)
+			frame.Function = symbol.UnknownAt(m.File, start)
 		}
 	}
 	frame.Mapping = unique.Make(m)
@@ -30,7 +34,7 @@ func (o *Object) Frame(m Mapping, addr uint64) Frame {
 
 // EndsThread reports whether the stack of a thread may end at an address in the mapping m, although no symbol says so (IsThreadRoot): C
 // libraries are stripped of the names of the functions that begin threads.
-func (o *Object) EndsThread(m Mapping, addr uint64) bool {
+func (o *Object) EndsThread(m symbol.Mapping, addr uint64) bool {
 	if o == nil || len(o.bottoms) == 0 {
 		return false
 	}
@@ -40,7 +44,7 @@ func (o *Object) EndsThread(m Mapping, addr uint64) bool {
 }
 
 // startMapped is functionStart for an address of a process.
-func (o *Object) startMapped(m Mapping, addr uint64) (uint64, bool) {
+func (o *Object) startMapped(m symbol.Mapping, addr uint64) (uint64, bool) {
 	if addr < m.Start || addr >= m.Limit {
 		return 0, false
 	}
@@ -52,7 +56,7 @@ func (o *Object) startMapped(m Mapping, addr uint64) (uint64, bool) {
 }
 
 // lookupMapped is Lookup for an address of a process.
-func (o *Object) lookupMapped(m Mapping, addr uint64) (Name, bool) {
+func (o *Object) lookupMapped(m symbol.Mapping, addr uint64) (Name, bool) {
 	if addr < m.Start || addr >= m.Limit {
 		return Name{}, false
 	}
@@ -64,14 +68,14 @@ func (o *Object) lookupMapped(m Mapping, addr uint64) (Name, bool) {
 }
 
 // Frame names the kernel's code at addr, in the mapping [kernel] or that of a module. A nil Kernel has no names.
-func (k *Kernel) Frame(addr uint64) Frame {
-	frame := Frame{Function: Unknown, Kind: KindKernel, Address: addr}
-	m := Mapping{File: kernelMapping}
+func (k *Kernel) Frame(addr uint64) symbol.Frame {
+	frame := symbol.Frame{Function: symbol.Unknown, Kind: symbol.KindKernel, Address: addr}
+	m := symbol.Mapping{File: kernelMapping}
 	if name, module, ok := k.Lookup(addr); ok {
-		frame.SystemName = CleanName(name)
+		frame.SystemName = symbol.CleanName(name)
 		frame.Function = functionName(name) // the kernel's Rust is mangled
 		if module != "" {
-			m.File = CleanName("[" + module + "]")
+			m.File = symbol.CleanName("[" + module + "]")
 		}
 	}
 	frame.Mapping = unique.Make(m)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unique"
+
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 func TestObjectFrame(t *testing.T) {
@@ -18,7 +20,7 @@ func TestObjectFrame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Mapping{File: "/lib/libjvm.so", Start: 0x7f0000001000, Limit: 0x7f0000002000, Offset: 0x1000}
+	m := symbol.Mapping{File: "/lib/libjvm.so", Start: 0x7f0000001000, Limit: 0x7f0000002000, Offset: 0x1000}
 	known := m
 	known.BuildID = "cafe"
 	replaced := m
@@ -26,21 +28,21 @@ func TestObjectFrame(t *testing.T) {
 	for _, test := range []struct {
 		name             string
 		object           *Object
-		mapping          Mapping
+		mapping          symbol.Mapping
 		addr             uint64
 		function, system string
-		want             Mapping
+		want             symbol.Mapping
 	}{
 		{"function", o, m, 0x7f0000001010, "JavaThread::run()", "_ZN10JavaThread3runEv", known},
-		{"past the function", o, m, 0x7f0000001020, Unknown, "", known},
-		{"past the mapping", o, m, 0x7f0000002000, Unknown, "", known},
-		{"before the mapping", o, m, 0x7f0000000fff, Unknown, "", known},
-		{"offset that the file does not load", o, replaced, 0x7f0000001010, Unknown, "",
-			Mapping{File: m.File, BuildID: "cafe", Start: m.Start, Limit: m.Limit, Offset: 0x9000}},
-		{"no file", nil, Mapping{File: "[anon:x\n]"}, 0x7f0000001010, Unknown, "", Mapping{File: `[anon:x\n]`}},
+		{"past the function", o, m, 0x7f0000001020, symbol.Unknown, "", known},
+		{"past the mapping", o, m, 0x7f0000002000, symbol.Unknown, "", known},
+		{"before the mapping", o, m, 0x7f0000000fff, symbol.Unknown, "", known},
+		{"offset that the file does not load", o, replaced, 0x7f0000001010, symbol.Unknown, "",
+			symbol.Mapping{File: m.File, BuildID: "cafe", Start: m.Start, Limit: m.Limit, Offset: 0x9000}},
+		{"no file", nil, symbol.Mapping{File: "[anon:x\n]"}, 0x7f0000001010, symbol.Unknown, "", symbol.Mapping{File: `[anon:x\n]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			want := Frame{Function: test.function, SystemName: test.system, Kind: KindNative, Address: test.addr,
+			want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindNative, Address: test.addr,
 				Mapping: unique.Make(test.want)}
 			if got := test.object.Frame(test.mapping, test.addr); got != want {
 				t.Errorf("%+v in %+v, want %+v in %+v", got, got.Mapping.Value(), want, test.want)
@@ -73,7 +75,7 @@ func libjvm(t testing.TB) string {
 }
 
 // mapped returns a file as it would be mapped at base, its executable segment only, and the file's object.
-func mapped(t testing.TB, path string, base uint64) (Mapping, *Object) {
+func mapped(t testing.TB, path string, base uint64) (symbol.Mapping, *Object) {
 	t.Helper()
 	file, err := elf.Open(path)
 	if err != nil {
@@ -87,11 +89,11 @@ func mapped(t testing.TB, path string, base uint64) (Mapping, *Object) {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
 			down := p.Vaddr % 4096
-			return Mapping{File: path, Start: base + p.Vaddr - down, Limit: base + p.Vaddr + p.Filesz, Offset: p.Off - down}, o
+			return symbol.Mapping{File: path, Start: base + p.Vaddr - down, Limit: base + p.Vaddr + p.Filesz, Offset: p.Off - down}, o
 		}
 	}
 	t.Fatalf("%s has no code", path)
-	return Mapping{}, nil
+	return symbol.Mapping{}, nil
 }
 
 // TestLibc names exported functions of libc; Debian's has only .dynsym.
@@ -161,7 +163,7 @@ func TestVDSO(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m Mapping
+	var m symbol.Mapping
 	for line := range strings.Lines(string(maps)) {
 		if strings.HasSuffix(line, "[vdso]\n") {
 			if _, err := fmt.Sscanf(line, "%x-%x", &m.Start, &m.Limit); err != nil {

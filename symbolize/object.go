@@ -5,6 +5,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/elffile/pclntab"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // An Object is the data read from one ELF file. It holds no file open. Take it from a Files for each use: a caller that keeps it keeps its
@@ -58,8 +59,8 @@ func (o *Object) Lookup(vaddr uint64) (Name, bool) {
 		return Name{}, false
 	}
 	return o.names.get(symbolID{o.id, i}, func() Name {
-		symbol := o.table.Name(i)
-		return Name{Function: functionName(symbol), System: CleanName(symbol)}
+		mangled := o.table.Name(i)
+		return Name{Function: functionName(mangled), System: symbol.CleanName(mangled)}
 	}), true
 }
 

@@ -188,7 +188,7 @@ func TestAuditStockLoops(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
 	jdk := needs.JDK(t)
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("../agent/timing/hotspot/testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("../agent/collect/timing/hotspot/testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

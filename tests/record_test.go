@@ -45,7 +45,7 @@ func TestRecordPID(t *testing.T) {
 	}
 }
 
-// What is promised of the format: see the documentation of agent/sink.
+// What is promised of the format: see the documentation of agent/view/sink.
 func TestRecordFormat(t *testing.T) {
 	guest, path := start(t, "Plain"), output(t, "out.pb.gz")
 	mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o", path)

@@ -8,12 +8,12 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -162,13 +162,13 @@ func lanesPage(t *testing.T) (path string) {
 		{TID: 14, Thread: "accountant", Runs: []profile.LaneRun{whole(200, sleep), whole(200, running), whole(100, sleep)}},
 		{TID: 15, Thread: "reaper", Runs: []profile.LaneRun{whole(500, idle)}},
 	}}
-	tree := new(cct.Tree[symbolize.Symbol])
-	frame := func(name string) symbolize.Symbol {
-		return symbolize.Intern(symbolize.Frame{Function: name, Kind: symbolize.KindJIT})
+	tree := new(cct.Tree[symbol.Symbol])
+	frame := func(name string) symbol.Symbol {
+		return symbol.Intern(symbol.Frame{Function: name, Kind: symbol.KindJIT})
 	}
 	var rows []profile.EventRow
 	for _, lane := range lanes.Threads {
-		row := profile.EventRow{Context: tree.Add([]symbolize.Symbol{frame("Depot.book"), frame("Depot.main"), frame(lane.Thread)}, 1), TID: lane.TID, Thread: lane.Thread, Events: 1}
+		row := profile.EventRow{Context: tree.Add([]symbol.Symbol{frame("Depot.book"), frame("Depot.main"), frame(lane.Thread)}, 1), TID: lane.TID, Thread: lane.Thread, Events: 1}
 		row.Place, row.What, row.Values[profile.Wall.Main()] = "blocked", "monitor", 1e9
 		rows = append(rows, row)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
 // A TickTrial prepares samples at the kernel's own tick, as recording with --clock=tick does, and takes no sample. It returns the highest

@@ -3,7 +3,7 @@ package doctor
 import (
 	"context"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 // An EngineTrial tries all call engines, as recording does, and takes them away again. It must not be noticed: the guests'

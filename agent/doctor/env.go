@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 

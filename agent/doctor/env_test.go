@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // healthy is an Env in which every check is ok. Tests break it.

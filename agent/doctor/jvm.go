@@ -12,8 +12,8 @@ import (
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // A JVMInspector tries out what the agent can do with a JVM, from outside, as recording does; lib is the code of its

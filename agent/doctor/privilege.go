@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
 // grant is the remedy for missing capabilities: one command for all of them, since a second setcap undoes the first.

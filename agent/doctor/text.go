@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // The columns of the text: status, title, and whatever is left.
@@ -110,7 +110,7 @@ func (t *text) paragraph(prefix, s string) {
 	indent := strings.Repeat(" ", len(prefix))
 	line := ""
 	for _, word := range strings.Fields(s) {
-		word = symbolize.CleanName(word) // it may contain what a target named
+		word = symbol.CleanName(word) // it may contain what a target named
 		if line != "" && len(prefix)+len(line)+1+len(word) > t.width {
 			t.line(prefix, line)
 			prefix, line = indent, ""

@@ -9,8 +9,8 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 const adviseUsage = `Usage: vmprof-agent advise --for=OPTIMIZER [flags] FILE

@@ -5,8 +5,8 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/advise/gopgo"
-	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/outfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/advise/gopgo"
 )
 
 // adviseGo makes a profile for the Go compiler.

@@ -6,8 +6,8 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/advise/hotspot"
-	"github.com/vmprof-agent/vmprof-agent/agent/outfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/outfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/advise/hotspot"
 )
 
 // adviseHotspot makes compiler directives.

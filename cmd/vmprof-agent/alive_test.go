@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // startSleeper starts a process that waits. It is reaped as soon as it has ended.

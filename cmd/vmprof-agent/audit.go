@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/page"
-	"github.com/vmprof-agent/vmprof-agent/agent/engines"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/page"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
 const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags]

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 )
 
 // A fakeEngine has timings of versions that take 1 µs, and some percent more.

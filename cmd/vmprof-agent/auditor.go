@@ -12,9 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 )
 
 // combined is the loop number of method and loops together, as the paper compares them (section 3): every part of an invocation

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 // A recording of processes that have all ended is refused; of some, it warns. A zombie has ended.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
 // A command is a program that waits to be started until the agent is ready to sample it: a copy of this program

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/flame"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...

@@ -15,17 +15,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // storedCalls writes a profile of calls: run calls that many hot and cold methods, from the same site.
 func storedCalls(t *testing.T, hot, cold float64) string {
 	t.Helper()
-	method := func(name string) symbolize.Symbol { return symbolize.Intern(symbolize.Frame{Function: name}) }
+	method := func(name string) symbol.Symbol { return symbol.Intern(symbol.Frame{Function: name}) }
 	g := new(profile.Graph)
 	for name, weight := range map[string]float64{"com.acme.Hot.go": hot, "java.util.Cold.go": cold} {
 		g.Add(profile.Edge{Caller: method("com.acme.Main.run"), Site: profile.Site{Line: 7, Offset: 3}, Callee: method(name)}, weight)
@@ -82,9 +82,9 @@ func storedWindows(t *testing.T) string {
 	t.Helper()
 	windows := sink.NewWindows(sink.Time)
 	for i, hot := range []uint64{9, 5} {
-		tree := new(cct.Tree[symbolize.Symbol])
+		tree := new(cct.Tree[symbol.Symbol])
 		for name, weight := range map[string]uint64{"com.acme.Main.hot": hot, "com.acme.Main.cold": 10 - hot} {
-			tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: name})}, weight)
+			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: name})}, weight)
 		}
 		p := &profile.Profile{
 			Start: time.Unix(1_700_000_000+10*int64(i), 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,

@@ -15,13 +15,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/layout"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // pastSides are the flags of compare for two times of the history: B from --from to --to, and A, the time before it.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // twoDays makes a history of so many windows of ten seconds, and as many a day later in which com.acme.Tax.add costs CPU time as well. It
@@ -33,14 +33,14 @@ func twoDays(t *testing.T, windows int) (dir string, yesterday, today time.Time)
 		for i := range windows {
 			p := window()
 			tree := p.Processes[0].Threads[0].Tree
-			main := symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.run"})
-			tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Shop.price"}), main}, uint64(200+i%7))
+			main := symbol.Intern(symbol.Frame{Function: "com.acme.Main.run"})
+			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Shop.price"}), main}, uint64(200+i%7))
 			if day == 1 {
-				tax := symbolize.Intern(symbolize.Frame{Function: "com.acme.Tax.add"})
-				tree.Add([]symbolize.Symbol{tax, main}, uint64(100+i%5))
+				tax := symbol.Intern(symbol.Frame{Function: "com.acme.Tax.add"})
+				tree.Add([]symbol.Symbol{tax, main}, uint64(100+i%5))
 			} else {
-				other := new(cct.Tree[symbolize.Symbol])
-				other.Add([]symbolize.Symbol{main}, 50)
+				other := new(cct.Tree[symbol.Symbol])
+				other.Add([]symbol.Symbol{main}, 50)
 				p.Processes = append(p.Processes, &profile.Process{PID: 2, Comm: "gone", Service: "gone", Threads: []*profile.Thread{{TID: 2, Tree: other}}})
 			}
 			now = from.Add(time.Duration(i) * p.Duration)

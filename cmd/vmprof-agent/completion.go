@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
 )
 
 const completionUsage = `Usage: vmprof-agent completion SHELL

@@ -11,10 +11,10 @@ import (
 	pprof "github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/price"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/price"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // costFlag is the flag of report for costs.

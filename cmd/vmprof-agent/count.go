@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // countFlags have the calls of one method counted while other things are recorded: the unit of work of compare.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
 )
 
 // A method that a loaded class does not have fails at once; a class that is not loaded is waited for.

@@ -20,10 +20,10 @@ import (
 	pprof "github.com/google/pprof/profile"
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // defaultHistoryDir is where contrib/systemd/vmprof-agent.service keeps the history.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
 )
 
 // A dated is a profiler whose window was closed just now.

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // settle returns what gives up the privileges that are not needed to go on, and to write files at the end.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
@@ -241,7 +241,7 @@ const (
 )
 
 // plainText makes a name safe for a terminal: escapes for all but printable ASCII, and an ellipsis for what is too
-// long. Unlike symbolize.Printable it leaves no letter of another script: bytes are columns then, and tables line up.
+// long. Unlike symbol.Printable it leaves no letter of another script: bytes are columns then, and tables line up.
 func plainText(name string, limit int) string {
 	text := strconv.QuoteToASCII(name[:min(len(name), limit)])
 	text = strings.ReplaceAll(text[1:len(text)-1], `\"`, `"`)

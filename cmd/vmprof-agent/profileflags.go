@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls"
-	"github.com/vmprof-agent/vmprof-agent/agent/engines"
-	"github.com/vmprof-agent/vmprof-agent/agent/events"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // callFlags are the flags of record and serve that say how calls are sampled.

@@ -11,13 +11,13 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/report"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/timeline"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/versions"
-	"github.com/vmprof-agent/vmprof-agent/agent/rule"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/timeline"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/versions"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/rule"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE

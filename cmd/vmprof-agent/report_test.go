@@ -12,19 +12,19 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // storedProfile writes a profile in which run calls hot 9 times of 10, and cold once.
 func storedProfile(t *testing.T) string {
 	t.Helper()
-	run := symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.run"})
-	tree := new(cct.Tree[symbolize.Symbol])
-	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"}), run}, 9)
-	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.cold"}), run}, 1)
+	run := symbol.Intern(symbol.Frame{Function: "com.acme.Main.run"})
+	tree := new(cct.Tree[symbol.Symbol])
+	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"}), run}, 9)
+	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.cold"}), run}, 1)
 	p := &profile.Profile{
 		Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}},
 		Counts:    profile.Counts{Folded: 10, Dropped: map[string]uint64{"ring_full": 2}},
@@ -92,9 +92,9 @@ func TestReportCalls(t *testing.T) {
 // storedEvents writes a profile of 30 events of one kind, which are 6000000 of each value.
 func storedEvents(t *testing.T, kind profile.EventKind) string {
 	t.Helper()
-	tree := new(cct.Tree[symbolize.Symbol])
+	tree := new(cct.Tree[symbol.Symbol])
 	e := &profile.Events{Kind: kind, Tree: tree, Rows: []profile.EventRow{{
-		Context:     tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 30),
+		Context:     tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 30),
 		EventLabels: profile.EventLabels{Class: "byte[]", What: "spin", Probe: "p", Value: "8-15"},
 		Events:      30, Values: [profile.MaxEventValues]float64{6e6, 6e6, 6e6},
 	}}}
@@ -165,8 +165,8 @@ func TestReportWindow(t *testing.T) {
 }
 
 func TestReportContexts(t *testing.T) {
-	tree := new(cct.Tree[symbolize.Symbol])
-	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 3)
+	tree := new(cct.Tree[symbol.Symbol])
+	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 3)
 	p := &profile.Profile{Processes: []*profile.Process{{
 		PID: 1, Comm: "java", Threads: []*profile.Thread{{TID: 1, Context: profile.Ambiguous, Tree: tree}},
 		Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // A rescuer finds another place for a file that cannot be written where it should be: a recording cannot be repeated, and disks fill up while it

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // scripted is a profiler that closes one window as soon as it is followed.
@@ -59,8 +59,8 @@ var (
 )
 
 func window() *profile.Profile {
-	tree := new(cct.Tree[symbolize.Symbol])
-	tree.Add([]symbolize.Symbol{symbolize.Intern(symbolize.Frame{Function: "com.acme.Main.hot"})}, 64)
+	tree := new(cct.Tree[symbol.Symbol])
+	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 64)
 	return &profile.Profile{
 		Duration: 10 * time.Second, Period: time.Second / 128,
 		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*profile.Thread{{TID: 1, Tree: tree}},

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/slow"
-	"github.com/vmprof-agent/vmprof-agent/agent/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/slow"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // slowFlags have the slowest calls of one method kept while wall time is recorded.

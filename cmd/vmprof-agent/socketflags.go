@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/httpd"
-	"github.com/vmprof-agent/vmprof-agent/agent/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
 )
 
 // socketFlags say who may connect to the Unix socket of serve.

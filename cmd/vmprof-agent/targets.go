@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 // targets are the processes that -p selects: pids, names and patterns. It is the value of that flag.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/top"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/top"
 )
 
 func TestTopRefusals(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
 // A chooser is an agent that samples chosen processes.

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/privilege"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
 // A guard is a process that gives the terminal back if top dies without a word, as by kill -9 or by a panic in a goroutine that nobody

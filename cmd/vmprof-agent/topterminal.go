@@ -9,7 +9,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"golang.org/x/term"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/top"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/top"
 )
 
 // useRecord is the remedy where top cannot draw.

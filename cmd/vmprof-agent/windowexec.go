@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/program"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/program"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // execFlags are the flags of serve for a program that gets each window.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	views "github.com/vmprof-agent/vmprof-agent/agent/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"

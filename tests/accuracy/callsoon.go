@@ -68,7 +68,7 @@ type soonResult struct {
 func (m meter) soonTest() string { return filepath.Join(m.dir, "page.test") }
 
 // pagePackage is where the engine's test is.
-const pagePackage = "github.com/vmprof-agent/vmprof-agent/agent/calls/page"
+const pagePackage = "github.com/vmprof-agent/vmprof-agent/agent/collect/calls/page"
 
 func (m meter) buildSoon(ctx context.Context) error {
 	if output, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.soonTest(), pagePackage).CombinedOutput(); err != nil {

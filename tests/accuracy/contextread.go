@@ -12,10 +12,10 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/compare"
-	"github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 

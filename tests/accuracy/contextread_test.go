@@ -9,21 +9,21 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/sink"
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
 // Frames of a synthetic recording.
 var (
-	madeLeaf   = symbolize.Frame{Function: "a.B.leaf", Kind: symbolize.KindJIT, Inlined: true}
-	madeInner  = symbolize.Frame{Function: "a.B.inner", Kind: symbolize.KindJIT}
-	madeMain   = symbolize.Frame{Function: "a.B.main", Kind: symbolize.KindJIT}
-	madeOther  = symbolize.Frame{Function: "a.B.other", Kind: symbolize.KindJIT}
-	madeNative = symbolize.Frame{Function: "read", Kind: symbolize.KindNative}
+	madeLeaf   = symbol.Frame{Function: "a.B.leaf", Kind: symbol.KindJIT, Inlined: true}
+	madeInner  = symbol.Frame{Function: "a.B.inner", Kind: symbol.KindJIT}
+	madeMain   = symbol.Frame{Function: "a.B.main", Kind: symbol.KindJIT}
+	madeOther  = symbol.Frame{Function: "a.B.other", Kind: symbol.KindJIT}
+	madeNative = symbol.Frame{Function: "read", Kind: symbol.KindNative}
 )
 
 // madePID is the process of a synthetic recording, which also contains another one.
@@ -32,21 +32,21 @@ const madePID = 4711
 // madeWindow is one window of partial walks: 8 samples below main, of which half newly entered inner and the method inlined there, and 2 in
 // native code.
 func madeWindow(start int64) *profile.Profile {
-	symbols := func(frames ...symbolize.Frame) (stack []symbolize.Symbol) {
+	symbols := func(frames ...symbol.Frame) (stack []symbol.Symbol) {
 		for _, f := range frames {
-			stack = append(stack, symbolize.Intern(f))
+			stack = append(stack, symbol.Intern(f))
 		}
 		return stack
 	}
-	tree := new(cct.Tree[symbolize.Symbol])
+	tree := new(cct.Tree[symbol.Symbol])
 	for range 4 {
 		tree.AddNew(symbols(madeLeaf, madeInner, madeMain), 2, 1)
 		tree.AddNew(symbols(madeMain), 0, 1)
 	}
 	tree.AddNew(symbols(madeNative), 1, 2)
-	other := new(cct.Tree[symbolize.Symbol])
+	other := new(cct.Tree[symbol.Symbol])
 	other.AddNew(symbols(madeOther), 1, 100)
-	process := func(pid int, tree *cct.Tree[symbolize.Symbol], walked, linked uint64) *profile.Process {
+	process := func(pid int, tree *cct.Tree[symbol.Symbol], walked, linked uint64) *profile.Process {
 		return &profile.Process{
 			PID: pid, Comm: "java (pid 1)",
 			Threads: []*profile.Thread{{TID: pid, Name: "main", Tree: tree}},

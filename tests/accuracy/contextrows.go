@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 // A contextRow is one program's results, by window or by setting.

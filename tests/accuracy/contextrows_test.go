@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-12 }

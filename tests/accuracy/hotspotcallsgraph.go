@@ -9,10 +9,10 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
-	storedstacks "github.com/vmprof-agent/vmprof-agent/agent/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	storedstacks "github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
@@ -60,7 +60,7 @@ func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 
 // exactGraph converts the names of an exact graph to the form of the others.
 func exactGraph(g *profile.Graph) *javaGraph {
-	name := func(s symbolize.Symbol) string { return comparableName(s.Value().SystemName) }
+	name := func(s symbol.Symbol) string { return comparableName(s.Value().SystemName) }
 	return cct.MapGraph(g, func(e profile.Edge) javaEdge {
 		return javaEdge{Caller: name(e.Caller), Site: e.Site.Offset, Callee: name(e.Callee)}
 	})

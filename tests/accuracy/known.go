@@ -129,7 +129,7 @@ var collectors = []string{"Serial", "Parallel", "G1", "Z", "Shenandoah"}
 // trials are all trials of the study, or in short those on the oldest JDK that take few seconds.
 func (s eventStudy) trials(jdks []jvm.JDK, short bool) (trials []eventTrial) {
 	if short && s == enterStudy {
-		return nil // TestLiveShares of agent/monitors compares the same shares
+		return nil // TestLiveShares of agent/collect/monitors compares the same shares
 	}
 	if short || s == enterStudy {
 		jdks = jdks[:1] // free monitors are recognised in the code of JDK 17

@@ -9,7 +9,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	views "github.com/vmprof-agent/vmprof-agent/agent/report"
+	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"

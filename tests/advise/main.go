@@ -18,7 +18,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/advise/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/advise/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"

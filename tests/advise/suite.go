@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/advise/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/advise/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"

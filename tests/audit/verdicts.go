@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/audit/audittest"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit/audittest"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 )
 

@@ -8,9 +8,9 @@ import (
 	"time"
 	"unique"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // A host is a machine whose services are copies of recorded programs, each with names of its own.
@@ -46,7 +46,7 @@ func newHost(recorded []*profile.Profile, how historyManner) *host {
 		}
 	}
 	for n := range how.services {
-		r := renamer{service: fmt.Sprintf("service-%02d", n), pid: 10000 + 10*n, known: make(map[symbolize.Symbol][]symbolize.Symbol)}
+		r := renamer{service: fmt.Sprintf("service-%02d", n), pid: 10000 + 10*n, known: make(map[symbol.Symbol][]symbol.Symbol)}
 		var all []*profile.Process
 		for _, group := range groups {
 			all = append(all, r.process(group, pids[n%len(pids)]))
@@ -75,7 +75,7 @@ func (h *host) window(start time.Time) *profile.Profile {
 type renamer struct {
 	service string
 	pid     int
-	known   map[symbolize.Symbol][]symbolize.Symbol
+	known   map[symbol.Symbol][]symbol.Symbol
 }
 
 // process is a process with all that it did in several windows.
@@ -129,7 +129,7 @@ func (r *renamer) addEvents(sum, proc *profile.Process) {
 		i := slices.IndexFunc(sum.Events, func(o *profile.Events) bool { return o.Kind == e.Kind })
 		if i < 0 {
 			i = len(sum.Events)
-			sum.Events = append(sum.Events, &profile.Events{Kind: e.Kind, Tree: new(cct.Tree[symbolize.Symbol]), Basis: e.Basis})
+			sum.Events = append(sum.Events, &profile.Events{Kind: e.Kind, Tree: new(cct.Tree[symbol.Symbol]), Basis: e.Basis})
 		}
 		of, index := sum.Events[i], make(map[key]int)
 		for j := range of.Rows {
@@ -161,26 +161,26 @@ func (r *renamer) addEvents(sum, proc *profile.Process) {
 	}
 }
 
-func (r *renamer) frame(s symbolize.Symbol) []symbolize.Symbol {
+func (r *renamer) frame(s symbol.Symbol) []symbol.Symbol {
 	one := r.known[s]
 	if one != nil {
 		return one
 	}
 	f := s.Value()
-	managed := f.Kind == symbolize.KindJIT || f.Kind == symbolize.KindInterpreted
+	managed := f.Kind == symbol.KindJIT || f.Kind == symbol.KindInterpreted
 	for _, shared := range []string{"java.", "javax.", "jdk.", "sun.", "com.sun."} {
 		managed = managed && !strings.HasPrefix(f.Function, shared)
 	}
 	if managed {
 		f.Function, f.SystemName = r.service+"."+f.Function, r.service+"."+f.SystemName
 	}
-	if f.Mapping != (unique.Handle[symbolize.Mapping]{}) && managed {
+	if f.Mapping != (unique.Handle[symbol.Mapping]{}) && managed {
 		m := f.Mapping.Value()
 		m.Start += uint64(r.pid) << 20 // the code of another VM
 		f.Mapping = unique.Make(m)
 		f.Address += uint64(r.pid) << 20
 	}
-	one = []symbolize.Symbol{symbolize.Intern(f)}
+	one = []symbol.Symbol{symbol.Intern(f)}
 	r.known[s] = one
 	return one
 }

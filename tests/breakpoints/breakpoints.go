@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
 // Flag has the agent set hardware breakpoints in virtual machines as well.

@@ -1,10 +1,10 @@
 package exactcalls
 
 import (
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 // A Snapshot is the state of a recording at one moment.
@@ -15,7 +15,7 @@ type Calls struct {
 	*exact.Recording
 	Logical  *profile.Graph // of methods, inlined ones too
 	Physical *profile.Graph // of compiled code, without calls that were inlined
-	Trees    []*cct.Tree[symbolize.Symbol]
+	Trees    []*cct.Tree[symbol.Symbol]
 	Unnamed  int // methods without a name
 }
 
@@ -33,9 +33,9 @@ func (s *Session) Since(earlier *Snapshot) (*Calls, error) {
 	}
 	r := now.Since(earlier)
 	c := &Calls{Recording: r, Logical: exact.Logical(r.Graph, s.names), Physical: exact.Physical(r.Graph, s.names)}
-	one := make([]symbolize.Symbol, 1)
+	one := make([]symbol.Symbol, 1)
 	for _, t := range r.Threads {
-		c.Trees = append(c.Trees, cct.Map(t.Tree, func(m exact.Method) []symbolize.Symbol {
+		c.Trees = append(c.Trees, cct.Map(t.Tree, func(m exact.Method) []symbol.Symbol {
 			one[0] = s.names.Method(m)
 			return one
 		}))

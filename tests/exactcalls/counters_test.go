@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/counters"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/counters"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -105,6 +105,6 @@ func (g guest) counted(t *testing.T, since *counters.Reading) (*profile.Graph, [
 	if err != nil {
 		t.Fatal(err)
 	}
-	marker := func(text string) symbolize.Symbol { return symbol(vmruntime.Frame{Function: text}) }
-	return book.Graph(d, 1<<18, symbol, marker), book.Notes(d)
+	marker := func(text string) symbol.Symbol { return symbolOf(vmruntime.Frame{Function: text}) }
+	return book.Graph(d, 1<<18, symbolOf, marker), book.Notes(d)
 }

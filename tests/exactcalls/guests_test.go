@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -109,6 +109,6 @@ func TestVirtualThreads(t *testing.T) {
 	}
 }
 
-func contains(stack []symbolize.Symbol, function string) bool {
-	return slices.ContainsFunc(stack, func(s symbolize.Symbol) bool { return s.Value().Function == function })
+func contains(stack []symbol.Symbol, function string) bool {
+	return slices.ContainsFunc(stack, func(s symbol.Symbol) bool { return s.Value().Function == function })
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/cilium/ebpf/ringbuf"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
@@ -25,7 +25,7 @@ type names struct {
 
 	mu      sync.Mutex
 	vm      *hotspot.Process
-	methods map[exact.Method]symbolize.Symbol
+	methods map[exact.Method]symbol.Symbol
 	places  map[exact.Site][]exact.Place
 	failed  int // methods that were announced but could not be named
 }
@@ -37,7 +37,7 @@ func newNames(o *bpf.Objects, vm *hotspot.Process) (*names, error) {
 	}
 	n := &names{
 		ring: ring, codeLow: vm.Layout().Cache.Low, done: make(chan struct{}), vm: vm,
-		methods: map[exact.Method]symbolize.Symbol{}, places: map[exact.Site][]exact.Place{},
+		methods: map[exact.Method]symbol.Symbol{}, places: map[exact.Site][]exact.Place{},
 	}
 	go n.drain()
 	return n, nil
@@ -67,18 +67,18 @@ func (n *names) drain() {
 }
 
 // Method names a method or a marker.
-func (n *names) Method(m exact.Method) symbolize.Symbol {
+func (n *names) Method(m exact.Method) symbol.Symbol {
 	if text := m.Marker(); text != "" {
-		return symbolize.Intern(symbolize.Frame{Function: text, SystemName: text, Kind: symbolize.KindMarker})
+		return symbol.Intern(symbol.Frame{Function: text, SystemName: text, Kind: symbol.KindMarker})
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s, ok := n.methods[m]; ok {
 		return s
 	}
-	s := symbolize.Intern(symbolize.Frame{Function: "[unknown]", SystemName: "[unknown]"})
+	s := symbol.Intern(symbol.Frame{Function: "[unknown]", SystemName: "[unknown]"})
 	if frames, err := n.vm.Lookup(m.Site()); err == nil {
-		s = symbol(frames[0])
+		s = symbolOf(frames[0])
 	} else {
 		n.failed++
 	}
@@ -86,11 +86,11 @@ func (n *names) Method(m exact.Method) symbolize.Symbol {
 	return s
 }
 
-var mapping = unique.Make(symbolize.Mapping{File: "[jit:HotSpot]"})
+var mapping = unique.Make(symbol.Mapping{File: "[jit:HotSpot]"})
 
-func symbol(f vmruntime.Frame) symbolize.Symbol {
-	return symbolize.Intern(symbolize.Frame{
-		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Kind: symbolize.KindJIT, Mapping: mapping,
+func symbolOf(f vmruntime.Frame) symbol.Symbol {
+	return symbol.Intern(symbol.Frame{
+		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Kind: symbol.KindJIT, Mapping: mapping,
 	})
 }
 
@@ -114,7 +114,7 @@ func (n *names) Places(s exact.Site) []exact.Place {
 	if frames, err := n.vm.Lookup(site); err == nil {
 		for _, f := range frames {
 			places = append(places, exact.Place{
-				Method: symbol(f), Site: profile.Site{Line: int32(f.Line), Offset: int32(f.BCI)},
+				Method: symbolOf(f), Site: profile.Site{Line: int32(f.Line), Offset: int32(f.BCI)},
 			})
 		}
 	}

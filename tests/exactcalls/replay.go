@@ -7,13 +7,13 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/attach"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/calls/listener"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/listener"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
@@ -109,7 +109,7 @@ func (r *Replay) Codes() (codes []vmruntime.Compilation, err error) {
 }
 
 // Method names the method of a code.
-func (r *Replay) Method(c vmruntime.Compilation) symbolize.Symbol {
+func (r *Replay) Method(c vmruntime.Compilation) symbol.Symbol {
 	return r.session.names.Method(exact.Method{Addr: c.Method, Epoch: r.session.epoch()})
 }
 

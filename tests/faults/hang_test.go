@@ -34,8 +34,8 @@ var hangRows = []Row{
 		Fault: "reads of many processes hang",
 		Holds: "The first read of a process has 100 ms. At most 4 reads of one user in one cgroup may hang. Processes that " +
 			"answered before have workers of their own.",
-		Elsewhere: []string{"agent/proc.TestPoolAttack", "agent/proc.TestPoolManyUsers", "agent/proc.TestPoolOwnerGone", "agent/proc.TestPoolFirstCall",
-			"agent/proc.TestMemoryPresence"},
+		Elsewhere: []string{"agent/host/proc.TestPoolAttack", "agent/host/proc.TestPoolManyUsers", "agent/host/proc.TestPoolOwnerGone", "agent/host/proc.TestPoolFirstCall",
+			"agent/host/proc.TestMemoryPresence"},
 	},
 }
 

@@ -3,7 +3,7 @@ package faults
 // These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older kernels.
 const kernels = "6.1, 6.12, the machine's kernel"
 
-// withoutFeature is what the agent does on kernels without a feature that agent/attach.TestKernelFeatures tries.
+// withoutFeature is what the agent does on kernels without a feature that agent/probe/attach.TestKernelFeatures tries.
 var withoutFeature = map[string]string{
 	"uprobe.multi links": "It attaches single probes, for all processes that map the file. They need CAP_SYS_ADMIN.",
 	"uprobe.multi links of a process, which see all its threads": "It attaches for all processes that map the file, and its programs look at the process id.",
@@ -38,7 +38,7 @@ var kernelTargetRows = []Row{
 	{
 		Fault:     "samples take more than 5 % of a CPU",
 		Holds:     "They are taken less often, on all CPUs alike, until they take 5 % at most, or are 20 ms apart. The profile names the period.",
-		Elsewhere: []string{"agent/attach.TestPace", "agent/attach.TestPaceOfRareTicks", "agent/attach.TestKernelPeriod"},
+		Elsewhere: []string{"agent/probe/attach.TestPace", "agent/probe/attach.TestPaceOfRareTicks", "agent/probe/attach.TestKernelPeriod"},
 	},
 }
 
@@ -54,30 +54,30 @@ var kernelAgentRows = []Row{
 		Fault:     "a machine may have many more CPUs than are online",
 		Holds:     "Working memory is for the CPUs that are online at the start. `doctor` shows what the kernel needs. CPUs that come online later are sampled with four rooms that they share: a sample that finds its room in use is counted as dropped (`unknown_cpu`).",
 		Kernels:   kernels,
-		Elsewhere: []string{"bpf.TestRoomForCPUs", "bpf.TestKernelLaterCPUs", "agent/attach.TestKernelHotplug"},
+		Elsewhere: []string{"bpf.TestRoomForCPUs", "bpf.TestKernelLaterCPUs", "agent/probe/attach.TestKernelHotplug"},
 	},
 	{
 		Fault:     "BPF programs and modules are loaded and unloaded while the agent runs, its own among them",
 		Holds:     "Kernel frames have the name of the program that is there, or none: each program has its own end. The agent follows programs by perf events, and reads the names of modules again when their list changes.",
 		Kernels:   kernels,
-		Elsewhere: []string{"agent/attach.TestKernelLoadedCode", "symbolize.TestLoaded", "symbolize.TestKernelLoaded"},
+		Elsewhere: []string{"agent/probe/attach.TestKernelLoadedCode", "symbolize.TestLoaded", "symbolize.TestKernelLoaded"},
 	},
 	{
 		Fault:     "a kernel whose uprobe.multi links with a process id see only the first thread of the process (6.6 to 6.6.34, to 6.9.4)",
 		Holds:     "The agent tries it with a second thread of its own. On such kernels it attaches without a process id, and its programs look at the id: exact counts and the page engine see all threads.",
 		Kernels:   kernels,
-		Elsewhere: []string{"agent/attach.TestKernelPIDFilter", "agent/attach.TestProbeForAllProcesses"},
+		Elsewhere: []string{"agent/probe/attach.TestKernelPIDFilter", "agent/probe/attach.TestProbeForAllProcesses"},
 	},
 	{
 		Fault:     "a thread loses its CPU while the agent's probe runs in it",
 		Holds:     "The probe builds its record outside the event stream, so the agent can read other records meanwhile. If the thread loses the CPU while it copies the record, the reader sleeps until the copy is complete. A record without working memory is dropped and counted.",
 		Kernels:   kernels,
-		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "agent/ring.TestReaderWaitsForWriter", "agent/ring.TestReaderUnfinished", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
+		Elsewhere: []string{"bpf.TestUprobesReserveNothing", "agent/probe/ring.TestReaderWaitsForWriter", "agent/probe/ring.TestReaderUnfinished", "bpf.TestKernelCodeLoadBusy", "bpf.TestKernelObservationBusy"},
 	},
 	{
 		Fault:     "a counter of the CPU interrupts a program of the agent while it writes a record",
 		Holds:     "Records of such interrupts go into a separate ring, so they do not need a lock that the other program holds. The agent merges both rings by time.",
-		Elsewhere: []string{"bpf.TestInterruptingRing", "agent/ring.TestReaderOrder", "agent/ring.TestKernelRings"},
+		Elsewhere: []string{"bpf.TestInterruptingRing", "agent/probe/ring.TestReaderOrder", "agent/probe/ring.TestKernelRings"},
 	},
 	{
 		Fault:     "a program does something else at every Nth hit of a probe",

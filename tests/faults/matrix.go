@@ -28,7 +28,7 @@ type Row struct {
 	Holds     string // what must hold: one or two sentences
 	Kernels   string // on which kernels that is tested; empty: on the machine's own
 	Test      func(t *testing.T)
-	Elsewhere []string // tests in other packages that show it, as "bpf.TestKernelWalkBudget", "agent/proc.TestPool"
+	Elsewhere []string // tests in other packages that show it, as "bpf.TestKernelWalkBudget", "agent/host/proc.TestPool"
 }
 
 // Markdown returns the section as it stands in the document.

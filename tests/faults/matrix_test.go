@@ -112,7 +112,7 @@ func exists(name string) error {
 
 // TestDocument compares the document with the matrix, and with what was found out about kernels.
 func TestDocument(t *testing.T) {
-	known, err := observed.Read("../../agent/attach/testdata/kernels.json")
+	known, err := observed.Read("../../agent/probe/attach/testdata/kernels.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var memoryRows = []Row{
 	{Fault: "slow readers of pages under a memory limit", Test: testMemory,
 		Holds: "At 999 Hz with all kinds of events and a JVM every 1.5 s, the agent stays below 256 MiB for 20 minutes on two overloaded CPUs. A page is at most 1 MiB, and all clients share it. " +
 			"At most 4 requests wait for pages; the next one gets status 429. The Go heap stays below 70 % of the cgroup's limit.",
-		Elsewhere: []string{"agent/httpd.TestPagesAreSmall", "agent/httpd.TestWindowsAreSmall", "agent/httpd.TestPagesBusy", "agent/httpd.TestPagesOfSlowReaders",
+		Elsewhere: []string{"agent/view/httpd.TestPagesAreSmall", "agent/view/httpd.TestWindowsAreSmall", "agent/view/httpd.TestPagesBusy", "agent/view/httpd.TestPagesOfSlowReaders",
 			"cmd/vmprof-agent.TestCgroupLimit"}},
 }
 

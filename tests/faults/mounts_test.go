@@ -24,8 +24,8 @@ var mountRows = []Row{
 		Fault: "many containers one after the other",
 		Holds: "Each container has its own libjvm. The agent follows each JVM live. After a JVM ends, its file system can be unmounted. The agent has as many open descriptors after the last container as after the first.",
 		Test:  testMounts,
-		Elsewhere: []string{"agent/library.TestKeeper", "agent/events.TestNumbering", "agent/events.TestRemovePlans", "agent/events.TestClockSiteClears",
-			"agent/attach.TestLoadSlots"},
+		Elsewhere: []string{"agent/probe/library.TestKeeper", "agent/collect/events.TestNumbering", "agent/collect/events.TestRemovePlans", "agent/collect/events.TestClockSiteClears",
+			"agent/probe/attach.TestLoadSlots"},
 	},
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -28,12 +28,12 @@ var observingRows = []Row{
 	{
 		Fault:     "a process works in bursts while its events are observed in slices of time",
 		Holds:     "Estimates are right on average, and the interval in the profile contains the truth in about 95 of 100 cases.",
-		Elsewhere: []string{"agent/fold.TestCoverageUnbiased"},
+		Elsewhere: []string{"agent/collect/fold.TestCoverageUnbiased"},
 	},
 	{
 		Fault:     "no CPU time of a process was measured yet",
 		Holds:     "Its probes stay attached. Until a CPU time is measured, the budget assumes that the process uses one CPU.",
-		Elsewhere: []string{"agent/events.TestTuneUnmeasured"},
+		Elsewhere: []string{"agent/collect/events.TestTuneUnmeasured"},
 	},
 }
 

@@ -24,10 +24,10 @@ import (
 var serviceRows = []Row{
 	{Fault: "a web configuration without TLS and users", Test: testOpenAddress,
 		Holds:     "`serve` refuses an address that others can reach. If the file loses its TLS and users while `serve` runs, every request gets status 503 until the file configures one of them again.",
-		Elsewhere: []string{"agent/httpd.TestListen", "agent/httpd.TestLostProtection", "agent/httpd.TestHalfWrittenConfig"}},
+		Elsewhere: []string{"agent/view/httpd.TestListen", "agent/view/httpd.TestLostProtection", "agent/view/httpd.TestHalfWrittenConfig"}},
 	{Fault: "the certificate, the key or the web configuration of `serve` becomes unusable",
 		Holds:     "New TLS connections are refused until the files are mended. The log says what is wrong, once for each change, and when they are mended; each time is counted (`vmprof_http_tls_config_failures_total`).",
-		Elsewhere: []string{"agent/httpd.TestBadCertificate"}},
+		Elsewhere: []string{"agent/view/httpd.TestBadCertificate"}},
 	{Fault: "a hangup", Test: testHangup,
 		Holds: "`record` writes its profile and exits. `serve` keeps running."},
 	{Fault: "a recording with a COMMAND is killed", Test: testKilledRecording,
@@ -45,7 +45,7 @@ var serviceRows = []Row{
 		Holds: "`doctor` tries the call engines nevertheless, like `record`."},
 	{Fault: "JVMs start and end all the time",
 		Holds:     "Descriptors, BPF maps, programs and links of a JVM are given back when it has ended, and so is what the agent knows of it.",
-		Elsewhere: []string{"tests/endurance.TestFlat", "agent/target.TestPerProcessAfterEnd", "agent/events.TestSeedingOfEnded", "agent/events.TestRemovedPlan"}},
+		Elsewhere: []string{"tests/endurance.TestFlat", "agent/guest.TestPerProcessAfterEnd", "agent/collect/events.TestSeedingOfEnded", "agent/collect/events.TestRemovedPlan"}},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
 		Holds: "`record` reports that COMMAND still runs, with its process id. COMMAND keeps running."},
 }

@@ -31,7 +31,7 @@ var startingRows = []Row{
 		Holds: "The agent attaches to the JVM. Five seconds after the JVM's start, its hot method and the callers have names. The agent retries every failed " +
 			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks up stale compiled code again.",
 		Test:      startingJVMs,
-		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/target.TestAttachAgain", "agent/target.TestLookAgain", "agent.TestSampleRetries", "agent/target.TestStaleAgain"},
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/guest.TestAttachAgain", "agent/guest.TestLookAgain", "agent.TestSampleRetries", "agent/guest.TestStaleAgain"},
 	},
 	{
 		Fault: "the process id of a JVM that has ended is used again at once, for another JVM",

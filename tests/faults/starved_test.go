@@ -19,8 +19,8 @@ var starvedRows = []Row{
 		Fault: "the agent has a twentieth of a CPU",
 		Holds: "The agent treats no healthy JVM as hanging: deadlines count the time of the target, not time that the agent waits for a CPU. Allocations of a JVM that starts meanwhile have classes. If Java frames are missing, every profile says so, even a short one.",
 		Test:  testStarved,
-		Elsewhere: []string{"agent/proc.TestCounted", "agent/proc.TestPoolWaitsForWhatComputes", "agent/proc.TestPoolAbandonsWhatIsBlocked",
-			"agent/target.TestMissingFrames", "agent.TestMissingFramesInProfile"},
+		Elsewhere: []string{"agent/host/proc.TestCounted", "agent/host/proc.TestPoolWaitsForWhatComputes", "agent/host/proc.TestPoolAbandonsWhatIsBlocked",
+			"agent/guest.TestMissingFrames", "agent.TestMissingFramesInProfile"},
 	},
 }
 

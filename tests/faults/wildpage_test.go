@@ -25,7 +25,7 @@ var wildPageRows = []Row{{
 	Fault:     "a VM that writes random bytes into the pages that it shares with the agent, and sends random packets",
 	Holds:     "Its calls are what it says they are. The agent goes on, nothing panics, and calls of another VM on the same socket are recorded as before.",
 	Test:      wildPage,
-	Elsewhere: []string{"agent/calls/page.FuzzParse", "agent/calls/page.FuzzWeigher", "agent/calls/page.FuzzTimings"},
+	Elsewhere: []string{"agent/collect/calls/page.FuzzParse", "agent/collect/calls/page.FuzzWeigher", "agent/collect/calls/page.FuzzTimings"},
 }}
 
 // wildPage serves calls of a VM that obeys the rules beside one that obeys none.

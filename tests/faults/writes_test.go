@@ -25,12 +25,12 @@ var writesRows = []Row{
 	{
 		Fault:     "a process forks, stops or ends while its function-entry probe is attached",
 		Holds:     "Children share the probe until it is removed, and compute the same results as without it. A stopped or ended process does not delay the agent.",
-		Elsewhere: []string{"agent/calls/usdt.TestLiveForks", "agent/calls/usdt.TestLiveStoppedInWindow"},
+		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveForks", "agent/collect/calls/usdt.TestLiveStoppedInWindow"},
 	},
 	{
 		Fault:     "two agents, or another tracer, at the same function-entry probe",
 		Holds:     "All of them see the calls, and the semaphore counts each of them. If another tracer attached without the semaphore, the kernel refuses the agent. The agent reports that and does not sample the process.",
-		Elsewhere: []string{"agent/calls/usdt.TestLiveTwoEngines", "agent/calls/usdt.TestLiveOtherTracer"},
+		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveTwoEngines", "agent/collect/calls/usdt.TestLiveOtherTracer"},
 	},
 	{
 		Fault:     "a PHP that was started without USE_ZEND_DTRACE=1",
@@ -40,7 +40,7 @@ var writesRows = []Row{
 	{
 		Fault:     "a program that only looks like PHP",
 		Holds:     "The agent changes nothing in the program. It limits the length of the names from it and escapes harmful characters.",
-		Elsewhere: []string{"agent/calls/usdt.TestLiveHostile", "agent/calls/usdt.TestLiveUnreadable"},
+		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveHostile", "agent/collect/calls/usdt.TestLiveUnreadable"},
 	},
 }
 

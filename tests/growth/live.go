@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"golang.org/x/sys/unix"
 )

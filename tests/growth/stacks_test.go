@@ -3,7 +3,7 @@ package growth
 import (
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/fold/foldtest"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/probesite"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 	"github.com/vmprof-agent/vmprof-agent/contrib/guest"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )

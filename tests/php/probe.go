@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 

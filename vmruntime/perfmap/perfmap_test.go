@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -201,12 +201,12 @@ func TestNames(t *testing.T) {
 		"JS:f": "JS:f", "JS:*": "JS:*", "Builtin:*x": "Builtin:*x", "*x": "*x", ":*x": ":*x",
 		"void [app] Program::Main()[Tier0]": "void [app] Program::Main()[Tier0]", "a\x1b[2Jb": `a\x1b[2Jb`,
 	} {
-		if got := symbolize.CleanName(plainName(given)); got != want {
+		if got := symbol.CleanName(plainName(given)); got != want {
 			t.Errorf("%q is %q, want %q", given, got, want)
 		}
 	}
 	long, _ := appended(t, "1000 10 "+strings.Repeat("n", 2*MaxName))
-	if got := symbolize.CleanName(nameAt(&long, 0x1000)); len(got) > symbolize.MaxName || !strings.HasSuffix(got, "…") {
+	if got := symbol.CleanName(nameAt(&long, 0x1000)); len(got) > symbol.MaxName || !strings.HasSuffix(got, "…") {
 		t.Errorf("a long name is %q", got)
 	}
 }
@@ -246,8 +246,8 @@ func FuzzMap(f *testing.F) {
 			t.Fatalf("%d entries, want %d", len(m.code), len(want))
 		}
 		for _, e := range want {
-			name := symbolize.CleanName(e.Name)
-			if len(e.Name) > MaxName || len(name) > symbolize.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			name := symbol.CleanName(e.Name)
+			if len(e.Name) > MaxName || len(name) > symbol.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 				t.Errorf("%q has %d bytes, and is shown as %q", e.Name, len(e.Name), name)
 			}
 			for _, addr := range []uint64{e.Begin, e.End - 1} {

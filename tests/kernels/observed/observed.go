@@ -1,9 +1,9 @@
-// Package observed keeps what the agent's trials have found out about kernels: agent/attach.TestKernelFeatures makes the trials, on every kernel
+// Package observed keeps what the agent's trials have found out about kernels: agent/probe/attach.TestKernelFeatures makes the trials, on every kernel
 // that tests run on, and compares the outcome with what is kept. docs/reliability.md has it as a table (go test ./tests/faults -run TestDocument
 // -update). After a change, and for further kernels:
 //
-//	go run ./tests/kernels -kernels 6.1,6.12,newest -run '^TestKernelFeatures$' -observed agent/attach/testdata/kernels.json ./agent/attach
-//	go test ./agent/attach -run '^TestKernelFeatures$' -observed testdata/kernels.json    # this machine's kernel
+//	go run ./tests/kernels -kernels 6.1,6.12,newest -run '^TestKernelFeatures$' -observed agent/probe/attach/testdata/kernels.json ./agent/probe/attach
+//	go test ./agent/probe/attach -run '^TestKernelFeatures$' -observed testdata/kernels.json    # this machine's kernel
 package observed
 
 import (

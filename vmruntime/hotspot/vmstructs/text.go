@@ -11,7 +11,7 @@ const MaxNameBytes = 512
 
 // CleanText makes a name out of the process's memory fit for people and tools: HotSpot's modified UTF-8 (JVM
 // specification, section 4.4.7) becomes UTF-8, control characters and what is malformed become U+FFFD, and it is cut
-// at MaxNameBytes. It decodes, so it leaves the escapes that outputs need to symbolize.Printable.
+// at MaxNameBytes. It decodes, so it leaves the escapes that outputs need to symbol.Printable.
 func CleanText(name []byte) string {
 	if isPlain(name) && len(name) <= MaxNameBytes {
 		return string(name)

@@ -1,5 +1,0 @@
-package hotspot
-
-import "github.com/vmprof-agent/vmprof-agent/agent/fold"
-
-func init() { fold.FindNested = true }

@@ -1,0 +1,632 @@
+package events
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+)
+
+// Surveys say what virtual threads wait for while probes are attached in slices of time. A wait seldom fits into a slice, so its length is not
+// seen. But a draw of the threads at a random moment shows which part of them waits, and where: the time of waits is that part of the time of
+// all threads. Nothing is attached for a survey, and its cost depends neither on how many threads there are nor on how often they wait. How often
+// they begin to wait is counted in the slices.
+
+// surveys are the processes whose virtual threads are surveyed. Only functions that have the State use it.
+type surveys map[*guest.Process]*survey
+
+// A survey is what of the waits of a process's virtual threads is taken from surveys.
+type survey struct {
+	until [virtualKinds]time.Duration // CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come from surveys
+	since [virtualKinds]time.Duration // the first of until
+	known [virtualKinds]time.Duration // of waits that ended after until: it is to be counted once
+	last  virtualLook                 // what the last survey found
+	seen  int                         // surveys that succeeded
+	fails int                         // surveys since then that failed
+	why   string                      // why the last one did; "" if it did not
+}
+
+// Kinds of waits of virtual threads.
+const (
+	virtualParks  = iota
+	virtualBlocks // for a monitor
+	virtualKinds
+)
+
+// waitNames is what a wait of each kind is called: profile.EventLabels.What.
+var waitNames = [virtualKinds]string{virtualParks: "park", virtualBlocks: "block"}
+
+func virtualKind(monitor bool) int {
+	if monitor {
+		return virtualBlocks
+	}
+	return virtualParks
+}
+
+// of reports whether the lengths of waits of that kind are taken from surveys.
+func (s *survey) of(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
+
+// covers reports whether the length of a wait that began then is taken from surveys, or from what slices see of it.
+func (s *survey) covers(kind int, sliced bool, begin uint64) bool {
+	return !s.failed() && (sliced || s.of(kind) && time.Duration(begin) >= s.since[kind])
+}
+
+// failed reports whether no more are tried.
+func (s *survey) failed() bool { return s != nil && s.fails >= mostFailures }
+
+// lack is why waits may be missing though they are surveyed; "" if none are.
+func (s *survey) lack() string {
+	switch {
+	case s == nil || !s.failed() && !s.any():
+		return ""
+	case s.why != "":
+		return surveysFailed + ": " + s.why
+	case s.seen == 0:
+		return "no survey of them was finished"
+	}
+	return ""
+}
+
+// any reports whether lengths of waits are.
+func (s *survey) any() bool { return s.of(virtualParks) || s.of(virtualBlocks) }
+
+// Bounds of surveys.
+const (
+	mostSurveyed   = 1024 // threads of a process
+	mostStacks     = 32   // of those that wait, whose stacks are read, which takes some 0.2 ms each
+	mostSeeded     = 512  // threads of the first survey, each with its stack
+	shortestPeriod = 250 * time.Millisecond
+	longestPeriod  = 2 * time.Second // unless surveys take surveyShare of it
+	surveyShare    = 0.05            // of a CPU
+	surveyStacks   = time.Second     // for the stacks of one survey
+	shortBefore    = 5 * time.Second // that long before it, a survey may stand for
+	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up
+)
+
+// virtualName is the name of virtual threads in rows: there may be any number of them, and most have none.
+const virtualName = "virtual thread"
+
+// surveyVirtual surveys virtual threads until ctx ends, in each period at a moment that is drawn. Periods are so long that surveys stay within the
+// budget of locks.
+func (e *Source) surveyVirtual(ctx context.Context) {
+	begin, period := time.Now(), shortestPeriod
+	for {
+		e.seedVirtual(ctx)
+		end := begin.Add(period)
+		if !sleepUntil(ctx, begin.Add(rand.N(period))) {
+			return
+		}
+		cost := time.Duration(0)
+		for p, first := range e.toSurvey() {
+			took := surveyCost(func() { e.trySurvey(ctx, p) })
+			if !first { // which finds out where the class library keeps its list
+				cost += took
+			}
+		}
+		if !sleepUntil(ctx, end) {
+			return
+		}
+		begin, period = end, e.surveyPeriod(cost)
+	}
+}
+
+// surveyCost is what do takes: the agent's CPU time meanwhile, or the time that passes if that is less. On a busy machine most of the latter is
+// spent waiting for a CPU.
+func surveyCost(do func()) time.Duration {
+	began := time.Now()
+	before, _ := proc.CPUTime(os.Getpid())
+	do()
+	passed := time.Since(began)
+	if after, ok := proc.CPUTime(os.Getpid()); ok {
+		return min(after-before, passed)
+	}
+	return passed
+}
+
+// trySurvey surveys one process. It is tried again if that fails.
+func (e *Source) trySurvey(ctx context.Context, p *guest.Process) {
+	if err := e.surveyOne(ctx, p); err != nil && ctx.Err() == nil {
+		e.services.Log.Debug("cannot survey virtual threads", "pid", p.PID, "err", err)
+		e.noSurvey(p, err)
+	}
+}
+
+// surveyLast surveys the processes for which that was to be done, but has not been yet, when recording ends.
+func (e *Source) surveyLast() {
+	for p, first := range e.toSurvey() {
+		if first {
+			e.trySurvey(context.Background(), p)
+		}
+	}
+}
+
+func sleepUntil(ctx context.Context, then time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Until(then)):
+		return true
+	}
+}
+
+// surveyPeriod returns the length of a period in which surveys take that long.
+func (e *Source) surveyPeriod(cost time.Duration) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	cpus := e.allowance(profile.Locks, 1, 1).CPUs(max(e.cpus, 1e-9))
+	most := max(longestPeriod, time.Duration(float64(cost)/surveyShare))
+	return min(max(time.Duration(float64(cost)/max(cpus, 1e-9)), shortestPeriod), most)
+}
+
+// A virtualPlan is a plan of waits of virtual threads in one process.
+type virtualPlan struct {
+	process *guest.Process
+	kind    int
+	plan    *attachedPlan
+	sliced  time.Duration // CLOCK_MONOTONIC: since when it is not observed all the time; 0 if it is
+	cookie  uint32
+	turn    uint32
+}
+
+// virtualPlans returns the plans of waits of virtual threads in processes that have had any.
+func (e *Probes) virtualPlans() (list []virtualPlan) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, plan := range e.plans {
+		parks, monitors := plan.of == virtualWaits, plan.waits == e.Programs.Entering
+		if plan.kind != profile.Locks || plan.idle || !parks && !monitors || len(plan.cookies) == 0 {
+			continue
+		}
+		for _, p := range plan.users {
+			if e.ranVirtual(p) && p.Attachment.Load() != 0 {
+				of := virtualPlan{process: p, kind: virtualKind(monitors), plan: plan, cookie: plan.cookies[0], turn: plan.turn}
+				if !plan.duty.Always() {
+					of.sliced = plan.slicedAt
+				}
+				list = append(list, of)
+			}
+		}
+	}
+	return list
+}
+
+// toSurvey returns the processes that are to be surveyed now: those of whose virtual threads waits are observed in slices of time. One that was
+// surveyed once goes on to be. The value says that it has not been yet.
+func (e *Source) toSurvey() map[*guest.Process]bool {
+	found := map[*guest.Process]bool{}
+	plans := e.virtualPlans()
+	e.services.Owner.Do(func(st *fold.State) {
+		for p := range e.surveys {
+			if p.Exited.Load() {
+				delete(e.surveys, p)
+			}
+		}
+		for _, of := range plans {
+			s := e.surveys[of.process]
+			if of.sliced != 0 && !s.of(of.kind) && !s.failed() {
+				if s == nil {
+					s = &survey{}
+					e.surveys[of.process] = s
+				}
+				early := false
+				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
+				if p := st.Table[of.process.PID]; p != nil && p.Process == of.process {
+					s.until[of.kind] = max(of.sliced, p.Noticed)
+					// Of waits that began before the probes came, nothing is known, or only some time later.
+					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] || of.sliced-born < shortBefore {
+						early = true
+						s.until[of.kind] = min(born, s.until[of.kind])
+						s.known[of.kind] = e.virtuals.ended[virtualProcess{of.process, of.kind}]
+						e.locks.forgetLate(of.process)
+					}
+				}
+				of.plan.cover.Surveyed.Store(of.kind == virtualParks) // other threads wait for monitors, too
+				e.virtuals.settle(st, of.process, of.kind, of.sliced, !early)
+			}
+		}
+		for p, s := range e.surveys {
+			if s.any() {
+				found[p] = s.seen == 0
+			}
+		}
+	})
+	return found
+}
+
+// noSurvey notes that a survey of a process failed. After some in a row, none is tried again.
+func (e *Source) noSurvey(p *guest.Process, why error) {
+	failed := fold.Get(e.services.Owner, func(*fold.State) bool {
+		s := e.surveys[p]
+		if s == nil {
+			return false // it has ended
+		}
+		s.fails++
+		s.why = why.Error()
+		return s.failed()
+	})
+	if !failed {
+		return
+	}
+	e.services.Log.Warn("cannot survey virtual threads: their waits are not recorded any more", "pid", p.PID, "err", why)
+	for _, of := range e.virtualPlans() {
+		if of.process == p {
+			of.plan.cover.Surveyed.Store(false)
+		}
+	}
+}
+
+// surveyOne surveys one process.
+func (e *Source) surveyOne(ctx context.Context, p *guest.Process) error {
+	look, err := e.virtualWaiting(ctx, p, mostSurveyed, mostStacks)
+	if err != nil {
+		return err
+	}
+	now := proc.Monotonic()
+	e.services.Owner.Do(func(st *fold.State) {
+		s, of := e.surveys[p], st.Table[p.PID]
+		if s == nil || of == nil || of.Process != p {
+			return
+		}
+		s.last, s.fails, s.why = look, 0, ""
+		s.leaveKnown(now)
+		s.seen++
+		s.each(p, now, func(epoch uint32, event *fold.Event) { st.AddEvent(of, uint32(p.PID), epoch, event) })
+		s.looks(now, false, func(l *fold.Look) { st.AddLook(of, l) })
+		for kind := range s.until {
+			if s.of(kind) {
+				s.until[kind] = now
+			}
+		}
+	})
+	return nil
+}
+
+// each calls do for events of the waits that the last survey found, which stand for the time from until to then.
+func (s *survey) each(p *guest.Process, then time.Duration, do func(epoch uint32, event *fold.Event)) {
+	for i := range s.last.waiting {
+		v := &s.last.waiting[i]
+		from := s.until[v.kind()]
+		if s.seen == 0 || !s.of(v.kind()) || from >= then {
+			continue
+		}
+		event, epoch := v.event(p)
+		event.Every, event.Length = fold.Moment, fold.LengthsLooked
+		event.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{2: v.weight * float64(then-from)}}
+		event.Sums.Known = event.Sums.Values // whatever part of the records of probes was lost
+		event.Lock = &fold.LockWait{Since: from, Until: then, Counted: true, Waiting: true}
+		do(epoch, &event)
+	}
+}
+
+// leaveKnown takes the time of waits that are known from the first survey's.
+func (s *survey) leaveKnown(now time.Duration) {
+	for kind := range s.known {
+		threads := s.threads(kind)
+		if s.known[kind] > 0 && threads > 0 {
+			s.until[kind] = min(s.until[kind]+time.Duration(float64(s.known[kind])/threads), max(now, s.until[kind]))
+		}
+		s.known[kind] = 0
+	}
+}
+
+// threads is how many threads the last survey found in waits for locks.
+func (s *survey) threads(kind int) (sum float64) {
+	for i := range s.last.waiting {
+		if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
+			sum += v.weight
+		}
+	}
+	return sum
+}
+
+// looks calls do for what the last survey says of the time from until to then: again if it is in a window already.
+func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
+	for kind, from := range s.until {
+		if s.seen == 0 || !s.of(kind) || from >= then {
+			continue
+		}
+		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind), Weight: s.last.weight, Again: again})
+	}
+}
+
+// A surveyedPart says whether surveys say how long waits of a process are, and why some may be missing; "" if none are.
+type surveyedPart struct {
+	any  bool
+	lack string
+}
+
+// parts are those of all processes.
+func (v surveys) parts() map[*guest.Process]surveyedPart {
+	found := map[*guest.Process]surveyedPart{}
+	for p, s := range v {
+		found[p] = surveyedPart{s.any(), s.lack()}
+	}
+	return found
+}
+
+// finish adds to a window that ends then the time since the last surveys.
+func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
+	for p, survey := range v {
+		of := s.Table[p.PID]
+		if of == nil || of.Process != p {
+			continue
+		}
+		survey.each(p, end, func(epoch uint32, event *fold.Event) { window.AddLockWait(s, of, uint32(p.PID), epoch, event) })
+		survey.looks(end, true, func(l *fold.Look) { window.AddLook(of, l) })
+	}
+}
+
+// finishVirtual returns what adds the waits of virtual threads that have not ended to a window that ends; frozen are those that the kernel side
+// knows.
+func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.Frozen) func(*fold.State, *fold.Window) {
+	type wait struct {
+		process *guest.Process
+		kind    int
+	}
+	always, stopped := map[wait]bool{}, e.stopped.Load()
+	for _, of := range e.virtualPlans() {
+		always[wait{of.process, of.kind}] = of.sliced == 0
+	}
+	return func(s *fold.State, window *fold.Window) {
+		end := window.Ended
+		if stopped != 0 {
+			end = min(end, time.Duration(stopped))
+		}
+		e.virtuals.sweep(frozen)
+		e.virtuals.finish(s, window, end, func(p *guest.Process, kind int) bool { return always[wait{p, kind}] })
+		e.surveys.finish(s, window, end)
+	}
+}
+
+// needNames calls need for the frames of the last survey of p.
+func (v surveys) needNames(p *fold.Process, need func(guest.RawFrame)) {
+	if s := v[p.Process]; s != nil {
+		for i := range s.last.waiting {
+			event, _ := s.last.waiting[i].event(p.Process)
+			for _, f := range event.Stack {
+				need(f)
+			}
+		}
+	}
+}
+
+// seedVirtual has the kernel side know of the waits that had begun before a process was observed.
+func (e *Source) seedVirtual(ctx context.Context) {
+	plans := map[*guest.Process][]virtualPlan{}
+	tried := func(p *guest.Process) bool {
+		_, tried := e.seeded[p]
+		return tried
+	}
+	for _, of := range e.virtualPlans() {
+		if of.sliced == 0 && of.turn == 1 && !tried(of.process) {
+			plans[of.process] = append(plans[of.process], of)
+		}
+	}
+	maps.DeleteFunc(e.seeded, func(p *guest.Process, _ bool) bool { return p.Exited.Load() })
+	for p, of := range plans {
+		e.seeded[p] = false
+		now := proc.Monotonic()
+		look, err := e.virtualWaiting(ctx, p, mostSeeded, mostSeeded)
+		if err != nil {
+			e.services.Log.Debug("cannot see which virtual threads wait", "pid", p.PID, "err", err)
+			continue
+		}
+		e.seeded[p] = true
+		late := 0.
+		for i := range look.waiting {
+			v := &look.waiting[i]
+			for j := range of {
+				if of[j].kind == v.kind() && v.stack != nil && e.seedWait(&of[j], v, now) {
+					late += v.weight
+				}
+			}
+		}
+		e.locks.noteLate(p, now, int(late), true)
+	}
+}
+
+// seedWait has the kernel side know of one wait, since now. It returns false if it knows one, or has no room.
+func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
+	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
+	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn, Kind: bpf.FrozenParked}
+	if of.kind == virtualBlocks {
+		frozen.Kind = bpf.FrozenMonitor
+	}
+	if e.Programs.FrozenThreads.Update(&key, &frozen, ebpf.UpdateNoExist) != nil {
+		return false
+	}
+	event, epoch := v.event(of.process)
+	event.Every = frozen.Every
+	kept := false
+	e.services.Owner.Do(func(s *fold.State) {
+		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process && !e.surveys[of.process].of(of.kind) {
+			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch, begin: frozen.Begin})
+		}
+	})
+	return kept
+}
+
+// A virtualLook is which of a process's virtual threads waited at a moment.
+type virtualLook struct {
+	waiting []waitingVirtual
+	weight  float64 // how many threads one that was drawn stands for
+}
+
+// A waitingVirtual is a virtual thread that has left its carrier, and waits for an object.
+type waitingVirtual struct {
+	vmruntime.VirtualDoing
+	id     uint64
+	weight float64 // how many threads it stands for
+	stack  []byte  // a record of a Sample; nil if it could not be read
+}
+
+func (v *waitingVirtual) kind() int { return virtualKind(v.State == vmruntime.VirtualBlocked) }
+
+// waits reports whether it does so for an object.
+func (v *waitingVirtual) waits() bool {
+	return v.State == vmruntime.VirtualBlocked || v.State == vmruntime.VirtualParked && v.Class != ""
+}
+
+// event is that of its wait, without what it stands for; epoch is of its stack.
+func (v *waitingVirtual) event(p *guest.Process) (event fold.Event, epoch uint32) {
+	event.Thread = virtualName
+	lockWait(&event, v.Class, waitNames[v.kind()])
+	var o bpf.Observation
+	if v.stack != nil && bpf.DecodeSample(v.stack, &o.Sample) == nil {
+		event.Stack, epoch = observedStack(nil, &o, p.Attachment.Load()), o.ClassEpoch
+	}
+	return event, epoch
+}
+
+// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for an object. It reads the stacks of up to so many
+// of them: these stand for the others that wait for objects of the same class.
+func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, stacks int) (look virtualLook, err error) {
+	type drawn struct {
+		vmruntime.VirtualThread
+		vmruntime.VirtualDoing
+	}
+	threads, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]drawn, error) {
+		list, err := l.VirtualThreads(most, rand.IntN)
+		if err != nil {
+			return nil, err
+		}
+		words := make([]vmruntime.VirtualWords, len(list))
+		for i := range list {
+			words[i] = list[i].Words
+		}
+		doing, err := l.DescribeVirtual(words)
+		if err != nil {
+			return nil, err
+		}
+		threads := make([]drawn, len(list))
+		for i := range list {
+			threads[i] = drawn{list[i], doing[i]}
+		}
+		return threads, nil
+	})
+	if err != nil {
+		return look, err
+	}
+	var asked []bpf.AskedVirtual
+	all := 0.
+	for i := range threads {
+		t := &threads[i]
+		all += t.Weight
+		if w := (waitingVirtual{VirtualDoing: t.VirtualDoing, id: t.ID, weight: t.Weight}); w.waits() && !t.OnCarrier {
+			look.waiting = append(look.waiting, w)
+			asked = append(asked, bpf.AskedVirtual{Continuation: t.Continuation, Mounted: t.Mounted, State: t.VirtualThread.State, Blocker: t.Blocker, Waiter: t.Waiter})
+		}
+	}
+	look.weight = all / float64(max(len(threads), 1))
+	chosen := drawByClass(look.waiting, stacks, rand.IntN)
+	some := make([]bpf.AskedVirtual, len(chosen))
+	for i, at := range chosen {
+		some[i] = asked[at]
+	}
+	var words []vmruntime.VirtualWords
+	var seen []waitingVirtual
+	err = e.locks.stacks.readVirtual(p.Identity(), some, time.Now().Add(surveyStacks), func(i int, v bpf.SeenVirtual) {
+		if len(v.Stack) > 0 {
+			words = append(words, vmruntime.VirtualWords{State: v.State, Blocker: v.Blocker, Waiter: v.Waiter})
+			w := look.waiting[chosen[i]]
+			w.stack = bytes.Clone(v.Stack)
+			seen = append(seen, w)
+		}
+	})
+	if err != nil {
+		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err) // their waits are counted without
+	}
+	if len(seen) == 0 {
+		return look, nil
+	}
+	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing, error) { return l.DescribeVirtual(words) })
+	if err != nil {
+		return look, err
+	}
+	for i := range seen { // a thread may have gone on meanwhile, and wait for something else
+		seen[i].VirtualDoing = doing[i]
+	}
+	look.waiting = standFor(look.waiting, seen)
+	return look, nil
+}
+
+// drawByClass draws about n of waits, evenly from those for objects of each class.
+func drawByClass(waiting []waitingVirtual, n int, draw func(n int) int) (chosen []int) {
+	if len(waiting) == 0 {
+		return nil
+	}
+	order := make([]int, len(waiting))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(waiting[a].Class, waiting[b].Class), cmp.Compare(a, b))
+	})
+	step := max((len(waiting)+n-1)/n, 1)
+	for i := draw(step); i < len(order); i += step {
+		chosen = append(chosen, order[i])
+	}
+	return chosen
+}
+
+// standFor returns waits with stacks, which stand for all that wait for objects of the same class, and those for which none does.
+func standFor(waiting, seen []waitingVirtual) []waitingVirtual {
+	type like struct {
+		kind  int
+		class string
+	}
+	of := func(v *waitingVirtual) like { return like{v.kind(), v.Class} }
+	all, known := map[like]float64{}, map[like]float64{}
+	for i := range waiting {
+		all[of(&waiting[i])] += waiting[i].weight
+	}
+	for i := range seen {
+		known[of(&seen[i])] += seen[i].weight
+	}
+	var kept []waitingVirtual
+	for _, v := range seen {
+		if l := of(&v); v.waits() && all[l] > 0 {
+			v.weight *= all[l] / known[l]
+			kept = append(kept, v)
+		}
+	}
+	for _, v := range waiting {
+		if known[of(&v)] == 0 {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// withLister calls do with what lists p's virtual threads, in the worker that has the process.
+func withLister[T any](ctx context.Context, e *Source, p *guest.Process, do func(vmruntime.VirtualLister) ([]T, error)) ([]T, error) {
+	ctx, cancel := context.WithTimeout(ctx, surveyTime)
+	defer cancel()
+	got := make(chan []T, 1)
+	err := e.services.Resolver.WithVM(ctx, p, func(g *guest.VM) error {
+		lister, err := guest.As[vmruntime.VirtualLister](g)
+		if err != nil {
+			return err
+		}
+		list, err := do(lister)
+		got <- list
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-got, nil
+}

@@ -1,0 +1,226 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// Bounds of the mean interval of off-CPU samples, which is also how long waits are that are recorded always.
+const (
+	leastMean = time.Millisecond
+	firstMean = 10 * time.Millisecond
+	mostMean  = time.Minute
+)
+
+// The interval is set that often, and changes by at most that factor at once.
+const (
+	waitsGovernedEvery = 200 * time.Millisecond
+	waitsFactor        = 4
+)
+
+// leastRecordShare is which part of the budget of waits their records may take however much following them does.
+const leastRecordShare = 0.25
+
+// Between two settings of the interval, the kernel side doubles it if records take more than that many times what they may: threads may begin to
+// wait in large numbers at once. Until the cost of a record is known it is taken for usualRecord.
+const (
+	excess      = 2
+	usualRecord = 10 * time.Microsecond
+)
+
+// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: the work of two runs of programs.
+// These are estimates for a virtual machine. That the kernel calls the programs at all costs as much again, in every process.
+const (
+	switchCost = 200 * time.Nanosecond
+	skipCost   = 40 * time.Nanosecond
+)
+
+// wakingCost is what the program of wakers takes without a record, at each waking of a thread that is followed, measured likewise.
+const wakingCost = 250 * time.Nanosecond
+
+// A waitRate is the rate at which waits are sampled.
+type waitRate struct {
+	mu    sync.Mutex
+	mean  time.Duration
+	means []meanSince // for notes, in order
+	at    time.Duration
+	seen  waitCounts
+
+	each    time.Duration // what a record takes
+	records float64       // how many CPUs records may take
+}
+
+// A meanSince is a mean interval, and the time of CLOCK_MONOTONIC from which it held.
+type meanSince struct{ mean, since time.Duration }
+
+// maxMeans bounds the intervals that are kept: those of the last minutes.
+const maxMeans = 1024
+
+// waitCounts are counts of the kernel side.
+type waitCounts struct {
+	waits, wakings uint64        // that were followed
+	skipped        uint64        // waits that were not
+	records        uint64        // of waits and of wakers
+	observations   uint64        // of all kinds
+	spent          time.Duration // in these
+}
+
+func waitCountsOf(c *bpf.Counts) waitCounts {
+	return waitCounts{
+		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSkipped], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
+		c[bpf.ObservationsAttempted], time.Duration(c[bpf.NsProbes]),
+	}
+}
+
+// following is what following waits has taken since before, without those that were not followed.
+func (c *waitCounts) following(before *waitCounts) time.Duration {
+	return time.Duration(c.waits-before.waits)*switchCost + time.Duration(c.wakings-before.wakings)*wakingCost
+}
+
+// begin returns the first mean interval, if waits may take that many CPUs.
+func (r *waitRate) begin(now time.Duration, allowed float64) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set(firstMean, now)
+	r.at, r.each, r.records = now, usualRecord, allowed
+	return r.mean
+}
+
+// set sets the interval; mu is held.
+func (r *waitRate) set(mean, now time.Duration) {
+	if len(r.means) == maxMeans {
+		r.means = append(r.means[:0], r.means[1:]...)
+	}
+	r.mean = mean
+	r.means = append(r.means, meanSince{mean, now})
+}
+
+// now returns the interval.
+func (r *waitRate) now() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mean
+}
+
+// raised notes the interval that the kernel side has, if it is not the one that was set.
+func (r *waitRate) raised(mean, now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if mean <= r.mean {
+		return false
+	}
+	r.set(mean, now)
+	return true
+}
+
+// next returns the interval with which waits take no more than that many CPUs, given the counts until now; changed is false if it stays. The kernel
+// side has used the interval mean since before the last call; if it has raised it since then, the counts say nothing of the new one.
+func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised bool) (mean time.Duration, changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, passed := r.seen, now-r.at
+	r.seen, r.at = c, now
+	if passed <= 0 {
+		return r.mean, false
+	}
+	following := c.following(&before)
+	r.records = max(allowed-float64(following)/float64(passed), leastRecordShare*allowed)
+	if c.observations == before.observations {
+		return r.mean, false
+	}
+	r.each = (c.spent - before.spent) / time.Duration(c.observations-before.observations)
+	if raised {
+		return r.mean, false
+	}
+	used := float64(c.records-before.records) * float64(r.each) / float64(passed)
+	factor := min(max(used/max(r.records, 1e-9), 1.0/waitsFactor), waitsFactor)
+	mean = min(max(time.Duration(float64(r.mean)*factor), leastMean), mostMean)
+	if ratio := float64(mean) / float64(r.mean); ratio > 1/steady && ratio < steady {
+		return r.mean, false
+	}
+	r.set(mean, now)
+	return mean, true
+}
+
+// pause returns the least mean time between records, for the kernel side.
+func (r *waitRate) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Duration(float64(r.each) / (excess * max(r.records, 1e-9)))
+}
+
+// governWaits keeps the waits within the budget until ctx ends.
+func (e *Source) governWaits(ctx context.Context) {
+	every := time.NewTicker(waitsGovernedEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		e.services.Resolver.Keep(guest.StageUpkeep, e.governWaitsOnce)
+	}
+}
+
+func (e *Source) governWaitsOnce() {
+	counts, err := e.services.Objects.ReadCounts()
+	if err != nil {
+		return // other readers report that
+	}
+	if err := e.waits.govern(waitCountsOf(&counts), e.waitsAllowed()); err != nil {
+		e.services.Log.Warn("cannot set how many waits are recorded", "err", err)
+	}
+}
+
+// govern sets how many waits are followed and recorded, given the counts until now and how many CPUs waits may take.
+func (w *waits) govern(counts waitCounts, allowed float64) error {
+	raised, err := w.noteMean()
+	if err != nil {
+		return err
+	}
+	now := proc.Monotonic()
+	err = w.kernel.Rotate(w.share.next(now, counts, allowed/2))
+	if mean, changed := w.rate.next(now, counts, allowed, raised); changed {
+		err = errors.Join(err, w.kernel.SetMean(mean))
+	}
+	return errors.Join(err, w.kernel.SetPause(w.rate.pause()))
+}
+
+// noteMean notes the mean interval if the kernel side has raised it.
+func (w *waits) noteMean() (raised bool, err error) {
+	mean, err := w.kernel.Mean()
+	return err == nil && w.rate.raised(mean, proc.Monotonic()), err
+}
+
+// waitsAllowed is how many CPUs waits may take.
+func (e *Source) waitsAllowed() float64 {
+	cpus := e.waits.load.cpus(proc.Monotonic(), e.chosenTimes)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9))
+}
+
+// note says how waits were sampled from one time to another.
+func (r *waitRate) note(from, to time.Duration) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	longest := time.Duration(0)
+	for i, m := range r.means {
+		if m.since < to && (i+1 == len(r.means) || r.means[i+1].since > from) {
+			longest = max(longest, m.mean)
+		}
+	}
+	if longest == 0 {
+		return ""
+	}
+	return fmt.Sprintf("every wait of %v and longer is recorded, and a sample of the shorter ones, drawn in proportion to their length", longest.Round(longest/100))
+}

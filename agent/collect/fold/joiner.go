@@ -1,0 +1,211 @@
+package fold
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// JoinOptions say how a Joiner finds contexts, and what it needs from others.
+type JoinOptions struct {
+	Contexts     profile.ContextMode
+	Check        bool   // samples have their whole stacks: count how many contexts are right
+	WalkEvery    uint32 // ContextChain: walk one in this many samples whose link is known; 0 adapts
+	LeaveUnknown bool   // ContextChain: walk samples whose link is unknown no more often than others
+	Log          *slog.Logger
+
+	// The kernel side, for ContextChain.
+	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
+	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
+
+	// PlaceWaiting gives all waiting samples of a process their contexts, before the known contexts are forgotten.
+	PlaceWaiting func(p *Process)
+	// Want is called with each stack assigned to samples of a process.
+	Want func(p *Process, stack []guest.RawFrame)
+}
+
+// A Joiner joins samples with the known contexts, and sets how often the kernel side walks stacks with a known link. It belongs to a State.
+type Joiner struct {
+	opt      JoinOptions
+	stack    []guest.RawFrame // scratch
+	splicing splicing         // of partial walks
+
+	// Processes without a VM share one rate.
+	native     *WalkRate
+	generation uint32 // how many times the kernel side has dropped their links
+}
+
+// newJoiner makes a Joiner. If contexts are chained, it sets the initial rate of processes without a VM.
+func newJoiner(opt JoinOptions) *Joiner {
+	j := &Joiner{opt: opt}
+	if opt.Contexts == profile.ContextChain {
+		j.native = newWalkRate(opt.WalkEvery)
+		j.set(bpf.MaxAttached, bpf.ChainRate{Every: j.native.Every})
+	}
+	return j
+}
+
+// Join completes a sample as far as possible at once, and learns from it. code is the code that a map of the process names. The result is
+// valid until the next call.
+func (j *Joiner) Join(p *Process, s *bpf.Sample, code *guest.JITCode) Sample {
+	t := Sample{Sample: s, attachment: p.Attachment.Load(), code: code}
+	if j.opt.Contexts == profile.ContextWalk {
+		j.stack = slices.Grow(j.stack[:0], len(s.Kernel)+len(s.User)+2)
+		t.begin(j.stack)
+		return t
+	}
+	j.stack = guest.AppendStack(j.stack[:0], s, t.attachment)
+	t.Stack = j.stack
+	switch j.opt.Contexts {
+	case profile.ContextChain:
+		user := t.User()
+		if s.Flags&bpf.SampleDepths == 0 || len(user) == 0 {
+			break // a kernel thread, or 32-bit code
+		}
+		c := j.Chaining(p)
+		j.makeRoom(p, len(user)+1)
+		if c.take(&t) {
+			j.setRate(p, c)
+		}
+		j.settle(c, s)
+	case profile.ContextPartial:
+		j.splicing.complete(&t, j.opt.Check)
+		j.stack = t.Stack
+	}
+	code.Mark(t.Stack)
+	return t
+}
+
+// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it shows how often the call is made.
+func (j *Joiner) LearnCall(p *Process, callee, caller guest.RawFrame, calleeDepth, callerDepth uint32) {
+	if j.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
+		return
+	}
+	c := j.Chaining(p)
+	j.makeRoom(p, 2)
+	if c.takeCall(callee, caller, calleeDepth, callerDepth) {
+		j.setRate(p, c)
+	}
+}
+
+// Chaining returns the known contexts of p: those of the VM that it runs now.
+func (j *Joiner) Chaining(p *Process) *Chaining {
+	serial := p.Attachment.Load()
+	if p.Chaining != nil && p.Chaining.Attachment == serial {
+		return p.Chaining
+	}
+	if p.Chaining != nil { // what another VM needed does not apply to this one
+		j.opt.PlaceWaiting(p)
+	}
+	if serial == 0 {
+		p.Chaining = newChaining(0, bpf.MaxAttached, j.native)
+	} else {
+		p.Chaining = newChaining(serial, p.Slot.Load(), newWalkRate(j.opt.WalkEvery))
+		j.setRate(p, p.Chaining)
+	}
+	return p.Chaining
+}
+
+// makeRoom forgets all contexts of p if those of a stack with that many frames do not fit.
+func (j *Joiner) makeRoom(p *Process, frames int) {
+	if c := p.Chaining; !c.Chain.Room(frames) {
+		j.opt.PlaceWaiting(p)
+		c.Chain.Purge()
+	}
+}
+
+// setRate sets how often the kernel side walks stacks of p, and makes it forget what was forgotten. A slot that p no longer has is left to
+// the VM that has it now.
+func (j *Joiner) setRate(p *Process, c *Chaining) {
+	rate, forgot := c.kernelRate()
+	if c.Slot != bpf.MaxAttached && (c.Slot == guest.NoSlot || p.Slot.Load() != c.Slot) {
+		return
+	}
+	if c.Slot == bpf.MaxAttached {
+		if forgot { // if one of them has forgotten anything, the links of all are requested again
+			j.generation++
+		}
+		rate.Generation = j.generation
+	}
+	j.set(c.Slot, rate)
+}
+
+func (j *Joiner) set(slot uint32, rate bpf.ChainRate) {
+	if err := j.opt.Rates.Put(slot, rate); err != nil {
+		j.opt.Log.Warn("cannot set how often stacks are walked", "err", err)
+	}
+}
+
+// settle makes the kernel side walk every sample with a link of several contexts, or stops that. With LeaveUnknown, such links are not
+// walked more often either.
+func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
+	steady, unsettled := c.unsettled(s)
+	if !unsettled || j.opt.LeaveUnknown {
+		return
+	}
+	if err := j.opt.SetSteady(s.LinkTag, steady); err != nil {
+		j.opt.Log.Warn("a link with several contexts is not always walked", "err", err)
+	}
+}
+
+// A Sample is a sample joined with its context, as far as that is possible on arrival.
+type Sample struct {
+	*bpf.Sample
+	Stack      []guest.RawFrame                 // innermost first, as far as known
+	cut        bool                             // the callers of the user's innermost frame are missing until complete is called
+	fresh      int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not counted
+	certainty  profile.Certainty                // innermost frames that the thread's previous sample did not have; 0 if not counted
+	link       bool                             // the user's frames are a link; Stack may have more of them, for checks
+	partial    bool                             // the other user frames come from the thread's previous sample
+	attachment uint32                           // the process's VM
+	code       *guest.JITCode                   // of the process
+	right      [len(profile.ContextLevels)]bool // partial, if contexts are checked
+}
+
+// begin sets the stack to what buf has room for: all of it, or without the callers of the user's innermost frame, if something identifies
+// them.
+func (s *Sample) begin(buf []guest.RawFrame) {
+	s.Stack, s.cut = buf, true
+	if s.Callers == 0 || len(s.Sample.User) < 2 {
+		s.complete()
+		return
+	}
+	inner := bpf.Sample{User: s.Sample.User[:1], Kernel: s.Kernel, End: bpf.EndRoot, Attachment: s.Attachment, ClassEpoch: s.ClassEpoch}
+	s.Stack = guest.AppendStack(buf, &inner, s.attachment)
+	s.code.Mark(s.Stack)
+}
+
+// complete adds the callers to the stack if they are missing.
+func (s *Sample) complete() {
+	if s.cut {
+		s.Stack = guest.AppendStack(s.Stack[:0], s.Sample, s.attachment)
+		s.code.Mark(s.Stack)
+		s.cut = false
+	}
+}
+
+// callers identifies the frames that are missing from a stack that was cut, or would be: with the reason why the walk ended.
+func (s *Sample) callers() (key uint64, ok bool) {
+	return s.Callers ^ uint64(s.End)<<56, s.Callers != 0 && len(s.Sample.User) > 1
+}
+
+// User returns the stack without the kernel's frames.
+func (s *Sample) User() []guest.RawFrame { return s.Stack[s.inner():] }
+
+// inner is the number of kernel frames in the stack.
+func (s *Sample) inner() int { return min(len(s.Kernel), len(s.Stack)) }
+
+// depthsOf returns the depths of a link as an outermost frame: a tree of links then groups those with the same depths.
+func depthsOf(s *bpf.Sample) guest.RawFrame {
+	r := guest.RawFrame{Kind: guest.RawDepths}
+	for i, d := range s.Depths[:min(2, len(s.Depths))] {
+		r.Frame |= bpf.Frame(d) << (32 * (1 - i))
+	}
+	return r
+}
+
+// depthsIn returns the depths that depthsOf recorded.
+func depthsIn(r guest.RawFrame) []uint32 { return []uint32{uint32(r.Frame >> 32), uint32(r.Frame)} }

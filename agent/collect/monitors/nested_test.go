@@ -1,0 +1,5 @@
+package monitors
+
+import "github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+
+func init() { fold.FindNested = true }

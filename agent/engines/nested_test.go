@@ -1,5 +1,0 @@
-package engines
-
-import "github.com/vmprof-agent/vmprof-agent/agent/fold"
-
-func init() { fold.FindNested = true }

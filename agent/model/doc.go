@@ -1,0 +1,6 @@
+// Package model is the wing of what a closed window is. Whoever fills one and whoever shows one both know it, and not each other.
+//
+//   - profile is the window: immutable, with names
+//   - stored is the file format of profiles, which pprof can read: labels, sample types, metadata
+//   - cause says what a thread waited for, by its stack
+package model

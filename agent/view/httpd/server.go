@@ -1,0 +1,175 @@
+// Package httpd serves an agent over HTTP: metrics to scrape, profiles to pull, and pages to look at.
+//
+//	s := httpd.New(source, exporter.Gatherer(), logger)
+//	go func() { for w := range windows { s.Observe(w) } }()
+//	ln, err := httpd.Listen(address, webConfig, allowInsecure, access)
+//	err = s.Serve(ctx, ln)
+//
+// Everything is read-only: there is no request that changes the agent, a target or a file. What a request may cost
+// is bounded in time, number and memory.
+package httpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+const (
+	maxHeaderBytes = 8 << 10
+	maxScrapes     = 4 // at once
+	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile takes longer by
+	// the length of the profile, see profiles.
+	writeTimeout = 30 * time.Second
+	// shutdownGrace is for answers under way when the server is to stop.
+	shutdownGrace = 5 * time.Second
+)
+
+// ErrNoProcess is the error for a process that does not exist.
+var ErrNoProcess = errors.New("no such process")
+
+// errStopping is the cause with which requests end when the server stops, as opposed to a client that went away.
+var errStopping = errors.New("the agent is stopping")
+
+// A Source is the agent that is served. Its methods may be called from any goroutine.
+type Source interface {
+	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and returns what it
+	// holds of the processes pids, or of all if there are none. For a pid that nobody has it returns an error that
+	// is ErrNoProcess.
+	Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error)
+	// Stats is the agent's own health.
+	Stats() profile.Stats
+	// RequestFailed counts a request whose handler panicked.
+	RequestFailed()
+}
+
+// A Server answers requests about one agent.
+type Server struct {
+	source Source
+	logger *slog.Logger
+	recent *recent
+	pages  *pages
+	// versions are the code versions of JVMs.
+	versions codeVersions
+	past     past
+	// kept is what the page shows.
+	kept    *kept
+	data    *api
+	handler http.Handler
+}
+
+// New makes a server. It listens to nobody until Serve; Handler can be used without.
+//
+// The pages come from google/pprof, which insists on a place for a user's saved settings although the server has no
+// use for them. The program should set XDG_CONFIG_HOME to os.DevNull: then pprof finds none, can save none, and
+// works without a HOME.
+func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
+	s := &Server{source: source, logger: logger, recent: new(recent)}
+	s.pages = newPages(source, s.recent, logger)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", app)
+	mux.HandleFunc("GET /plain", s.index)
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	sender := newSender()
+	s.kept = newKept(s.pages.kinds, logger)
+	s.data = newAPI(s.kept, s.pages.kinds, sender)
+	mux.HandleFunc("GET /api/v1/kinds", s.data.answer(s.data.kindNames))
+	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
+	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
+	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))
+	mux.HandleFunc("GET /api/v1/why", s.data.answer(s.data.why))
+	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
+		ErrorHandling:       promhttp.ContinueOnError, // one metric that is wrong does not hide the others
+		MaxRequestsInFlight: maxScrapes,
+		EnableOpenMetrics:   true,
+	}))
+	pulls := newSlots()
+	for _, k := range kinds {
+		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, &s.past, sender, logger))
+	}
+	mux.HandleFunc("GET /versions", s.versionsOf)
+	mux.Handle("GET /ui/", http.StripPrefix("/ui", s.pages))
+	alive := func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "the agent is alive") }
+	mux.HandleFunc("GET /-/healthy", alive) // Prometheus' name
+	mux.HandleFunc("GET /healthz", alive)   // Kubernetes'
+	mux.HandleFunc("GET /-/ready", s.ready)
+	s.handler = caught(logger, source.RequestFailed, bodiless(headers(mux)))
+	return s
+}
+
+// Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
+func (s *Server) Observe(p *profile.Profile) {
+	s.versions.observe(p)
+	s.kept.observe(p)
+	if k := shownKind(s.pages.kinds()); k != nil {
+		s.pages.observe(p, k)
+	}
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if !s.source.Stats().Ready {
+		http.Error(w, "the agent is not sampling yet", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "the agent is sampling")
+}
+
+// Serve answers on ln until ctx ends, and closes ln. Profiles that are being pulled at the end are cut short and sent.
+func (s *Server) Serve(ctx context.Context, ln *Listener) error {
+	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(errStopping)
+	srv := &http.Server{
+		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
+		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          log.New(serverErrors{ln.certificates, s.logger}, "", 0),
+		ConnContext:       withConnection,
+	}
+	srv.BaseContext = func(net.Listener) context.Context {
+		// web.Serve has put its handler around that one, and there is no connection yet.
+		if ln.webConfig != "" {
+			srv.Handler = ln.passwords.guard(srv.Handler)
+		}
+		srv.Handler = connected(srv.Handler)
+		return requests
+	}
+
+	if ln.certificates != nil {
+		go ln.certificates.watch(requests, s.logger)
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &ln.webConfig}, s.logger)
+	}()
+	select {
+	case err := <-served:
+		ln.Close() // web.Serve leaves it open when the configuration is bad
+		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+
+	stop(errStopping)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := srv.Shutdown(grace); err != nil {
+		srv.Close() // a client that does not read its answer
+	}
+	<-served
+	return nil
+}

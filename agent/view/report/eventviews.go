@@ -1,0 +1,534 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
+)
+
+// Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
+// Under each method are its objects by generation and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The
+// method is the program's innermost; where that is in the class library, the application's methods follow. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
+//
+// Bytes and objects are estimates from a number of events, which is shown next to them. From that follows the interval of
+// the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
+// error 1/sqrt(n); see tally for other weights. With less than ten events it is rough. Where
+// every object was counted there is no interval.
+func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Allocations)
+	if err != nil {
+		return err
+	}
+	var byClass, byMethod, byApp eventGroups[string]
+	throughLibrary := false
+	for sample, t := range e.all() {
+		part := partOf(e.kind, sample)
+		class := part.class
+		if class == "" {
+			class = stored.Unnamed
+		}
+		byClass.of(class).add(t)
+		innermost, app := e.site(sample), e.appSite(sample)
+		method := byMethod.of(innermost)
+		method.add(t)
+		method.parts.of(part).add(t)
+		byApp.of(app).add(t)
+		throughLibrary = throughLibrary || app != innermost
+	}
+
+	const objects, space = 0, 1
+	out, all := bufio.NewWriter(w), byClass.total()
+	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", stacks.Elapsed(p),
+		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]), "objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
+	table.columns = append(table.columns, shareColumn(space, all))
+	table.columns = append(table.columns, e.intervalColumns(space, all)...)
+	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity), eventsColumn)
+	out.WriteByte('\n')
+	writeEvents(&table, "class", &byClass)
+	out.WriteByte('\n')
+	writeEvents(&table, "method / generation, class", &byMethod)
+	if throughLibrary {
+		out.WriteByte('\n')
+		writeEvents(&table, "the application's method, with what it calls in the class library", &byApp)
+	}
+	if e.stacks.Keep != nil {
+		e.writeCounted(out, opts)
+	}
+	switch {
+	case e.partly():
+		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
+			"that were not recorded.", opts.Width)
+	case !e.apportioned():
+		layout.Fold(out, "Only the total has an interval: "+e.stated.repeated+".", opts.Width)
+	case all.variance > 0:
+		layout.Fold(out, fmt.Sprintf("±: 95 %% interval of the share of bytes, in percentage points; "+
+			"?: no interval, because there are fewer than %d events", leastEvents), opts.Width)
+	}
+	return layout.Flush(out, "allocations")
+}
+
+// writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these next to
+// estimates.
+func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
+	var byClass eventGroups[string]
+	for sample, t := range e.those(stacks.Counted) {
+		class := stacks.Label(sample, stored.LabelClass)
+		if class == "" {
+			class = stored.Unnamed
+		}
+		byClass.of(class).add(t)
+	}
+	const objects, space = 0, 1
+	all := byClass.total()
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Of(all.values[space]), layout.Quantity(all.values[objects]))
+	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
+	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity)}
+	writeEvents(&table, "class", &byClass)
+}
+
+// CPI writes a table of methods by CPU cycles, the most first, with their instructions and their cycles per instruction, as
+// in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
+func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Cycles)
+	if err != nil {
+		return err
+	}
+	var byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		byMethod.of(e.stacks.Edge(sample).Callee.Name).add(t)
+	}
+	const cycles, instructions = 0, 1
+	out, all := bufio.NewWriter(w), byMethod.total()
+	layout.Fold(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", stacks.Elapsed(p),
+		layout.Quantity(all.values[cycles]), layout.Quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
+		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
+	table := eventTable{opts: opts, out: out, order: []int{cycles, instructions}}
+	table.columns = []eventColumn{
+		{"cycles", func(t tally) string { return share(cycles, t) }},
+		{"", func(t tally) string { return layout.Quantity(t.values[cycles]) }},
+		{"instr.", func(t tally) string { return share(instructions, t) }},
+		{"", func(t tally) string { return layout.Quantity(t.values[instructions]) }},
+		{"CPI", func(t tally) string { return ratio(t.values[cycles], t.values[instructions]) }},
+		eventsColumn,
+	}
+	out.WriteByte('\n')
+	writeEvents(&table, "method", &byMethod)
+	layout.Fold(out, "experimental, not verified on hardware: no available machine had these counters", opts.Width)
+	return layout.Flush(out, "cycles")
+}
+
+// ratio writes a/b.
+func ratio(a, b float64) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", a/b)
+}
+
+// Faults writes which methods touched memory for the first time, the most page faults first. Under each method are the
+// data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
+// 2009). The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
+func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTouches(w, p, opts, profile.Faults, "first touches of memory", "method / place, class.field +offset")
+}
+
+// Barriers writes which methods stored references into old objects, by the cards that they made dirty, the most first. Under each method are
+// the objects by place and class. The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no
+// write barriers.
+func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects", "method / place, class stored into")
+}
+
+// writeTouches writes what objects were touched, by method.
+func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, kind)
+	if err != nil {
+		return err
+	}
+	var byMethod eventGroups[string]
+	for sample, t := range e.all() {
+		method := byMethod.of(e.site(sample))
+		method.add(t)
+		method.parts.of(partOf(e.kind, sample)).add(t)
+	}
+	out, all := bufio.NewWriter(w), byMethod.total()
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{0}}
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity), eventsColumn}
+	out.WriteByte('\n')
+	writeEvents(&table, heading, &byMethod)
+	return layout.Flush(out, stacks.EventNames[kind].Events)
+}
+
+// touchColumns are the titles of the columns of writeTouches.
+var touchColumns = map[profile.EventKind]string{profile.Faults: "faults", profile.Barriers: "cards"}
+
+// Values of locks.
+const (
+	lockAcquisitions = iota
+	lockContentions
+	lockDelay
+)
+
+// Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
+// contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
+// Inoue and Nakatani (OOPSLA 2009). Who was seen to have the locks meanwhile follows. Waits for work, which are no
+// contention, follow in a table of their own. The method is the application's innermost. Nil options are
+// DefaultViewOptions. It fails if the profile has no locks.
+func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Locks)
+	if err != nil {
+		return err
+	}
+	var locks, waits, holders eventGroups[string]
+	for sample, t := range e.all() {
+		groups := &locks
+		if who := holderOf(sample); who != "" {
+			holders.of(who).add(t)
+		}
+		if !stacks.Contended(sample) {
+			groups = &waits
+		}
+		method := groups.of(e.site(sample))
+		method.add(t)
+		method.parts.of(partOf(e.kind, sample)).add(t)
+	}
+
+	out, all := bufio.NewWriter(w), locks.total()
+	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", stacks.Elapsed(p),
+		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]), "contentions"),
+		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
+	table.columns = []eventColumn{
+		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
+		valueColumn("contended", lockContentions, layout.Quantity), valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
+	}
+	out.WriteByte('\n')
+	writeEvents(&table, "method / kind, place, class", &locks)
+	if len(holders.list) > 0 {
+		fmt.Fprintf(out, "\nWho had the locks meanwhile, as seen for %s of the delay:\n",
+			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
+		held, few := table, *opts
+		if held.opts = &few; opts.N > 0 {
+			few.N = min(opts.N, maxParts)
+		}
+		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of), eventsColumn}
+		writeEvents(&held, "method, thread", &holders)
+	}
+	if len(waits.list) > 0 {
+		all := waits.total()
+		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Of(all.values[lockDelay]))
+		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Of), eventsColumn}
+		writeEvents(&table, "method / kind, place, class", &waits)
+	}
+	return layout.Flush(out, "locks")
+}
+
+// OffCPU writes what threads waited for when they used no CPU, and which methods waited, the longest time first. The time is that of all
+// threads together. Under each method are the causes. The method is the application's innermost. Nil options are DefaultViewOptions. It fails
+// if the profile has no off-CPU time.
+func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	const waits, offCPU = 0, 1
+	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity), eventColumn{"mean", func(t tally) string {
+		if t.values[waits] < 1 {
+			return "-"
+		}
+		return layout.Time.Of(t.values[offCPU] / t.values[waits])
+	}})
+}
+
+// Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as OffCPU does.
+func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTimes(w, p, profile.Wall, opts)
+}
+
+// writeTimes writes times by cause and by method, and more columns. The sum has no number of waits: one that ends on a run queue is two rows.
+func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, kind)
+	if err != nil {
+		return err
+	}
+	var byCause, byMethod, byWaker eventGroups[string]
+	var all, hidden tally
+	for sample, t := range e.all() {
+		all.add(t)
+		part := partOf(e.kind, sample)
+		if part.class == cause.Idle && !opts.Idle {
+			hidden.add(t)
+			continue
+		}
+		byCause.of(cmp.Or(part.class, stored.Unnamed)).add(t)
+		method := byMethod.of(e.site(sample))
+		method.add(t)
+		method.parts.of(part).add(t)
+		if who, method := e.waker(sample); who != "" {
+			waker := byWaker.of(who)
+			waker.add(t)
+			if method != "" {
+				waker.parts.of(eventPart{class: method}).add(t)
+			}
+		}
+	}
+	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
+	name := stacks.EventNames[kind].Events
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], stacks.Elapsed(p),
+		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	if hidden.values[time] > 0 {
+		layout.Fold(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
+			layout.Time.Of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
+	}
+	table := eventTable{opts: opts, out: out, order: []int{time}}
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)}, e.timeIntervalColumns(time, &all)...)
+	intervals := len(table.columns) > 2
+	table.columns = append(table.columns, columns...)
+	out.WriteByte('\n')
+	writeEvents(&table, "cause", &byCause)
+	out.WriteByte('\n')
+	writeEvents(&table, "method / cause", &byMethod)
+	if len(byWaker.list) > 0 {
+		out.WriteByte('\n')
+		writeEvents(&table, "woken by / in method", &byWaker)
+	}
+	if intervals {
+		layout.Fold(out, "±: 95 % interval of the time, in percent of it: short waits and CPU time are known from samples; ?: too few samples for an interval", opts.Width)
+	}
+	return layout.Flush(out, name)
+}
+
+// Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest
+// total time first. Columns are the total time, its share of the recording, the number of pauses and their mean. Each process
+// has a table of its own, as pauses of several processes overlap. Nil options are DefaultViewOptions. It fails if the profile
+// has no safepoints.
+func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Pauses)
+	if err != nil {
+		return err
+	}
+	const pauses, stopped = 0, 1
+	var (
+		processes []string
+		byProcess = make(map[string]*eventGroups[string])
+	)
+	for sample, t := range e.all() {
+		name := stacks.ProcessName(sample)
+		operations := byProcess[name]
+		if operations == nil {
+			operations = new(eventGroups[string])
+			processes, byProcess[name] = append(processes, name), operations
+		}
+		what := stacks.Label(sample, stored.LabelKind)
+		if what == "" {
+			what = stored.Unnamed
+		}
+		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
+			what += ", " + collector
+		}
+		operations.of(what).add(t)
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "Safepoints%s\n", stacks.Elapsed(p))
+	e.writeObserved(out, opts)
+	duration := float64(max(p.DurationNanos, 0))
+	of := func(t tally) string {
+		if duration == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f%%", 100*t.values[stopped]/duration)
+	}
+	for _, name := range processes {
+		operations := byProcess[name]
+		all := operations.total()
+		out.WriteByte('\n')
+		layout.Fold(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)", layout.Shorten(name, opts.Width),
+			layout.Time.Of(all.values[stopped]), layout.Quantity(all.values[pauses]), of(all)), opts.Width)
+		table := eventTable{opts: opts, out: out, order: []int{stopped, pauses}}
+		table.columns = []eventColumn{
+			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Of), valueColumn("pauses", pauses, layout.Quantity),
+			{"mean", func(t tally) string {
+				if t.values[pauses] == 0 {
+					return "-"
+				}
+				return layout.Time.Of(t.values[stopped] / t.values[pauses])
+			}},
+		}
+		writeEvents(&table, "operation", operations)
+	}
+	return layout.Flush(out, "safepoints")
+}
+
+const (
+	// maxBuckets is how many buckets of powers of two 64 bits can have, of either sign and with zero. More values are
+	// texts that look like numbers.
+	maxBuckets = 2*64 + 1
+	// barWidth is how long the bar of the largest value is, in columns.
+	barWidth = 20
+)
+
+// Values writes what the operands of probes were. For each probe, the one with most executions first, it shows the
+// distribution of its values: of numbers in buckets in their order, of texts the most frequent ones; then the methods,
+// which are the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
+func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	if opts == nil {
+		opts = DefaultViewOptions()
+	}
+	e, err := readEvents(p, profile.Values)
+	if err != nil {
+		return err
+	}
+	type distribution struct{ values, methods eventGroups[string] }
+	var (
+		probes eventGroups[string]
+		of     = make(map[string]*distribution)
+	)
+	for sample, t := range e.all() {
+		probe, value := stacks.Label(sample, stored.LabelProbe), stacks.Label(sample, stored.LabelValue)
+		if probe == "" {
+			probe = stored.Unnamed
+		}
+		if value == "" {
+			value = stored.Unnamed
+		}
+		if of[probe] == nil {
+			of[probe] = new(distribution)
+		}
+		probes.of(probe).add(t)
+		of[probe].values.of(value).add(t)
+		of[probe].methods.of(e.site(sample)).add(t)
+	}
+	out, all := bufio.NewWriter(w), probes.total()
+	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all),
+		stored.Plural(len(probes.list), "probe"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	e.writeObserved(out, opts)
+	shown, rest := layout.First(opts.N, probes.sorted(0))
+	for _, probe := range shown {
+		fmt.Fprintf(out, "\n%s\n", layout.Shorten(probe.key, opts.Width))
+		layout.Fold(out, layout.ManyOf(layout.Quantity(probe.values[0]), "executions")+mean(probe.tally), opts.Width)
+		writeHistogram(out, &of[probe.key].values, probe.tally, opts)
+		table := eventTable{opts: opts, out: out, order: []int{0}, columns: []eventColumn{
+			shareColumn(0, probe.tally), valueColumn("executions", 0, layout.Quantity), eventsColumn,
+		}}
+		writeEvents(&table, "method", &of[probe.key].methods)
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"), layout.Quantity(sumOf(rest).values[0]))
+	}
+	return layout.Flush(out, "values")
+}
+
+// mean says what the values were on average, unless they are texts, which have no sum.
+func mean(t tally) string {
+	if t.values[0] == 0 || t.values[1] == 0 {
+		return ""
+	}
+	return ", mean " + strconv.FormatFloat(t.values[1]/t.values[0], 'g', 6, 64)
+}
+
+// writeHistogram writes how often each value was there, with bars.
+func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, opts *ViewOptions) {
+	list, numbers := inOrder(values)
+	rest := []*eventGroup[string](nil)
+	if !numbers {
+		list, rest = layout.First(opts.N, list)
+	}
+	most := 0.0
+	for _, v := range list {
+		most = max(most, v.values[0])
+	}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", "executions", "events"}, Name: layout.Heading("value")}}}
+	if numbers {
+		g.Head[0].Cells = append(g.Head[0].Cells, "value")
+		g.Head[0].Name = nil
+	}
+	for _, v := range list {
+		row := layout.Row{Cells: []string{stored.Percent(v.values[0], all.values[0]), layout.Quantity(v.values[0]), layout.Quantity(v.events)}}
+		if numbers {
+			row.Cells = append(row.Cells, v.key)
+			row.Name = layout.Heading(bar(v.values[0], most))
+		} else {
+			row.Name = func(width int) string { return layout.KeepStart(v.key, width) }
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	if len(rest) > 0 {
+		sum := sumOf(rest)
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{stored.Percent(sum.values[0], all.values[0]), layout.Quantity(sum.values[0]), layout.Quantity(sum.events)},
+			Name: layout.Heading(fmt.Sprintf("%d more", len(rest)))})
+	}
+	g.Write(out, opts.Width)
+}
+
+// inOrder returns values as they are to be shown: numbers in their order, if all are, or else the most frequent first.
+func inOrder(values *eventGroups[string]) (list []*eventGroup[string], numbers bool) {
+	list = values.sorted(0)
+	if len(list) > maxBuckets {
+		return list, false
+	}
+	lower := make(map[string]float64, len(list))
+	for _, v := range list {
+		from, ok := lowerBound(v.key)
+		if !ok {
+			return list, false
+		}
+		lower[v.key] = from
+	}
+	slices.SortStableFunc(list, func(a, b *eventGroup[string]) int { return cmp.Compare(lower[a.key], lower[b.key]) })
+	return list, true
+}
+
+var bucketPattern = regexp.MustCompile(`^(-?[0-9]{1,20})(?:-(-?[0-9]{1,20}))?$`)
+
+// lowerBound reads where a bucket begins: 16 of 16-31, -31 of -31--16, and 7 of 7.
+func lowerBound(bucket string) (from float64, ok bool) {
+	m := bucketPattern.FindStringSubmatch(bucket)
+	if m == nil {
+		return 0, false
+	}
+	from, err := strconv.ParseFloat(m[1], 64)
+	return from, err == nil
+}
+
+// bar is as long as value is a part of most; what is there at all has one.
+func bar(value, most float64) string {
+	if value <= 0 || most <= 0 {
+		return ""
+	}
+	return strings.Repeat("#", max(1, int(barWidth*value/most)))
+}

@@ -1,0 +1,461 @@
+// Package flame makes flame graphs of stored profiles, adds them up, and finds out why one time differs from another (Explainer).
+//
+//	graphs, err := flame.Read(p)
+//	data, err := json.Marshal(graphs[0].Cut(5000))
+package flame
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+)
+
+// A Graph is what the pages draw of one kind of values: a tree of processes, thread groups and frames, the calls between
+// methods where they were counted, and the course of the values over time. It has neither addresses nor thread ids, so it is
+// much smaller than the profile. Several can be merged, and one can be the baseline of another.
+//
+// A Graph is not safe for concurrent use, unless nobody changes it.
+type Graph struct {
+	Kind, Title, Unit string // "cpu", "CPU time", "nanoseconds"
+	Start             time.Time
+	Duration          time.Duration // of all windows together
+	Notes             []string      // what a reader must know, one sentence each
+
+	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the interval of each share.
+	Verdicts *Verdicts
+
+	effect float64 // what variances are multiplied by, at least 1, or 0 if parts have no intervals: see report.EffectOf
+	frameTable
+	nodes    []flameNode // parents before children; the first is the root, without a frame
+	children map[flameChild]int32
+	calls    map[flameCall]float64
+	bars     []flameBar
+	base     *flameBase
+	lanes    []stored.Lanes // what threads did over time, if waits were recorded
+	slow     *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
+}
+
+// A frameTable numbers frames.
+type frameTable struct {
+	frames    []flameFrame
+	index     map[flameFrame]int32
+	processes map[int32]Process // by frame
+}
+
+// Verdicts are more, less, same or undecided, by method: with its callees (Total), and by itself (Own). A method that is missing is undecided.
+type Verdicts struct {
+	Total map[string]string `json:"total"`
+	Own   map[string]string `json:"own"`
+}
+
+// A flameBase is what a baseline adds: its nodes' values are in the second column.
+type flameBase struct {
+	start    time.Time
+	duration time.Duration
+}
+
+// A Process is one process in a Graph.
+type Process struct {
+	PID     int64   `json:"pid"`
+	Comm    string  `json:"comm"`
+	Service string  `json:"service"` // Comm if the profile has no service
+	Runtime string  `json:"runtime,omitempty"`
+	Value   float64 `json:"value"` // in the unit of its Graph
+}
+
+// flameFrame identifies a frame. Addresses, lines and tiers of compilation are merged.
+type flameFrame struct {
+	name, file string
+	kind       frameKind
+}
+
+// A frameKind is what a frame is, for its colour.
+type frameKind uint8
+
+const (
+	kindMarker frameKind = iota
+	kindProcess
+	kindThread
+	kindManaged // interpreted or compiled by a VM
+	kindStub
+	kindVM // the VM's own library
+	kindNative
+	kindKernel
+	kindClass // or whatever else is a label of events
+)
+
+// Names of the kinds in JSON, by number.
+var frameKindNames = [...]string{"marker", "process", "thread", "managed", "stub", "vm", "native", "kernel", "class"}
+
+// Tiers of execution of a managed frame.
+const (
+	tierInterpreted = iota
+	tierC1
+	tierC2
+	tierCompiled // by an unknown compiler
+	tierInlined  // in addition to one of the others
+	tiers
+)
+
+var tierNames = [tiers]string{"interpreted", "C1", "C2", "compiled", "inlined"}
+
+type flameNode struct {
+	parent, frame int32
+	value, count  [2]float64 // of exactly this context, and of the baseline: values, and samples or observed events
+	approx        float64    // part of value whose callers are not certain
+	inner         float64    // part of value whose innermost method, which is this one, is not certain
+	// line is the line of most of the weight, by majority vote (Boyer and Moore): votes is what the others have not outvoted.
+	line  int32
+	votes float64
+	tiers [tiers]float64 // parts of the value with all descendants
+}
+
+type flameChild struct{ parent, frame int32 }
+
+// A flameCall is a call from one place in a method of a process to another method.
+type flameCall struct {
+	process        int32 // its frame
+	caller, callee int32
+	site           profile.Site
+}
+
+// compare orders calls of equal numbers.
+func (c flameCall) compare(o flameCall) int {
+	return cmp.Or(cmp.Compare(c.caller, o.caller), cmp.Compare(c.callee, o.callee), cmp.Compare(c.site.Line, o.site.Line), cmp.Compare(c.site.Offset, o.site.Offset))
+}
+
+// A flameBar is the values of one window by process and by what ran.
+type flameBar struct {
+	start    time.Time
+	duration time.Duration
+	of       map[int32]*[classes]float64 // by the process's frame
+	// cells are the values by node, if the Graph is of one profile with several windows. Merged ones have none.
+	cells map[int32]flameCell
+}
+
+// Classes of what a thread did when it was sampled: those of profile.CodeKind, and one more.
+const (
+	classUnknown = int(profile.CodeKinds)
+	classes      = classUnknown + 1
+)
+
+// ClassName is the name of a class of a timeline, whose number is a profile.CodeKind or profile.CodeKinds.
+func ClassName(class int) string {
+	if class >= classUnknown {
+		return "unknown"
+	}
+	return profile.CodeKind(class).String()
+}
+
+const (
+	maxFlameNodes = 1 << 19
+	maxFlameDepth = 400 // of frames; what is deeper becomes one frame
+	maxFlameCalls = 20_000
+	// RareFrames is the frame that stands for those left out by Cut.
+	RareFrames = "[rare]"
+	deepFrames = "[deeper frames]"
+)
+
+func newFlame(kind, title, unit string) *Graph {
+	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, frameTable: newFrameTable(), nodes: []flameNode{{parent: -1, frame: -1}},
+		children: make(map[flameChild]int32), calls: make(map[flameCall]float64)}
+}
+
+func newFrameTable() frameTable {
+	return frameTable{index: make(map[flameFrame]int32), processes: make(map[int32]Process)}
+}
+
+// Titles of the kinds that have no events.
+const (
+	KindCPU   = "cpu"
+	KindCalls = "calls"
+)
+
+// cutCalls keeps the n places with most calls.
+func (f *Graph) cutCalls(n int) {
+	if len(f.calls) <= n {
+		return
+	}
+	for _, of := range slices.SortedFunc(maps.Keys(f.calls), func(a, b flameCall) int {
+		return cmp.Or(cmp.Compare(f.calls[b], f.calls[a]), a.compare(b))
+	})[n:] {
+		delete(f.calls, of)
+	}
+}
+
+// frame returns the place of a frame.
+func (t *frameTable) frame(frame flameFrame) int32 {
+	at, known := t.index[frame]
+	if !known {
+		at = int32(len(t.frames))
+		t.frames = append(t.frames, frame)
+		t.index[frame] = at
+	}
+	return at
+}
+
+// taking returns a function that takes frames of another table, each once: it returns their place in t. Processes are renamed.
+func (t *frameTable) taking(o *frameTable, rename func(Process, flameFrame) (Process, flameFrame)) func(of int32) int32 {
+	frames := make([]int32, len(o.frames)) // in t, -1 until it is needed
+	for i := range frames {
+		frames[i] = -1
+	}
+	return func(of int32) int32 {
+		if frames[of] < 0 {
+			to := o.frames[of]
+			p, process := o.processes[of]
+			if process {
+				p, to = rename(p, to)
+			}
+			frames[of] = t.frame(to)
+			if known, ok := t.processes[frames[of]]; process && (!ok || known.Runtime == "") {
+				t.processes[frames[of]] = p
+			}
+		}
+		return frames[of]
+	}
+}
+
+// keepNames renames no process.
+func keepNames(p Process, frame flameFrame) (Process, flameFrame) { return p, frame }
+
+// keeper returns a function that says whether a process, by its frame, is of a service and has a number. An empty service is all, and so is
+// pid 0.
+func (t *frameTable) keeper(service string, pid int64) func(process int32) bool {
+	return func(process int32) bool {
+		p := t.processes[process]
+		return (service == "" || p.Service == service) && (pid == 0 || p.PID == pid)
+	}
+}
+
+// child finds or makes a node. If there is no room, it is the parent.
+func (f *Graph) child(parent, frame int32) int32 {
+	key := flameChild{parent, frame}
+	at, known := f.children[key]
+	if known {
+		return at
+	}
+	if len(f.nodes) >= maxFlameNodes {
+		return parent
+	}
+	at = int32(len(f.nodes))
+	f.nodes = append(f.nodes, flameNode{parent: parent, frame: frame})
+	f.children[key] = at
+	return at
+}
+
+// Services are the processes, the busiest first.
+func (f *Graph) Services() []Process {
+	totals := f.totals(0)
+	var all []Process
+	for at, n := range f.nodes {
+		if n.parent == 0 {
+			p, known := f.processes[n.frame]
+			if !known {
+				p = Process{Comm: f.frames[n.frame].name, Service: f.frames[n.frame].name}
+			}
+			p.Value = totals[at]
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.PID, b.PID)) })
+	return all
+}
+
+// Labels are the values by service and by what events are labelled with: a class, a lock, or a cause. It is empty if they have no label.
+func (f *Graph) Labels() map[string]map[string]float64 {
+	sums := map[string]map[string]float64{}
+	service := make([]string, len(f.nodes))
+	for at, n := range f.nodes {
+		switch {
+		case at == 0:
+			continue
+		case n.parent > 0:
+			service[at] = service[n.parent]
+		default:
+			p, known := f.processes[n.frame]
+			if !known {
+				p.Service = f.frames[n.frame].name
+			}
+			service[at] = p.Service
+		}
+		if f.frames[n.frame].kind != kindClass || n.value[0] == 0 {
+			continue
+		}
+		if sums[service[at]] == nil {
+			sums[service[at]] = map[string]float64{}
+		}
+		sums[service[at]][f.frames[n.frame].name] += n.value[0]
+	}
+	return sums
+}
+
+// Total is the sum of all values.
+func (f *Graph) Total() float64 { return f.totals(0)[0] }
+
+// totals are the values of all nodes with their descendants, of one column.
+func (f *Graph) totals(column int) []float64 {
+	totals := make([]float64, len(f.nodes))
+	for at := len(f.nodes) - 1; at >= 0; at-- { // children before parents
+		totals[at] += f.nodes[at].value[column]
+		if at > 0 {
+			totals[f.nodes[at].parent] += totals[at]
+		}
+	}
+	return totals
+}
+
+// Merge adds the values of another recording of the same kind.
+func (f *Graph) Merge(o *Graph) {
+	f.addAbout(o)
+	f.take(o, 0, func(int32) bool { return true })
+	f.addOwned(o, "", 0)
+}
+
+// addAbout adds what another window has of all processes together.
+func (f *Graph) addAbout(o *Graph) {
+	if f.Start.IsZero() || !o.Start.IsZero() && o.Start.Before(f.Start) {
+		f.Start = o.Start
+	}
+	f.Duration += o.Duration
+	f.effect = effectOf(f, o)
+	for _, note := range o.Notes {
+		if len(f.Notes) < stored.MaxComments && !slices.Contains(f.Notes, note) {
+			f.Notes = append(f.Notes, note)
+		}
+	}
+}
+
+// effectOf is the effect of two windows together: the larger one, or 0 if parts of one of them have no intervals.
+func effectOf(a, b *Graph) float64 {
+	if a.effect == 0 || b.effect == 0 {
+		return 0
+	}
+	return max(a.effect, b.effect)
+}
+
+// addOwned adds what another window has of single processes, except for values.
+func (f *Graph) addOwned(o *Graph, service string, pid int64) {
+	for _, l := range o.lanes {
+		if (service == "" || laneService(&l) == service) && (pid == 0 || l.PID == pid) {
+			f.lanes = append(f.lanes, l)
+		}
+	}
+	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) }))
+}
+
+// Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty service is all.
+func (f *Graph) Of(service string, pid int64) *Graph {
+	out := newFlame(f.Kind, f.Title, f.Unit)
+	out.addAbout(f)
+	out.take(f, 0, f.keeper(service, pid))
+	out.addOwned(f, service, pid)
+	return out
+}
+
+// Against returns a Graph with the values of base as its baseline. Both stay as they are.
+func (f *Graph) Against(base *Graph) *Graph {
+	out := newFlame(f.Kind, f.Title, f.Unit)
+	out.Start, out.Duration, out.Notes, out.effect = f.Start, f.Duration, f.Notes, effectOf(f, base)
+	out.base = &flameBase{base.Start, base.Duration}
+	all := func(int32) bool { return true }
+	out.takeRenamed(f, 0, all)
+	out.takeRenamed(base, 1, all)
+	out.bars = nil
+	return out
+}
+
+// take adds the values of the processes of another Graph to a column.
+func (f *Graph) take(o *Graph, column int, keep func(process int32) bool) {
+	f.takeAs(o, column, keep, keepNames)
+}
+
+// takeRenamed is take where processes have no numbers: those of two runs are to meet.
+func (f *Graph) takeRenamed(o *Graph, column int, keep func(process int32) bool) {
+	f.takeAs(o, column, keep, func(p Process, frame flameFrame) (Process, flameFrame) {
+		p.PID = 0
+		frame.name = cmp.Or(p.Comm, frame.name)
+		frame.file = p.Service
+		return p, frame
+	})
+}
+
+func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame)) {
+	frame := f.taking(&o.frameTable, rename)
+	place := make([]int32, len(o.nodes)) // -1 for those left out
+	for at := 1; at < len(o.nodes); at++ {
+		n := &o.nodes[at]
+		place[at] = -1
+		if place[n.parent] < 0 || n.parent == 0 && !keep(n.frame) {
+			continue
+		}
+		place[at] = f.child(place[n.parent], frame(n.frame))
+		f.nodes[place[at]].merge(n, column)
+	}
+	for of, n := range o.calls {
+		if column == 0 && keep(of.process) {
+			f.calls[flameCall{frame(of.process), frame(of.caller), frame(of.callee), of.site}] += n
+		}
+	}
+	f.cutCalls(maxFlameCalls)
+	f.bars = append(f.bars, barsOf(o.bars, keep, frame)...)
+	f.bars = f.bars[max(0, len(f.bars)-stored.MaxWindows):]
+}
+
+// barsOf are bars of the processes that are kept, whose frames get other places. They have no cells.
+func barsOf(bars []flameBar, keep func(process int32) bool, frame func(int32) int32) (list []flameBar) {
+	for _, bar := range bars {
+		to := flameBar{start: bar.start, duration: bar.duration, of: make(map[int32]*[classes]float64)}
+		for process, sums := range bar.of {
+			if keep(process) {
+				to.of[frame(process)] = sums
+			}
+		}
+		list = append(list, to)
+	}
+	return list
+}
+
+// merge adds what another node has in its first column.
+func (n *flameNode) merge(o *flameNode, column int) {
+	n.value[column] += o.value[0]
+	n.count[column] += o.count[0]
+	if column > 0 && n.votes > 0 {
+		return
+	}
+	n.approx += o.approx
+	n.inner += o.inner
+	n.vote(o.line, o.votes)
+	for i := range n.tiers {
+		n.tiers[i] += o.tiers[i]
+	}
+}
+
+// vote adds votes for a line.
+func (n *flameNode) vote(line int32, votes float64) {
+	switch {
+	case n.line == line:
+		n.votes += votes
+	case votes > n.votes:
+		n.line, n.votes = line, votes-n.votes
+	default:
+		n.votes -= votes
+	}
+}
+
+// String is for tests and logs.
+func (f *Graph) String() string {
+	return fmt.Sprintf("%s: %d nodes, %d calls, %d windows", f.Kind, len(f.nodes)-1, len(f.calls), len(f.bars))
+}
+
+// Empty returns one without values.
+func Empty(kind, title string, start time.Time, length time.Duration) *Graph {
+	f := newFlame(kind, title, stored.UnitCount)
+	f.Start, f.Duration = start, length
+	return f
+}

@@ -1,0 +1,521 @@
+package flame
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
+)
+
+// A Why says how one time differs from another, as far as that is more than chance.
+type Why struct {
+	Whole    []Finding `json:"whole"`    // of each kind, also where nothing is decided
+	Findings []Finding `json:"findings"` // methods of the first kind, the one that explains most first
+	Notes    []string  `json:"notes"`    // what a reader must know, one sentence each
+	Windows  [2]int    `json:"windows"`  // of the baseline and of the selection
+}
+
+// A Finding is one difference. Method is empty for a whole kind, Caller if it is not that of one caller.
+type Finding struct {
+	Kind    string  `json:"kind"`
+	Verdict string  `json:"verdict"` // more, less, same or undecided
+	Method  string  `json:"method,omitempty"`
+	Caller  string  `json:"caller,omitempty"`
+	Unit    string  `json:"unit"` // of the numbers: that of the kind per second, or share
+	Before  float64 `json:"before"`
+	Now     float64 `json:"now"`
+	Within  float64 `json:"within"` // half of the interval of the difference: of 99 % if there were one comparison, wider as there are more
+	Text    string  `json:"text"`   // the sentence, without the names
+}
+
+// LeastWindows is how many windows each time needs: see TestFewWindows of package audit.
+const LeastWindows = 10
+
+const (
+	whyAlpha  = 0.01 // of false findings
+	whyLeast  = 0.1  // differences of less than a tenth are none
+	whyPoints = 0.01 // nor is what changes less than one percent of the whole
+	// maxFindings is also the number of rounds in each of which the statistics are computed again.
+	maxFindings    = 5
+	maxWhyKeys     = 200
+	leastWhyShare  = 0.003 // of both times together
+	maxWhyWindows  = 60    // of each time; neighbours are added up
+	maxWhyContexts = 1 << 18
+	unitShare      = "share"
+)
+
+// An Explainer finds out how a selected time differs from a baseline.
+//
+//	e := flame.NewExplainer("shop", 0)
+//	kind := e.Kind("cpu")
+//	e.Add(kind, flame.Baseline, window) // each window of either time, in order
+//	why, err := e.Explain(ctx)
+//
+// The statistics are those of package audit: first each kind per second, then which methods of the first kind have another share of it.
+// A method that explains much takes its stacks with it: the next one is found among the others, so that neither its callers nor what merely
+// became a smaller part of the whole is a finding.
+type Explainer struct {
+	service string
+	pid     int64
+	kinds   []*whyTree
+}
+
+// The times of an Explainer.
+const (
+	Baseline = iota
+	Selected
+)
+
+// NewExplainer makes an Explainer of one service and one process of it. An empty service is all, and so is pid 0.
+func NewExplainer(service string, pid int64) *Explainer {
+	return &Explainer{service: service, pid: pid}
+}
+
+// Kind adds a kind of values, and returns its number. Methods of the first one are compared.
+func (e *Explainer) Kind(name string) int {
+	e.kinds = append(e.kinds, newWhyTree(name))
+	return len(e.kinds) - 1
+}
+
+// Add adds a window of one of both times. It does not keep f.
+func (e *Explainer) Add(kind, time int, f *Graph) {
+	t := e.kinds[kind]
+	t.sides[time] = append(t.sides[time], t.read(f, e.service, e.pid))
+}
+
+// Explain returns what differs. It fails if ctx ends.
+func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
+	w := &Why{Whole: []Finding{}, Findings: []Finding{}, Notes: []string{}}
+	if len(e.kinds) == 0 {
+		return w, nil
+	}
+	first, others := e.kinds[0], e.kinds[1:]
+	w.Windows = [2]int{len(first.sides[Baseline]), len(first.sides[Selected])}
+	if note := first.tooFew(); note != "" {
+		w.Notes = append(w.Notes, note)
+		return w, nil
+	}
+	for _, t := range e.kinds {
+		t.coarsen()
+		if f, ok := t.whole(whyAlpha / float64(len(e.kinds))); ok {
+			w.Whole = append(w.Whole, f)
+		}
+	}
+	if len(w.Whole) == 0 {
+		w.Notes = append(w.Notes, "Undecided: there are too few samples for an interval")
+		return w, nil
+	}
+	for len(w.Findings) < maxFindings {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("compare methods: %w", err)
+		}
+		f, found := first.next()
+		if !found {
+			break
+		}
+		texts := []string{f.Text}
+		for _, t := range others {
+			if other, ok := t.of(f, whyAlpha/float64(maxFindings*len(others))); ok {
+				texts = append(texts, other.Text)
+			}
+		}
+		f.Text = strings.Join(texts, "; ")
+		w.Findings = append(w.Findings, f)
+	}
+	if len(w.Findings) == 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("No method's share of %s differs by %g points or more, beyond chance", lowerFirst(first.title), 100*whyPoints))
+	}
+	return w, nil
+}
+
+// tooFew says that a time has too few windows for a comparison; empty if it has enough.
+func (t *whyTree) tooFew() string {
+	before, now := len(t.sides[Baseline]), len(t.sides[Selected])
+	if min(before, now) >= LeastWindows {
+		return ""
+	}
+	return fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(before, "window"), now, LeastWindows)
+}
+
+// Verdicts compares the methods of the first kind per second, whether they explain much or not, and returns what is known: a method is more or less
+// only if its difference is more than chance. The note says why nothing is decided; it is empty otherwise.
+func (e *Explainer) Verdicts() (v *Verdicts, note string) {
+	t := e.kinds[0]
+	if note := t.tooFew(); note != "" {
+		return &Verdicts{Total: map[string]string{}, Own: map[string]string{}}, note
+	}
+	t.coarsen()
+	return &Verdicts{Total: t.verdicts(), Own: t.innermost().verdicts()}, ""
+}
+
+// verdicts are those of methods with what they call, per second.
+func (t *whyTree) verdicts() map[string]string {
+	keys := slices.DeleteFunc(t.choose(make([]bool, len(t.nodes))), func(k whyKey) bool { return k.caller != -1 })
+	of := make(map[string]string, len(keys))
+	for i, d := range compareWhy(t.count(keys, nil, inSeconds), len(keys), whyAlpha).Keys {
+		of[t.names[keys[i].callee]] = d.Verdict.String()
+	}
+	return of
+}
+
+// innermost has the innermost methods only: what each costs without what it calls.
+func (t *whyTree) innermost() *whyTree {
+	out := newWhyTree(t.kind)
+	for side, windows := range t.sides {
+		for _, w := range windows {
+			to := whyWindow{duration: w.duration}
+			for _, c := range w.cells {
+				if c.node > 0 {
+					c.node = out.child(0, t.names[t.nodes[c.node].callee])
+				}
+				to.cells = append(to.cells, c)
+			}
+			out.sides[side] = append(out.sides[side], to)
+		}
+	}
+	return out
+}
+
+// lowerFirst writes a title within a sentence, unless it begins with an abbreviation.
+func lowerFirst(title string) string {
+	if len(title) > 1 && title[1] >= 'A' && title[1] <= 'Z' {
+		return title
+	}
+	return strings.ToLower(title[:min(len(title), 1)]) + title[min(len(title), 1):]
+}
+
+// A whyKey is a method with what it calls, under one caller or under all (caller is -1).
+type whyKey struct{ caller, callee int32 }
+
+// A whyTree has the contexts of one kind, and what they cost in each window of both times. Processes and threads are merged: names
+// remain.
+type whyTree struct {
+	kind     string
+	title    string
+	unit     string
+	names    []string
+	places   map[string]int32 // of names
+	nodes    []whyKey         // method, with the parent's place as the caller; the first is the root
+	children map[whyKey]int32
+	sides    [2][]whyWindow
+	removed  map[whyKey]bool
+}
+
+type whyWindow struct {
+	duration time.Duration
+	cells    []whyCell
+}
+
+type whyCell struct {
+	node int32
+	cost audit.Cost
+}
+
+func newWhyTree(kind string) *whyTree {
+	return &whyTree{kind: kind, title: kind, places: make(map[string]int32), nodes: []whyKey{{-1, -1}}, children: make(map[whyKey]int32), removed: make(map[whyKey]bool)}
+}
+
+// read reads a window.
+func (t *whyTree) read(f *Graph, service string, pid int64) whyWindow {
+	w := whyWindow{duration: f.Duration}
+	t.title = f.Title
+	if t.unit == "" || f.Unit != stored.UnitCount { // an empty one has no other unit
+		t.unit = f.Unit
+	}
+	place := make([]int32, len(f.nodes)) // -1 for those left out
+	for at := 1; at < len(f.nodes); at++ {
+		n := &f.nodes[at]
+		frame := f.frames[n.frame]
+		switch parent := place[n.parent]; {
+		case n.parent == 0:
+			if p, known := f.processes[n.frame]; known && (service != "" && p.Service != service || pid != 0 && p.PID != pid) {
+				parent = -1
+			}
+			place[at] = parent
+		case parent < 0, frame.kind == kindThread, frame.name == deepFrames:
+			place[at] = parent
+		default:
+			place[at] = t.child(parent, frame.name)
+		}
+		if place[at] >= 0 && (n.value[0] > 0 || n.count[0] > 0) {
+			w.cells = append(w.cells, whyCell{place[at], audit.Cost{Amount: n.value[0], Samples: n.count[0]}})
+		}
+	}
+	return w
+}
+
+// coarsen adds up neighbouring windows where there are many.
+func (t *whyTree) coarsen() {
+	for side, windows := range t.sides {
+		together := (len(windows) + maxWhyWindows - 1) / maxWhyWindows
+		if together < 2 {
+			continue
+		}
+		var sums []whyWindow
+		for part := range slices.Chunk(windows, together) {
+			var sum whyWindow
+			for _, w := range part {
+				sum.duration += w.duration
+				sum.cells = append(sum.cells, w.cells...)
+			}
+			sums = append(sums, sum)
+		}
+		t.sides[side] = sums
+	}
+}
+
+// child finds or makes a context. If there is no room, it is the parent.
+func (t *whyTree) child(parent int32, name string) int32 {
+	method, known := t.places[name]
+	if !known {
+		method = int32(len(t.names))
+		t.places[name], t.names = method, append(t.names, name)
+	}
+	key := whyKey{parent, method}
+	at, known := t.children[key]
+	if !known {
+		if len(t.nodes) >= maxWhyContexts {
+			return parent
+		}
+		at = int32(len(t.nodes))
+		t.children[key], t.nodes = at, append(t.nodes, key)
+	}
+	return at
+}
+
+// edge is the key of a context's two innermost methods.
+func (t *whyTree) edge(node int32) whyKey {
+	n := t.nodes[node]
+	caller := int32(-2)                                                  // nobody
+	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != RareFrames { // which stands for callers that are not known
+		caller = t.nodes[n.caller].callee
+	}
+	return whyKey{caller, n.callee}
+}
+
+// without says of each context whether it is in what was removed.
+func (t *whyTree) without() []bool {
+	gone := make([]bool, len(t.nodes))
+	for at := 1; at < len(t.nodes); at++ { // parents before children
+		gone[at] = gone[t.nodes[at].caller] || t.removed[t.edge(int32(at))] || t.removed[whyKey{-1, t.nodes[at].callee}]
+	}
+	return gone
+}
+
+// choose returns the keys that have some share of both times together, whatever their difference is.
+func (t *whyTree) choose(gone []bool) []whyKey {
+	sums := make([][2]float64, len(t.nodes))
+	var all [2]float64
+	for side, windows := range t.sides {
+		for i := range windows {
+			for _, c := range windows[i].cells {
+				if !gone[c.node] {
+					sums[c.node][side] += c.cost.Amount
+					all[side] += c.cost.Amount
+				}
+			}
+		}
+	}
+	for side := range all {
+		all[side] = max(all[side], 1e-9)
+	}
+	shares := make(map[whyKey]float64)
+	seen := make(map[whyKey]int32) // the context that counted last
+	var order []whyKey
+	for at := range sums {
+		share := (sums[at][0]/all[0] + sums[at][1]/all[1]) / 2
+		if share == 0 {
+			continue
+		}
+		for n := int32(at); n > 0; n = t.nodes[n].caller {
+			for _, k := range []whyKey{t.edge(n), {-1, t.nodes[n].callee}} {
+				if seen[k] != int32(at) { // recursion counts once
+					if _, known := shares[k]; !known {
+						order = append(order, k)
+					}
+					seen[k] = int32(at)
+					shares[k] += share
+				}
+			}
+		}
+	}
+	order = slices.DeleteFunc(order, func(k whyKey) bool { return t.names[k.callee] == RareFrames })
+	return audit.Largest(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
+}
+
+// count makes the sides of a comparison by keys. The units of a window are its seconds; or its whole cost, with or without what was
+// removed: then costs per unit are shares.
+func (t *whyTree) count(keys []whyKey, gone []bool, units func(w *whyWindow, left, all audit.Cost) float64) (sides [2]audit.Side[int32]) {
+	index := make(map[whyKey]int32, len(keys))
+	for i, k := range keys {
+		index[k] = int32(i)
+	}
+	of := make([][]int32, len(t.nodes)) // keys of each context, shared with its caller if it adds none
+	for at := 1; at < len(t.nodes); at++ {
+		list := of[t.nodes[at].caller]
+		for _, k := range []whyKey{t.edge(int32(at)), {-1, t.nodes[at].callee}} {
+			if i, wanted := index[k]; wanted && !slices.Contains(list, i) {
+				list = append(list[:len(list):len(list)], i)
+			}
+		}
+		of[at] = list
+	}
+	for side, windows := range t.sides {
+		var run audit.Run[int32]
+		for i := range windows {
+			w := &windows[i]
+			out := audit.Window[int32]{Keys: make(map[int32]audit.Cost)}
+			sums := make([]audit.Cost, len(keys))
+			var all audit.Cost
+			for _, c := range w.cells {
+				all = all.Plus(c.cost)
+				if gone != nil && gone[c.node] {
+					continue
+				}
+				out.Total = out.Total.Plus(c.cost)
+				for _, k := range of[c.node] {
+					sums[k] = sums[k].Plus(c.cost)
+				}
+			}
+			for k, sum := range sums {
+				if sum != (audit.Cost{}) {
+					out.Keys[int32(k)] = sum
+				}
+			}
+			out.Units = units(w, out.Total, all)
+			run.Windows = append(run.Windows, out)
+		}
+		sides[side].Runs = []audit.Run[int32]{run}
+	}
+	return sides
+}
+
+func inSeconds(w *whyWindow, _, _ audit.Cost) float64 { return w.duration.Seconds() }
+func ofLeft(_ *whyWindow, left, _ audit.Cost) float64 { return left.Amount }
+func ofAll(_ *whyWindow, _, all audit.Cost) float64   { return all.Amount }
+
+func compareWhy(sides [2]audit.Side[int32], keys int, alpha float64) *audit.Result {
+	all := make([]int32, keys)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	return audit.Compare(sides[0], sides[1], all, &audit.Options{Alpha: alpha, Least: whyLeast, Windows: LeastWindows})
+}
+
+func decided(v audit.Verdict) bool { return v == audit.More || v == audit.Less }
+
+// whole compares a kind per second. It is false if there is no interval.
+func (t *whyTree) whole(alpha float64) (Finding, bool) {
+	d := compareWhy(t.count(nil, nil, inSeconds), 0, alpha).Whole
+	if math.IsNaN(d.Within) {
+		return Finding{}, false
+	}
+	f := t.finding(d)
+	verb := map[audit.Verdict]string{audit.More: "rose", audit.Less: "fell", audit.Same: fmt.Sprintf("is the same within %g %%", 100*whyLeast), audit.Undecided: "undecided"}[d.Verdict]
+	f.Text = fmt.Sprintf("%s %s: %s", t.title, verb, rates(t.kind, t.unit, d))
+	return f, true
+}
+
+// of compares what a method costs of another kind per second. It is false if that is not decided.
+func (t *whyTree) of(f Finding, alpha float64) (Finding, bool) {
+	callee, known := t.places[f.Method]
+	key := whyKey{-1, callee}
+	if f.Caller != "" && known {
+		key.caller, known = t.places[f.Caller]
+	}
+	if !known {
+		return Finding{}, false
+	}
+	d := compareWhy(t.count([]whyKey{key}, nil, inSeconds), 1, alpha).Keys[0]
+	if !decided(d.Verdict) {
+		return Finding{}, false
+	}
+	other := t.finding(d)
+	other.Text = lowerFirst(t.title) + " " + rates(t.kind, t.unit, d)
+	return other, true
+}
+
+func (t *whyTree) finding(d audit.Difference) Finding {
+	return Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: t.unit, Before: d.A.PerUnit, Now: d.B.PerUnit, Within: d.Within}
+}
+
+// next finds the method whose share explains most of what is left of the difference, and removes its stacks.
+func (t *whyTree) next() (Finding, bool) {
+	gone := t.without()
+	keys := t.choose(gone)
+	if len(keys) == 0 {
+		return Finding{}, false
+	}
+	const alpha = whyAlpha / maxFindings
+	left := compareWhy(t.count(keys, gone, ofLeft), len(keys), alpha)
+	all := compareWhy(t.count(keys, gone, ofAll), len(keys), alpha)
+	type candidate struct {
+		at    int
+		score float64
+	}
+	var list []candidate
+	for i := range keys {
+		d, shown := left.Keys[i], all.Keys[i]
+		if decided(d.Verdict) && shown.Verdict == d.Verdict && math.Abs(shown.Change) >= whyPoints {
+			list = append(list, candidate{i, divergence(d.A.PerUnit, d.B.PerUnit)})
+		}
+	}
+	if len(list) == 0 {
+		return Finding{}, false
+	}
+	// A method with one caller is as good as the call, which says more.
+	specific := func(c candidate) float64 {
+		if keys[c.at].caller != -1 {
+			return 1.05 * c.score
+		}
+		return c.score
+	}
+	best := list[0]
+	for _, c := range list[1:] {
+		if specific(c) > 0.999*specific(best) { // callers follow what they call: the outermost of those that are all new
+			best = c
+		}
+	}
+	key, d := keys[best.at], all.Keys[best.at]
+	t.removed[key] = true
+	f := Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: unitShare, Before: d.A.PerUnit, Now: d.B.PerUnit, Within: d.Within, Method: t.names[key.callee]}
+	if key.caller >= 0 {
+		f.Caller = t.names[key.caller]
+	}
+	f.Text = fmt.Sprintf("%s → %s %% ± %s", layout.Plain(100*f.Before), layout.Plain(100*f.Now), layout.Plain(100*f.Within))
+	return f, true
+}
+
+// divergence is how much a part that changes its share tells the two times apart: its term of the divergence of Jeffreys (1946). Where
+// something new takes a share, it is larger for that than for what it took the share from, and than for its callers.
+func divergence(a, b float64) float64 {
+	const least = 0.001 // a share that is not distinguished from none
+	return math.Abs(b-a) * math.Abs(math.Log((b+least)/(a+least)))
+}
+
+// rates writes values per second, with the interval of the difference.
+func rates(kind, unit string, d audit.Difference) string {
+	scale, name := 1.0, "/s"
+	steps := func(names []string, sizes []float64) {
+		for i, size := range sizes {
+			if scale, name = size, names[i]; max(d.A.PerUnit, d.B.PerUnit) >= size {
+				break
+			}
+		}
+	}
+	switch {
+	case kind == KindCPU && unit == stored.UnitTime:
+		scale, name = 1e9, " CPUs"
+	case unit == stored.UnitTime:
+		steps([]string{" s/s", " ms/s", " µs/s"}, []float64{1e9, 1e6, 1e3})
+	case unit == stored.UnitBytes:
+		steps([]string{" GB/s", " MB/s", " kB/s", " B/s"}, []float64{1e9, 1e6, 1e3, 1})
+	}
+	return fmt.Sprintf("%s → %s%s ± %s", layout.Cell(d.A.PerUnit/scale), layout.Cell(d.B.PerUnit/scale), name, layout.Cell(d.Within/scale))
+}
