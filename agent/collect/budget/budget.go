@@ -30,7 +30,6 @@ package budget
 import (
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -51,7 +50,7 @@ type Limits struct {
 // A Usage is the CPU time used since the engine began.
 type Usage struct {
 	Guests time.Duration // CPU time of the sampled processes, including the engine's cost
-	Cost   calls.Cost
+	Cost   Cost
 }
 
 // A Controller finds the rate for a budget. At each moment the cost so far stays within the budget's share of the CPU time so far, except
@@ -118,7 +117,7 @@ func (c *Controller) Exceeds() bool { return c.over }
 
 // turn returns r if it is time for a second of it, otherwise a pause. It assumes that processes use as much CPU time in that second as in
 // the last one.
-func (c *Controller) turn(r profile.Rate, cost calls.Cost, guests time.Duration) profile.Rate {
+func (c *Controller) turn(r profile.Rate, cost Cost, guests time.Duration) profile.Rate {
 	share := perSecond(cost, r) / float64(time.Second)
 	left := c.limits.Share*float64(guests) - float64(cost.Time())
 	ahead := min(share, patience*c.limits.Share) * float64(guests-c.guests)
@@ -146,7 +145,7 @@ func (c *Controller) room(guests, spent time.Duration) float64 {
 }
 
 // choose returns a rate that costs share of a CPU, or the last one if that is nearly as good.
-func (c *Controller) choose(cost calls.Cost, share float64) profile.Rate {
+func (c *Controller) choose(cost Cost, share float64) profile.Rate {
 	r := fit(c.limits, cost, share)
 	if r.Hz == 0 || c.rate.Hz == 0 {
 		return r
@@ -159,6 +158,6 @@ func (c *Controller) choose(cost calls.Cost, share float64) profile.Rate {
 }
 
 // perSecond is the cost of a rate per second of CPU time, in ns.
-func perSecond(cost calls.Cost, r profile.Rate) float64 {
+func perSecond(cost Cost, r profile.Rate) float64 {
 	return float64(r.Hz) * float64(cost.Burst(r.Burst))
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -13,7 +12,7 @@ import (
 type world struct {
 	name    string
 	cpus    float64             // CPU time that the processes use a second
-	cost    calls.Cost          // true cost of hits and ticks
+	cost    Cost                // true cost of hits and ticks
 	belief  func(s int) float64 // the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
 	calls   func(s int) float64 // calls a second of CPU time
 	fixed   profile.Rate        // by the user
@@ -136,7 +135,7 @@ func TestControllerTurns(t *testing.T) {
 		{"a hundred times", 66000, 3, 102, 3, 3, 96},
 	} {
 		c := New(Limits{Share: 0.01, Fixed: rate(test.hz, 1, 0)})
-		cost := calls.Cost{HitTime: 1000, TickTime: 14 * time.Microsecond}
+		cost := Cost{HitTime: 1000, TickTime: 14 * time.Microsecond}
 		var on []int
 		var above float64
 		for s := range 300 {
@@ -222,7 +221,7 @@ func TestControllerPause(t *testing.T) {
 func TestControllerFixed(t *testing.T) {
 	want := rate(1000, 1, 1024)
 	c := New(Limits{Share: 0.01, Fixed: want})
-	if got := c.Next(Usage{Guests: time.Second, Cost: calls.Cost{Hits: 1e9, HitTime: 1000}}); got != want {
+	if got := c.Next(Usage{Guests: time.Second, Cost: Cost{Hits: 1e9, HitTime: 1000}}); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

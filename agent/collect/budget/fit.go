@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -27,7 +26,7 @@ const (
 // it is 1: among 1x256, 3x64, 7x32 and 31x8, about as many hits each, overlap falls from 72 to 62%. Next, many short bursts come before few
 // long ones, as samples of different bursts differ more than neighbours in one burst. So there are up to MaxHz ticks with 16 samples each,
 // from where the table's rows gain less than they cost, and the rest of the budget goes to more samples.
-func fit(limits Limits, cost calls.Cost, share float64) profile.Rate {
+func fit(limits Limits, cost Cost, share float64) profile.Rate {
 	fixed, maxHz := limits.Fixed, limits.MaxHz
 	if maxHz == 0 {
 		maxHz = MaxHz
@@ -47,7 +46,7 @@ func fit(limits Limits, cost calls.Cost, share float64) profile.Rate {
 }
 
 // fitStride returns the best rate with the stride of r that costs at most budget ns per second; one without Hz if there is none.
-func fitStride(r profile.Rate, cost calls.Cost, budget float64, maxHz int) profile.Rate {
+func fitStride(r profile.Rate, cost Cost, budget float64, maxHz int) profile.Rate {
 	if r.Hz == 0 {
 		burst := r.Burst
 		if burst.Samples == 0 {
@@ -70,7 +69,7 @@ func fitStride(r profile.Rate, cost calls.Cost, budget float64, maxHz int) profi
 
 // smallest is the smallest useful rate with the fixed fields: one tick a second, with that many samples each. The stride is long all the
 // same: it costs little compared with the samples, and the first call after a tick would not be a random one.
-func smallest(fixed profile.Rate, cost calls.Cost, samples int) profile.Rate {
+func smallest(fixed profile.Rate, cost Cost, samples int) profile.Rate {
 	r := fixed
 	if r.Hz == 0 {
 		r.Hz = 1
@@ -86,7 +85,7 @@ func smallest(fixed profile.Rate, cost calls.Cost, samples int) profile.Rate {
 
 // worthwhileStrides is how many of strides, from the first on, are so short that the calls between two samples cost not much more than a
 // sample.
-func worthwhileStrides(cost calls.Cost) int {
+func worthwhileStrides(cost Cost) int {
 	n := 1
 	for n < len(strides) && time.Duration(strides[n]-1)*cost.SkipTime <= cost.HitTime*3/2 {
 		n++

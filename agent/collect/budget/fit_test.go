@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -14,16 +13,16 @@ func rate(hz, stride, samples int) profile.Rate {
 
 // Costs of engines, as measured on small machines.
 var (
-	counting = calls.Cost{HitTime: 650, TickTime: 14 * time.Microsecond, SkipTime: 6} // the guest counts
-	trapping = calls.Cost{HitTime: 10 * time.Microsecond, TickTime: 100 * time.Microsecond, SkipTime: 10 * time.Microsecond}
-	metal    = calls.Cost{HitTime: 150, TickTime: 2 * time.Microsecond, SkipTime: 6}
+	counting = Cost{HitTime: 650, TickTime: 14 * time.Microsecond, SkipTime: 6} // the guest counts
+	trapping = Cost{HitTime: 10 * time.Microsecond, TickTime: 100 * time.Microsecond, SkipTime: 10 * time.Microsecond}
+	metal    = Cost{HitTime: 150, TickTime: 2 * time.Microsecond, SkipTime: 6}
 )
 
 func TestFit(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		fixed profile.Rate
-		cost  calls.Cost
+		cost  Cost
 		share float64
 		want  profile.Rate
 	}{
@@ -35,7 +34,7 @@ func TestFit(t *testing.T) {
 		{"nothing", profile.Rate{}, counting, 0, profile.Rate{}},
 		{"cheaper hits: shorter strides, as skipping is dear in comparison", profile.Rate{}, metal, 0.01, rate(97, 31, 306)},
 		{"every call traps: no stride", profile.Rate{}, trapping, 0.01, rate(38, 1, 16)},
-		{"costs are not known", profile.Rate{}, calls.Cost{}, 0.01, rate(97, 509, 1024)},
+		{"costs are not known", profile.Rate{}, Cost{}, 0.01, rate(97, 509, 1024)},
 		{"stride is fixed", rate(0, 1, 0), counting, 0.01, rate(97, 1, 137)},
 		{"samples are fixed", rate(0, 0, 4), counting, 0.01, rate(97, 127, 4)},
 		{"many samples are fixed: fewer ticks", rate(0, 0, 512), counting, 0.01, rate(13, 127, 512)},

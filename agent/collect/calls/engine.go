@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -15,7 +16,7 @@ type Engine interface {
 	// Tune changes how much is sampled, from the next tick on.
 	Tune(profile.Rate) error
 	// Cost is what sampling has cost the profiled processes so far.
-	Cost() Cost
+	Cost() budget.Cost
 	// Notes are what a reader of the profiles must know about its samples, one sentence each.
 	Notes() []string
 	// Close disarms everything and removes the engine from the kernel and from the profiled processes.

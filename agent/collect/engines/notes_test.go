@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
@@ -119,7 +120,7 @@ type watchingEngine struct {
 }
 
 func (w watchingEngine) Watches() calls.Watches { return w.watches }
-func (w watchingEngine) Cost() calls.Cost       { return calls.Cost{} }
+func (w watchingEngine) Cost() budget.Cost      { return budget.Cost{} }
 
 // Lost watches of breakpoints are in the notes of profiles, and in the agent's health, for all engines together.
 func TestWatchesOfEngines(t *testing.T) {

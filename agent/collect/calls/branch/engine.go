@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
@@ -98,10 +99,10 @@ func (e *Engine) Refresh() error {
 }
 
 // Cost implements calls.Engine. HitTime covers the BPF programs; the CPU's own cost of raising an event comes on top.
-func (e *Engine) Cost() calls.Cost {
+func (e *Engine) Cost() budget.Cost {
 	var perCPU []bpf.BranchCost
 	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {
-		return calls.Cost{} // the map exists until Close
+		return budget.Cost{} // the map exists until Close
 	}
 	return cost(perCPU)
 }
@@ -137,7 +138,7 @@ func notes(perCPU []bpf.BranchCost) (notes []string) {
 	return notes
 }
 
-func cost(perCPU []bpf.BranchCost) (c calls.Cost) {
+func cost(perCPU []bpf.BranchCost) (c budget.Cost) {
 	var ns uint64
 	for _, p := range perCPU {
 		c.Hits += p.Samples

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -34,10 +35,10 @@ func TestLimit(t *testing.T) {
 
 func TestCost(t *testing.T) {
 	got := cost([]bpf.BranchCost{{Samples: 3, Ns: 900}, {}, {Samples: 1, Ns: 1500, Empty: 1}})
-	if want := (calls.Cost{Hits: 4, HitTime: 600 * time.Nanosecond}); got != want {
+	if want := (budget.Cost{Hits: 4, HitTime: 600 * time.Nanosecond}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := cost(nil); got != (calls.Cost{}) {
+	if got := cost(nil); got != (budget.Cost{}) {
 		t.Errorf("of nothing: %+v", got)
 	}
 }

@@ -124,9 +124,9 @@ func (e *Engine) Credibility() map[string]profile.Credibility {
 }
 
 // Cost implements calls.Engine, for windows only. The cost of ticks is added where their number is known.
-func (e *Engine) Cost() calls.Cost {
+func (e *Engine) Cost() budget.Cost {
 	if e.listener == nil {
-		return calls.Cost{}
+		return budget.Cost{}
 	}
 	return e.listener.Cost()
 }

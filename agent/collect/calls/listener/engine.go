@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -98,7 +99,7 @@ func (e *Engine) paused() bool {
 }
 
 // Cost implements calls.Engine: of all windows of its Listener.
-func (e *Engine) Cost() calls.Cost { return e.listener.Cost() }
+func (e *Engine) Cost() budget.Cost { return e.listener.Cost() }
 
 // Watches implements calls.Watching.
 func (e *Engine) Watches() calls.Watches { return e.watches.Watches() }

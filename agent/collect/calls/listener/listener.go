@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -34,9 +34,9 @@ func Open(o *bpf.Objects, w *watch.Watcher) (*Listener, error) {
 func (l *Listener) Close() error { return errors.Join(l.observer.Close(), l.objects.Close()) }
 
 // Cost is what all windows have cost their processes.
-func (l *Listener) Cost() calls.Cost {
+func (l *Listener) Cost() budget.Cost {
 	c := l.observer.Cost()
-	return calls.Cost{Hits: c.Hits, HitTime: c.HitTime, Arming: c.Arming}
+	return budget.Cost{Hits: c.Hits, HitTime: c.HitTime, Arming: c.Arming}
 }
 
 // HitTime is what a hit takes of the process's CPU time.

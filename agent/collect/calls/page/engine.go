@@ -24,6 +24,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -316,10 +317,10 @@ func (e *Engine) setTicks(hz int) error {
 
 // Cost is what processes paid since the engine was created. Calls beyond the armed ones are not in it: a process that makes up calls pays
 // for them itself, and must not slow down the sampling of others.
-func (e *Engine) Cost() calls.Cost {
+func (e *Engine) Cost() budget.Cost {
 	var perCPU []bpf.BurstCost
 	if err := e.objects.BurstCosts.Lookup(uint32(0), &perCPU); err != nil {
-		return calls.Cost{} // the engine is closed
+		return budget.Cost{} // the engine is closed
 	}
 	var sum bpf.BurstCost
 	for _, c := range perCPU {
@@ -332,7 +333,7 @@ func (e *Engine) Cost() calls.Cost {
 	if sum.Ticks > 0 {
 		tick += time.Duration(sum.TickNs / sum.Ticks)
 	}
-	return calls.Cost{
+	return budget.Cost{
 		Hits: sum.Hits, HitTime: e.hit.time(), TickTime: tick, SkipTime: skipTime,
 		Arming: time.Duration(sum.TickNs) + time.Duration(sum.Ticks)*e.tick + time.Duration(sum.Skipped)*skipTime,
 	}

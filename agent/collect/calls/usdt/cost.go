@@ -3,7 +3,7 @@ package usdt
 import (
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite/hitcost"
 )
 
@@ -81,7 +81,7 @@ func (e *Engine) sum() (t totals, windows uint64) {
 }
 
 // Cost implements calls.Engine. Attaching uses the agent's own time.
-func (e *Engine) Cost() calls.Cost {
+func (e *Engine) Cost() budget.Cost {
 	t, windows := e.sum()
 	return t.cost(windows, e.weigher.passing(), e.interruption())
 }
@@ -89,8 +89,8 @@ func (e *Engine) Cost() calls.Cost {
 // cost is what processes paid, if each pass of the probe and each window takes that long. The time of the BPF program, measured at every
 // hit, is added: sampled calls take longer than others. Calls made while the probe is being detached are not part of the burst; they are
 // part of a window's cost, whatever its burst is.
-func (t totals) cost(windows uint64, passing, interruption time.Duration) calls.Cost {
-	c := calls.Cost{Hits: t.sampled}
+func (t totals) cost(windows uint64, passing, interruption time.Duration) budget.Cost {
+	c := budget.Cost{Hits: t.sampled}
 	if t.sampled > 0 {
 		c.HitTime = passing + t.sampleTime/time.Duration(t.sampled)
 		c.SkipTime = c.HitTime
