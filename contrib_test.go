@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The metrics of the rules for Prometheus exist, and the flags that make them are those of the documentation. promtool checks the rest.
+// The metrics of the rules for Prometheus exist, and the flags that make them are those of the
+// documentation. promtool checks the rest.
 func TestPrometheusRules(t *testing.T) {
 	texts := map[string]string{}
 	for _, path := range []string{"contrib/prometheus/rules.yml", "docs/reference/metrics.md", "docs/costs.md"} {

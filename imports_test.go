@@ -15,8 +15,9 @@ import (
 
 const module = "github.com/vmprof-agent/vmprof-agent"
 
-// wings lists what each package may import of this module, from the bottom up. A name that ends in /... stands for all packages below it, and
-// packages of one wing may import each other. Packages below tests may import everything.
+// wings lists what each package may import of this module, from the bottom up. A name that ends in
+// /... stands for all packages below it, and packages of one wing may import each other. Packages
+// below tests may import everything.
 var wings = []struct{ packages, imports string }{
 	// The ground: algorithms and file formats.
 	{"cct version elffile web symbolize/symbol contrib/...", ""},

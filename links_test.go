@@ -20,8 +20,8 @@ var (
 	code     = regexp.MustCompile("`[^`]*`")
 )
 
-// Every link between files of this repository leads to a file, and to a heading of it if the link names one.
-// Links to other sites are not followed.
+// Every link between files of this repository leads to a file, and to a heading of it if the link
+// names one. Links to other sites are not followed.
 func TestLinks(t *testing.T) {
 	pages := map[string]page{}
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -1,5 +1,5 @@
-// Package agent is the profiler: it discovers processes, attaches to their VMs, drains the event stream, folds samples
-// into calling context trees and closes them into immutable windows.
+// Package agent is the profiler: it discovers processes, attaches to their VMs, drains the event
+// stream, folds samples into calling context trees and closes them into immutable windows.
 //
 //	a, err := agent.New(ctx, agent.Options{Frequency: 99})
 //	defer a.Close()
@@ -8,10 +8,11 @@
 //	time.Sleep(10 * time.Second)
 //	profile, err := w.Close(ctx)
 //
-// Three kinds of goroutines share the work. One drains the ring and folds; it only copies and dispatches. A few name
-// frames, which takes reads of targets; each process is with one of them at a time. Those that close windows wait
-// for the namers, up to a deadline. What all of them know of processes and windows is a fold.State, which its fold.Owner lends to one
-// function at a time; sources get it, and all else that they need, as source.Services.
+// Three kinds of goroutines share the work. One drains the ring and folds; it only copies and
+// dispatches. A few name frames, which takes reads of targets; each process is with one of them at
+// a time. Those that close windows wait for the namers, up to a deadline. What all of them know of
+// processes and windows is a fold.State, which its fold.Owner lends to one function at a time;
+// sources get it, and all else that they need, as source.Services.
 package agent
 
 import (
@@ -65,7 +66,8 @@ type Options struct {
 	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
 	NoTime       bool                    // profiles leave out where time goes
 	Log          *slog.Logger            // nil means none
-	// Settle is called by New once what takes privileges is loaded, before anything is read of a target; nil means nothing.
+	// Settle is called by New once what takes privileges is loaded, before anything is read of a
+	// target; nil means nothing.
 	Settle func() error
 
 	Contexts      profile.ContextMode // how calling contexts are found
@@ -75,11 +77,12 @@ type Options struct {
 	CheckContexts bool                // also walk every stack in full, and report how many contexts were right
 }
 
-// DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step with them.
+// DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step
+// with them.
 const DefaultFrequency = 99
 
-// ringBytes is how large the event stream's buffer is on this machine. The kernel maps it twice, so that it counts as twice as much memory
-// of the agent.
+// ringBytes is how large the event stream's buffer is on this machine. The kernel maps it twice, so
+// that it counts as twice as much memory of the agent.
 func ringBytes() uint32 {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -88,7 +91,8 @@ func ringBytes() uint32 {
 	return ringBytesOf(cpus)
 }
 
-// ringBytesOf is that for so many CPUs. Half a MiB holds more than a second of a CPU's samples at 999 Hz.
+// ringBytesOf is that for so many CPUs. Half a MiB holds more than a second of a CPU's samples at
+// 999 Hz.
 func ringBytesOf(cpus int) uint32 {
 	const each, least = 512 << 10, 1 << 20
 	size := uint32(least)
@@ -98,7 +102,8 @@ func ringBytesOf(cpus int) uint32 {
 	return size
 }
 
-// DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400 MB with their names.
+// DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400
+// MB with their names.
 const DefaultMaxContexts = 1 << 22
 
 // namingWorkers is how many processes are looked into at once.
@@ -137,7 +142,8 @@ type Agent struct {
 
 func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
 
-// New loads and attaches everything and looks at the processes that run already. Nothing ticks before Run.
+// New loads and attaches everything and looks at the processes that run already. Nothing ticks
+// before Run.
 func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	if opt.Frequency == 0 {
 		opt.Frequency = DefaultFrequency
@@ -256,7 +262,8 @@ func (a *Agent) requestFailed(err error) {
 	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", guest.StackOf(err))
 }
 
-// openSources opens what the options ask for, given how functions of the kernel are found, and has records handled by what they are of.
+// openSources opens what the options ask for, given how functions of the kernel are found, and has
+// records handled by what they are of.
 func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 	a.handlers = a.ownHandlers()
 	ticks, err := newTicks(a, find)
@@ -321,7 +328,8 @@ func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
 	return a.owner.Do(func(s *fold.State) { s.Hot = hot })
 }
 
-// SlowErr is why invocations of the method of Options.Slow are not followed any more; nil if they are.
+// SlowErr is why invocations of the method of Options.Slow are not followed any more; nil if they
+// are.
 func (a *Agent) SlowErr() error {
 	if a.slow == nil {
 		return nil
@@ -398,8 +406,9 @@ func (a *Agent) refresh() {
 	}
 }
 
-// Ready returns when all is observed that is to be: the sources have started, and the agent is attached to the VMs of the chosen processes. It
-// returns without that when ctx or Run ends, or after patience. What was recorded until then has been handled.
+// Ready returns when all is observed that is to be: the sources have started, and the agent is
+// attached to the VMs of the chosen processes. It returns without that when ctx or Run ends, or
+// after patience. What was recorded until then has been handled.
 func (a *Agent) Ready(ctx context.Context, patience time.Duration) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -455,9 +464,10 @@ func (a *Agent) Open(pids []int) *Window {
 	return w
 }
 
-// Follow hands one window after the other to observe, each of that length, until ctx ends. Every sample is in exactly
-// one of them. The last one, which ends with ctx, is shorter; it is dropped if it has less than a tenth of the length. If observe
-// panics, that is counted and logged, and costs that window: what is in it comes from processes.
+// Follow hands one window after the other to observe, each of that length, until ctx ends. Every
+// sample is in exactly one of them. The last one, which ends with ctx, is shorter; it is dropped if
+// it has less than a tenth of the length. If observe panics, that is counted and logged, and costs
+// that window: what is in it comes from processes.
 func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
 	tick := time.NewTicker(length)
 	defer tick.Stop()

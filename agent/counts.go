@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// snapshot reads what sources have counted that takes long to read, and returns what counts the rest with a State.
+// snapshot reads what sources have counted that takes long to read, and returns what counts the
+// rest with a State.
 func (a *Agent) snapshot() func(*fold.State) source.Snapshot {
 	of := map[source.Source]func(*fold.State) any{}
 	for one := range a.sources.all() {
@@ -34,8 +35,9 @@ func (a *Agent) snapshot() func(*fold.State) source.Snapshot {
 	}
 }
 
-// countsSince is what was counted between two snapshots. Samples in flight at either edge are in Attempted and not in Delivered, or
-// the other way round; the identities hold when the agent was stopped and flushed first.
+// countsSince is what was counted between two snapshots. Samples in flight at either edge are in
+// Attempted and not in Delivered, or the other way round; the identities hold when the agent was
+// stopped and flushed first.
 func countsSince(before, after *source.Snapshot) profile.Counts {
 	d := func(c bpf.Counter) uint64 { return after.Kernel[c] - before.Kernel[c] }
 	c := profile.Counts{
@@ -74,12 +76,14 @@ func (a *Agent) Counts() (profile.Counts, error) {
 	return countsSince(&source.Snapshot{}, &now), nil
 }
 
-// processesRefused is how many processes found no room among the chosen ones: those that Choose was called for, and children.
+// processesRefused is how many processes found no room among the chosen ones: those that Choose was
+// called for, and children.
 func (a *Agent) processesRefused(c *bpf.Counts) uint64 {
 	return a.refused.Load() + c[bpf.ProcessesRefused]
 }
 
-// roomNotes say what is missing in a window because it found no room in a table of the kernel side, or came too early.
+// roomNotes say what is missing in a window because it found no room in a table of the kernel side,
+// or came too early.
 func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	since := func(c bpf.Counter) uint64 { return after[c] - before[c] }
 	note := func(n uint64, format string, rest ...any) {

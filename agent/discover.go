@@ -31,10 +31,12 @@ func (a *Agent) watch() error {
 	return nil
 }
 
-// discoverDeadline bounds how long New waits for the VMs that run already; attaching goes on after it.
+// discoverDeadline bounds how long New waits for the VMs that run already; attaching goes on after
+// it.
 const discoverDeadline = time.Second
 
-// discover attaches to the VMs that run already. Other processes are looked at when they are first sampled.
+// discover attaches to the VMs that run already. Other processes are looked at when they are first
+// sampled.
 func (a *Agent) discover(ctx context.Context) {
 	a.services.Resolver.Wait(ctx, fold.Targets(a.adopt(a.withVM(ctx))), discoverDeadline)
 }
@@ -51,8 +53,9 @@ func (a *Agent) adopt(found []proc.Identity) (adopted []*fold.Process) {
 	return adopted
 }
 
-// sweep retires processes that are gone although nobody said so, or that were sampled once more after their end was
-// announced. Without it the table would keep them until their pids are used again.
+// sweep retires processes that are gone although nobody said so, or that were sampled once more
+// after their end was announced. Without it the table would keep them until their pids are used
+// again.
 func (a *Agent) sweep() {
 	// First: who comes after the listing is not in it.
 	known := fold.Get(a.owner, func(s *fold.State) []*fold.Process { return slices.Collect(maps.Values(s.Table)) })
@@ -70,8 +73,8 @@ func (a *Agent) sweep() {
 	})
 }
 
-// Choose adds a process to those that are sampled, if the kernel side chooses. A process that finds no room is counted
-// (Stats.ProcessesRefused), and is no error: the others are sampled.
+// Choose adds a process to those that are sampled, if the kernel side chooses. A process that finds
+// no room is counted (Stats.ProcessesRefused), and is no error: the others are sampled.
 func (a *Agent) Choose(pid int) error {
 	err := a.services.Objects.Pids.Put(uint32(pid), uint8(1))
 	if errors.Is(err, unix.E2BIG) {

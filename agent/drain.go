@@ -16,17 +16,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The ring is emptied at this interval unless it fills up first: at the shorter one while processes start. Waking for every sample would
-// make the agent cost ten times as much.
+// The ring is emptied at this interval unless it fills up first: at the shorter one while processes
+// start. Waking for every sample would make the agent cost ten times as much.
 const (
 	drainInterval = 100 * time.Millisecond
 	calmInterval  = 250 * time.Millisecond
-	// firstInterval is the first one. It doubles until it is drainInterval, so that frames have names soon.
+	// firstInterval is the first one. It doubles until it is drainInterval, so that frames have
+	// names soon.
 	firstInterval = 20 * time.Millisecond
 )
 
-// drain copies records from the ring to where they belong until ctx ends. It never reads a target: what a sample
-// needs from one goes to the naming workers.
+// drain copies records from the ring to where they belong until ctx ends. It never reads a target:
+// what a sample needs from one goes to the naming workers.
 func (a *Agent) drain(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { a.ring.Flush() })
 	defer stop()
@@ -63,7 +64,8 @@ func (a *Agent) drain(ctx context.Context) error {
 	}
 }
 
-// submitDue hands processes with new work to workers, and returns how long the ring may be left alone.
+// submitDue hands processes with new work to workers, and returns how long the ring may be left
+// alone.
 func (a *Agent) submitDue() (pause time.Duration) {
 	a.owner.Do(func(s *fold.State) {
 		s.SubmitDue()
@@ -72,8 +74,8 @@ func (a *Agent) submitDue() (pause time.Duration) {
 	return min(max(pause, drainInterval), calmInterval)
 }
 
-// receive folds one record. It reports whether workers must get it at once. A record over which the agent
-// panics is discarded.
+// receive folds one record. It reports whether workers must get it at once. A record over which the
+// agent panics is discarded.
 func (a *Agent) receive(raw []byte) (urgent bool) {
 	err := a.owner.Try(func(s *fold.State) {
 		a.handle(s, raw)
@@ -88,13 +90,15 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 	return urgent
 }
 
-// A handler takes the records of one kind. It is empty if this agent has nothing that such a record belongs to.
+// A handler takes the records of one kind. It is empty if this agent has nothing that such a record
+// belongs to.
 type handler struct {
 	handle func(*fold.State, []byte) // folds a record
 	failed func(*fold.State)         // accounts for a record over which handle panicked; nil if records of the kind are only counted as received
 }
 
-// handlers has a row for each kind of record that BPF programs emit; sources add theirs when they are opened.
+// handlers has a row for each kind of record that BPF programs emit; sources add theirs when they
+// are opened.
 type handlers [bpf.EventVMThreadEnd + 1]handler
 
 // handlerOf returns the handler of a record.

@@ -37,7 +37,8 @@ func (noKernel) Reseed(uint64) error       { return nil }
 func (noKernel) ForgetSuffix(uint64) error { return nil }
 func (noKernel) ForgetThread(uint32) error { return nil }
 
-// state is what only functions that the owner calls have otherwise: nothing else runs in these tests.
+// state is what only functions that the owner calls have otherwise: nothing else runs in these
+// tests.
 func (a *Agent) state() (s *fold.State) {
 	a.owner.Do(func(own *fold.State) { s = own })
 	return s
@@ -70,7 +71,8 @@ func sampleRecord(id identity, frames ...bpf.Frame) []byte { return foldtest.Sam
 
 func processRecord(kind uint8, id identity) []byte { return foldtest.Process(kind, id) }
 
-// Samples of one pid are of one process until it executes another program, ends, or its pid is used again.
+// Samples of one pid are of one process until it executes another program, ends, or its pid is used
+// again.
 func TestProcessIdentity(t *testing.T) {
 	first := identity{PID: 100, Start: 5_000_000_123, Exec: 1}
 	for _, c := range []struct {
@@ -103,7 +105,8 @@ func TestProcessIdentity(t *testing.T) {
 	}
 }
 
-// A process that was found in /proc, whose start is known in 10 ms only, is the one that the kernel side speaks of.
+// A process that was found in /proc, whose start is known in 10 ms only, is the one that the kernel
+// side speaks of.
 func TestProcessFoundInProc(t *testing.T) {
 	a, w := testAgent()
 	p := fold.NewProcess(proc.Identity{PID: 100, Start: 5_000_000_000}, false)
@@ -118,7 +121,8 @@ func TestProcessFoundInProc(t *testing.T) {
 	}
 }
 
-// The kernel works for a process for a moment after it said that it ended: samples of that are still its own.
+// The kernel works for a process for a moment after it said that it ended: samples of that are
+// still its own.
 func TestSampleAfterExit(t *testing.T) {
 	a, w := testAgent()
 	id := identity{PID: 100, Start: 5, Exec: 1}
@@ -181,7 +185,8 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// The drainer marks frames as it gets them, and has the map read on when it is time, though it knows all frames.
+// The drainer marks frames as it gets them, and has the map read on when it is time, though it
+// knows all frames.
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.state().Hot = true
@@ -214,7 +219,8 @@ func TestDrainerFollowsMap(t *testing.T) {
 	}
 }
 
-// TestSampleRetries: a sample hands a process to a worker when it is due, although its frames are known.
+// TestSampleRetries: a sample hands a process to a worker when it is due, although its frames are
+// known.
 func TestSampleRetries(t *testing.T) {
 	a, _ := testAgent()
 	id := identity{PID: 100, Start: 5_000_000_123, Exec: 1}
@@ -235,8 +241,9 @@ func TestSampleRetries(t *testing.T) {
 	}
 }
 
-// BenchmarkReceive folds samples whose stacks and frames are known, as nearly all are, of CPUs that tick in turn. A thread has one stack
-// or many, which differ in their three innermost frames. The aim is a microsecond a sample and no allocation.
+// BenchmarkReceive folds samples whose stacks and frames are known, as nearly all are, of CPUs that
+// tick in turn. A thread has one stack or many, which differ in their three innermost frames. The
+// aim is a microsecond a sample and no allocation.
 func BenchmarkReceive(b *testing.B) {
 	fold.FindNested = false
 	b.Cleanup(func() { fold.FindNested = true })

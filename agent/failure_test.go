@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// faultyAgent is an agent without a kernel side that panics at one stage of one process, and what it logs.
+// faultyAgent is an agent without a kernel side that panics at one stage of one process, and what
+// it logs.
 func faultyAgent(t *testing.T, at guest.Stage, pid int) (*Agent, *fold.Window, *bytes.Buffer) {
 	t.Helper()
 	a, w := testAgent()
@@ -48,7 +49,8 @@ func sampled(a *Agent, pid uint32) *fold.Process {
 	return a.state().Table[int(pid)]
 }
 
-// TestRecordPanics: a record over which the drainer panics is discarded, with an account that holds. Others are folded.
+// TestRecordPanics: a record over which the drainer panics is discarded, with an account that
+// holds. Others are folded.
 func TestRecordPanics(t *testing.T) {
 	a, w, log := faultyAgent(t, guest.StageRecord, 1)
 	for range 5 {
@@ -69,7 +71,8 @@ func TestRecordPanics(t *testing.T) {
 	a.receive(sampleRecord(identity{PID: 3, Start: 5_000_000_123, Exec: 1}, 0x1000)[:8])
 }
 
-// TestWindowPanics: a process whose part of the profile cannot be made has none, and its samples count as discarded.
+// TestWindowPanics: a process whose part of the profile cannot be made has none, and its samples
+// count as discarded.
 func TestWindowPanics(t *testing.T) {
 	a, w, _ := faultyAgent(t, guest.StageWindow, 1)
 	bad, good := sampled(a, 1), sampled(a, 2)
@@ -135,7 +138,8 @@ func TestRecordOfNobody(t *testing.T) {
 	}
 }
 
-// TestObserverPanics: panics over the profiles of windows are counted, the first one is logged, and they do not end the agent.
+// TestObserverPanics: panics over the profiles of windows are counted, the first one is logged, and
+// they do not end the agent.
 func TestObserverPanics(t *testing.T) {
 	a, _, log := faultyAgent(t, guest.StageObserve, 0)
 	seen := 0

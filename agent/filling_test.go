@@ -23,7 +23,8 @@ func (f fillingSource) Fill(_ context.Context, _ *source.Closed, p *profile.Prof
 	return f.fill(p)
 }
 
-// A panic of one source over a profile is counted, noted and logged, and costs that source's part: others have theirs.
+// A panic of one source over a profile is counted, noted and logged, and costs that source's part:
+// others have theirs.
 func TestFillPanics(t *testing.T) {
 	a, w, log := faultyAgent(t, guest.StageRecord, 0)
 	sampled(a, 1)

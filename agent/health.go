@@ -104,8 +104,8 @@ func (a *Agent) Cost() Cost {
 	}
 }
 
-// mapBytes is what the kernel says that the maps of samples, of code and of events take. Objects share some of them, such as
-// the ring: each counts once.
+// mapBytes is what the kernel says that the maps of samples, of code and of events take. Objects
+// share some of them, such as the ring: each counts once.
 func (a *Agent) mapBytes() (n uint64) {
 	maps := []any{a.services.Objects.ProfileMaps, a.services.Objects.CodeMap.CodeMapMaps}
 	for one := range implementing[source.Mapper](&a.sources) {

@@ -10,7 +10,8 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// A RefusalError says that the kernel does not let this process profile, and what would change that.
+// A RefusalError says that the kernel does not let this process profile, and what would change
+// that.
 type RefusalError struct {
 	Missing []string // capabilities, as "CAP_BPF"
 	Err     error    // what the kernel answered
@@ -43,7 +44,8 @@ func explainLoad(err error) error {
 	return &RefusalError{Missing: missing, Err: err}
 }
 
-// missingCapabilities are those without which no program is loaded, as far as this process does not have them.
+// missingCapabilities are those without which no program is loaded, as far as this process does not
+// have them.
 func missingCapabilities() (missing []string) {
 	have := cap.GetProc()
 	if ok, err := have.GetFlag(cap.Effective, cap.SYS_ADMIN); err == nil && ok {

@@ -13,13 +13,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// Pauses of seek: a VM that starts is found early in its life, and other processes cost next to nothing.
+// Pauses of seek: a VM that starts is found early in its life, and other processes cost next to
+// nothing.
 const (
 	seekInterval  = 100 * time.Millisecond // while no VM is attached
 	alertInterval = time.Second            // while one is
 
-	// A process without a VM is looked at again after this part of the time for which it has run its program, one part in so many, and after
-	// longestGlance at the latest.
+	// A process without a VM is looked at again after this part of the time for which it has run
+	// its program, one part in so many, and after longestGlance at the latest.
 	glanceShare   = 4
 	longestGlance = 10 * time.Second
 )
@@ -82,8 +83,8 @@ func (l *looks) executed(now time.Duration, pid int) {
 	l.of[pid] = look{since: now}
 }
 
-// seek is discover over and over, until ctx ends: for an agent that does not sample, so that nothing else leads it to
-// VMs that start later.
+// seek is discover over and over, until ctx ends: for an agent that does not sample, so that
+// nothing else leads it to VMs that start later.
 func (a *Agent) seek(ctx context.Context) {
 	for {
 		pause := seekInterval
@@ -99,8 +100,9 @@ func (a *Agent) seek(ctx context.Context) {
 		if len(found) == 0 {
 			continue
 		}
-		// A process that maps a VM has executed its last program. But if the record of that exec were handled after the process
-		// was adopted, the process would be retired as the program before.
+		// A process that maps a VM has executed its last program. But if the record of that exec
+		// were handled after the process was adopted, the process would be retired as the program
+		// before.
 		if err := a.flush(ctx); err != nil {
 			return
 		}
@@ -108,8 +110,8 @@ func (a *Agent) seek(ctx context.Context) {
 	}
 }
 
-// withVM returns those of the chosen processes that map a VM which is not attached, or what may have a probe whose values are
-// wanted. It leaves out those that were looked at a moment ago.
+// withVM returns those of the chosen processes that map a VM which is not attached, or what may
+// have a probe whose values are wanted. It leaves out those that were looked at a moment ago.
 func (a *Agent) withVM(ctx context.Context) (found []proc.Identity) {
 	for _, pid := range a.looks.due(monotonic(), a.candidates()) {
 		stat, err := a.services.Root.Stat(pid)
@@ -149,7 +151,8 @@ func (a *Agent) knows(pid int) bool {
 	return fold.Get(a.owner, func(s *fold.State) bool { return s.Table[pid] != nil })
 }
 
-// candidates are the processes in which a VM may be that is not attached, and is not to be left alone for now: the chosen ones and what they started, or all.
+// candidates are the processes in which a VM may be that is not attached, and is not to be left
+// alone for now: the chosen ones and what they started, or all.
 func (a *Agent) candidates() (pids []int) {
 	if a.opt.Filter || len(a.opt.PIDs) > 0 {
 		var pid uint32

@@ -31,8 +31,9 @@ func contextsOf(w *fold.Window) map[string]uint64 {
 	return all
 }
 
-// Samples that refer to earlier ones give the same windows, and request the same names, as those that have their stacks: with windows that
-// open and close, code that is replaced, and VMs that are attached.
+// Samples that refer to earlier ones give the same windows, and request the same names, as those
+// that have their stacks: with windows that open and close, code that is replaced, and VMs that are
+// attached.
 func TestShortSamples(t *testing.T) {
 	full, _ := testAgent()
 	short, _ := testAgent()

@@ -12,9 +12,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// sources are what an agent records, in the order in which it starts: first what the others depend on, as samples show
-// which code is busy, then those that work on what was found. The latter stop first. Within each of the two lists sources start,
-// stop and close in the same order.
+// sources are what an agent records, in the order in which it starts: first what the others depend
+// on, as samples show which code is busy, then those that work on what was found. The latter stop
+// first. Within each of the two lists sources start, stop and close in the same order.
 type sources struct {
 	first []source.Source // events, ticks
 	then  []source.Source // lock acquisitions, calls
@@ -33,8 +33,8 @@ func (s *sources) all() iter.Seq[source.Source] {
 	}
 }
 
-// ending are all sources in the order in which they stop and close. Workers call them in that order, too: call engines come
-// before events, which set a stage of their own.
+// ending are all sources in the order in which they stop and close. Workers call them in that
+// order, too: call engines come before events, which set a stage of their own.
 func (s *sources) ending() []source.Source { return slices.Concat(s.then, s.first) }
 
 // start starts one of the lists.

@@ -14,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
-// ticks are the source of samples of CPU time. Where nothing that is wanted comes from samples they do not tick: then VMs are
-// looked for instead of being found by samples.
+// ticks are the source of samples of CPU time. Where nothing that is wanted comes from samples they
+// do not tick: then VMs are looked for instead of being found by samples.
 type ticks struct {
 	source.Passive
 	agent *Agent

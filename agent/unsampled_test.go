@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// A chosen process without samples is still in the profile, because its notes may say why it has none.
+// A chosen process without samples is still in the profile, because its notes may say why it has
+// none.
 func TestUnsampled(t *testing.T) {
 	sampled, idle, unchosen := fold.NewProcess(proc.Identity{PID: 7}, true), fold.NewProcess(proc.Identity{PID: 8}, true), fold.NewProcess(proc.Identity{PID: 10}, true)
 	a, w := testAgent()

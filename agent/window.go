@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// A Window is a time in which samples are folded. Any number can be open at once; each sees every sample.
+// A Window is a time in which samples are folded. Any number can be open at once; each sees every
+// sample.
 type Window struct {
 	agent  *Agent
 	start  time.Time
@@ -32,14 +33,15 @@ func newWindow(a *Agent, pids map[int]bool) *Window {
 	return &Window{agent: a, open: open}
 }
 
-// Close ends the window and returns what it holds, named. It waits until everything that was sampled so far has been
-// received and, up to Options.NameDeadline, until it has been named.
+// Close ends the window and returns what it holds, named. It waits until everything that was
+// sampled so far has been received and, up to Options.NameDeadline, until it has been named.
 func (w *Window) Close(ctx context.Context) (*profile.Profile, error) {
 	return w.end(ctx, nil)
 }
 
-// Next closes the window and opens its successor at the same moment: every sample is in exactly one of them. There is no successor if it
-// fails, as it does where a source makes whole profiles: what that counts ends with the first window, which stays open.
+// Next closes the window and opens its successor at the same moment: every sample is in exactly one
+// of them. There is no successor if it fails, as it does where a source makes whole profiles: what
+// that counts ends with the first window, which stays open.
 func (w *Window) Next(ctx context.Context) (*Window, *profile.Profile, error) {
 	if w.agent.sources.ender() != nil {
 		return nil, nil, errors.New("a recording that counts every call has only one window")
@@ -93,7 +95,8 @@ func (w *Window) end(ctx context.Context, next *Window) (*profile.Profile, error
 	return a.profileOf(ctx, closed, a.newProfile(w, end, closed.After)), nil
 }
 
-// close takes a window out of those that are open, and opens the next one if there is one. It returns when that was.
+// close takes a window out of those that are open, and opens the next one if there is one. It
+// returns when that was.
 func (a *Agent) close(w *Window, next *Window) (closed *source.Closed, end time.Time, err error) {
 	closed = &source.Closed{Window: w.open, Before: w.before}
 	end = time.Now()
@@ -179,7 +182,8 @@ func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Prof
 	return p
 }
 
-// attempt has a source do its part of a profile. A panic is counted and logged, and costs that part.
+// attempt has a source do its part of a profile. A panic is counted and logged, and costs that
+// part.
 func (a *Agent) attempt(p *profile.Profile, do func()) {
 	err := proc.Catch(func() error {
 		do()
@@ -191,8 +195,8 @@ func (a *Agent) attempt(p *profile.Profile, do func()) {
 	}
 }
 
-// unsampled are the chosen processes of which the window has nothing: why that is, their notes may say. Where all processes are
-// sampled, most have nothing to do, so that nobody asks.
+// unsampled are the chosen processes of which the window has nothing: why that is, their notes may
+// say. Where all processes are sampled, most have nothing to do, so that nobody asks.
 func (a *Agent) unsampled(w *fold.Window) (processes []*fold.Process) {
 	a.owner.Do(func(s *fold.State) {
 		for _, pid := range a.opt.PIDs {
@@ -204,7 +208,8 @@ func (a *Agent) unsampled(w *fold.Window) (processes []*fold.Process) {
 	return processes
 }
 
-// processProfile is a process's part of the profile. If the agent panics over it, the process has none.
+// processProfile is a process's part of the profile. If the agent panics over it, the process has
+// none.
 func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.Part, counts *profile.Counts) *profile.Process {
 	var named *profile.Process
 	var samples uint64
@@ -248,7 +253,8 @@ func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.P
 	return named
 }
 
-// addWall adds the wall time of a process, given the samples of its CPU time. What is not wanted otherwise is left out.
+// addWall adds the wall time of a process, given the samples of its CPU time. What is not wanted
+// otherwise is left out.
 func (a *Agent) addWall(p *profile.Process, sampled []*profile.Thread) {
 	kept := p.Threads
 	p.Threads = sampled

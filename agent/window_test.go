@@ -24,7 +24,8 @@ func sampleOf(a *Agent, id identity, n ...int) {
 	}
 }
 
-// Names of a process go when it is gone and no window has samples of it, whichever comes first; until then they stay.
+// Names of a process go when it is gone and no window has samples of it, whichever comes first;
+// until then they stay.
 func TestNamesOfProcessesThatAreGone(t *testing.T) {
 	id := identity{PID: 100, Start: 5, Exec: 1}
 	for _, c := range []struct {
@@ -156,8 +157,9 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// All windows together hold a bounded number of contexts, whatever threads there are. Every sample is counted, those without room
-// for a caller of the method that ran, and the profile says how many these are.
+// All windows together hold a bounded number of contexts, whatever threads there are. Every sample
+// is counted, those without room for a caller of the method that ran, and the profile says how many
+// these are.
 func TestWindowRoom(t *testing.T) {
 	const room, threads, each = 50, 20, 100
 	a, w := testAgentWith(Options{MaxContexts: room}, slog.New(slog.DiscardHandler))
@@ -189,8 +191,8 @@ func TestWindowRoom(t *testing.T) {
 	}
 }
 
-// What a thread does counts for the name that it has then. Threads of a JVM get theirs a moment after they start, and have their parent's until
-// then: what they do before counts for their own.
+// What a thread does counts for the name that it has then. Threads of a JVM get theirs a moment
+// after they start, and have their parent's until then: what they do before counts for their own.
 func TestThreadName(t *testing.T) {
 	a, w := testAgent()
 	id := identity{PID: 100, Start: 5, Exec: 1}

@@ -56,8 +56,8 @@ func (a *fakeAllocator) forget(t *testing.T) {
 	}
 }
 
-// begin gives this thread, which the test keeps, a buffer that begins with an object of 16 bytes: nothing is known of what was
-// before, so nothing is told.
+// begin gives this thread, which the test keeps, a buffer that begins with an object of 16 bytes:
+// nothing is known of what was before, so nothing is told.
 func (a *fakeAllocator) begin(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -88,8 +88,9 @@ func (a *fakeAllocator) said(t *testing.T) string {
 	return strings.Join(all, ", ")
 }
 
-// The first object that does not fit into a thread's buffer ends it, and stands for what was allocated since the last end.
-// Those that follow until there is a new one do not, and neither does one that no buffer has room for, but for itself.
+// The first object that does not fit into a thread's buffer ends it, and stands for what was
+// allocated since the last end. Those that follow until there is a new one do not, and neither does
+// one that no buffer has room for, but for itself.
 func TestKernelBufferEnds(t *testing.T) {
 	type object struct {
 		size    uint64
@@ -164,8 +165,8 @@ func TestProbeBufferEndsByThread(t *testing.T) {
 	}
 }
 
-// Buffers that the VM took away had no end: what comes next is any object. Half of such a buffer was used, which the next end
-// stands for.
+// Buffers that the VM took away had no end: what comes next is any object. Half of such a buffer
+// was used, which the next end stands for.
 func TestProbeBufferTaken(t *testing.T) {
 	a := newFakeAllocator(t)
 	for _, test := range []struct {
@@ -224,8 +225,9 @@ func TestProbeBufferEndsUntold(t *testing.T) {
 	}
 }
 
-// A VM that gives up a buffer and finds no room for another allocates the object that met the end outside. The next object, which gets a
-// buffer, is any. An object that no buffer can have stands for itself there, too; the next end stands for the buffer.
+// A VM that gives up a buffer and finds no room for another allocates the object that met the end
+// outside. The next object, which gets a buffer, is any. An object that no buffer can have stands
+// for itself there, too; the next end stands for the buffer.
 func TestProbeBufferGivenUp(t *testing.T) {
 	a := newFakeAllocator(t)
 	start, end := a.thread+uint64(a.heap.TlabStart), a.thread+uint64(a.heap.TlabEnd)
@@ -284,7 +286,8 @@ func TestProbeAllocationsOfOthers(t *testing.T) {
 	}
 }
 
-// Until the VM of a process is attached, its allocations have neither frames nor a class: they are hits, and nothing else.
+// Until the VM of a process is attached, its allocations have neither frames nor a class: they are
+// hits, and nothing else.
 func TestKernelAllocationUnattached(t *testing.T) {
 	a := newFakeAllocator(t)
 	pinned(t)

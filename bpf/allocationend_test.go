@@ -23,7 +23,8 @@ func (a *fakeAllocator) ends(t *testing.T) (all []EndedThread) {
 	return all
 }
 
-// counting has the VM count what threads have allocated, and returns what sets a thread's count and the used part of its buffer.
+// counting has the VM count what threads have allocated, and returns what sets a thread's count and
+// the used part of its buffer.
 func (a *fakeAllocator) counting(t *testing.T) func(thread, allocated, used uint64) {
 	t.Helper()
 	h := &a.heap.HotspotHeap
@@ -41,7 +42,8 @@ func (a *fakeAllocator) counting(t *testing.T) func(thread, allocated, used uint
 	}
 }
 
-// A thread that ends says what it has allocated, and up to which byte an end of a buffer stood for it.
+// A thread that ends says what it has allocated, and up to which byte an end of a buffer stood for
+// it.
 func TestKernelThreadEnd(t *testing.T) {
 	a := newFakeAllocator(t)
 	set := a.counting(t)

@@ -16,8 +16,8 @@ type drawnObject struct {
 }
 
 // A simulatedThread allocates as threads of HotSpot do (MemAllocator::allocate_inside_tlab_slow in
-// src/hotspot/share/gc/shared/memAllocator.cpp, ThreadLocalAllocBuffer::compute_size in threadLocalAllocBuffer.inline.hpp), and
-// hits the probes where those would be hit.
+// src/hotspot/share/gc/shared/memAllocator.cpp, ThreadLocalAllocBuffer::compute_size in
+// threadLocalAllocBuffer.inline.hpp), and hits the probes where those would be hit.
 type simulatedThread struct {
 	*fakeAllocator
 	random  *rand.Rand
@@ -27,7 +27,8 @@ type simulatedThread struct {
 	end     uint64 // bytes of the buffer
 	free    uint64 // of them
 	limit   uint64 // what is left of a buffer that is given up at most
-	// refills is what is learned from new buffers alone, as is often done: bytes by size of the object that each was got for.
+	// refills is what is learned from new buffers alone, as is often done: bytes by size of the
+	// object that each was got for.
 	refills map[uint64]float64
 }
 
@@ -68,7 +69,8 @@ func (s *simulatedThread) collect(t *testing.T, e *Epochs) {
 	}
 }
 
-// What is told of allocations adds up to what was allocated, of every size: bytes and objects. The errors are those of chance.
+// What is told of allocations adds up to what was allocated, of every size: bytes and objects. The
+// errors are those of chance.
 func TestProbeAllocationWeights(t *testing.T) {
 	mixed := []drawnObject{
 		{16, 4000}, {24, 3500}, {64, 1500}, {120, 590}, {272, 300}, {4016, 80}, {8208, 20}, {32784, 9}, {524304, 1},
@@ -135,8 +137,8 @@ func TestProbeAllocationWeights(t *testing.T) {
 			refills := 0.0
 			for _, o := range test.objects {
 				n := bySize[o.size]
-				// Weights differ little, so what is estimated of a size varies as the number of its events does: of the sum of
-				// all, a share p has the variance p(1-p).
+				// Weights differ little, so what is estimated of a size varies as the number of its
+				// events does: of the sum of all, a share p has the variance p(1-p).
 				p := n.bytes / float64(allocated)
 				sigma := math.Sqrt(n.squares * (1 - p))
 				off := (n.estimated - n.bytes*all/float64(allocated)) / sigma
@@ -148,7 +150,8 @@ func TestProbeAllocationWeights(t *testing.T) {
 				}
 				refills += s.refills[o.size]
 			}
-			// Objects that are larger than what is given up of a buffer hardly ever are what a new one is got for.
+			// Objects that are larger than what is given up of a buffer hardly ever are what a new
+			// one is got for.
 			const large = 32784
 			n := bySize[large]
 			if n == nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Cards of this thread, which stand for themselves after a collection has taken its queue, with where compiled code may have the object.
+// Cards of this thread, which stand for themselves after a collection has taken its queue, with
+// where compiled code may have the object.
 func TestKernelCards(t *testing.T) {
 	q := newProber(t, Options{})
 	runtime.LockOSThread()

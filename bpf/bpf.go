@@ -1,5 +1,6 @@
 // Package bpf is what runs in the kernel, and the records it emits. event.h and the headers that it
-// names define every record, once; the structs here are generated from them. The exported names in this file carry the documentation.
+// names define every record, once; the structs here are generated from them. The exported names in
+// this file carry the documentation.
 package bpf
 
 import (
@@ -19,38 +20,43 @@ type Options struct {
 	FilterByPID bool
 	// RingBytes is the size of the event stream's buffer, a power of two; 0 means 4 MiB.
 	RingBytes uint32
-	// Interrupting gives a ring of the same size to programs of non-maskable interrupts: LoadBranch's, and those of LoadFault
-	// for counters of the CPU.
+	// Interrupting gives a ring of the same size to programs of non-maskable interrupts:
+	// LoadBranch's, and those of LoadFault for counters of the CPU.
 	Interrupting bool
 	// Contexts is how much of a user stack samples have.
 	Contexts Mode
-	// ConfirmLevels is how many frames in a row must be those of the previous sample before ModePartial takes the rest
-	// from there; 0 means DefaultConfirmLevels.
+	// ConfirmLevels is how many frames in a row must be those of the previous sample before
+	// ModePartial takes the rest from there; 0 means DefaultConfirmLevels.
 	ConfirmLevels uint32
-	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of others.
+	// LeaveUnknown has ModeChain walk samples of links that are not known only as often as those of
+	// others.
 	LeaveUnknown bool
-	// NoTick leaves out the program Tick, which takes time to verify: the one in its place does nothing.
+	// NoTick leaves out the program Tick, which takes time to verify: the one in its place does
+	// nothing.
 	NoTick bool
 	// OnlyMulti leaves out the code map's programs for single probes, in the same way.
 	OnlyMulti bool
-	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts records.
+	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts
+	// records.
 	CheckContexts bool
 }
 
-// DefaultConfirmLevels: frames may be at the same place by chance, and below others (docs/accuracy.md, Partial walks).
+// DefaultConfirmLevels: frames may be at the same place by chance, and below others
+// (docs/accuracy.md, Partial walks).
 const DefaultConfirmLevels = 4
 
 // MaxChosen bounds the processes that may be chosen at once, children included: MAX_CHOSEN.
 const MaxChosen = 8192
 
-// DefaultRingBytes holds about 20,000 samples: two seconds of two busy CPUs at the highest useful rate.
+// DefaultRingBytes holds about 20,000 samples: two seconds of two busy CPUs at the highest useful
+// rate.
 const DefaultRingBytes = 4 << 20
 
 // Objects are the loaded programs and maps. Close gives everything back.
 type Objects struct {
 	ProfileObjects
-	// CodeMap holds the programs behind the VM's USDT probes, each twice: *Multi for uprobe.multi links (kernel
-	// 6.6 and later), *Single for the others.
+	// CodeMap holds the programs behind the VM's USDT probes, each twice: *Multi for uprobe.multi
+	// links (kernel 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
 
 	opts       Options
@@ -110,8 +116,8 @@ func Load(opts Options) (*Objects, error) {
 	return o, nil
 }
 
-// ForgetTypes gives back the memory of the kernel's type information, tens of megabytes. Until then objects that are loaded beside o share
-// it, afterwards each reads it again.
+// ForgetTypes gives back the memory of the kernel's type information, tens of megabytes. Until then
+// objects that are loaded beside o share it, afterwards each reads it again.
 func (o *Objects) ForgetTypes() {
 	o.types = nil
 	debug.FreeOSMemory()
@@ -140,7 +146,8 @@ func (o *Options) setConstants(spec *ebpf.CollectionSpec) error {
 	)
 }
 
-// Interned reports whether samples may refer to earlier ones for their outermost frames: see Objects.Reseed.
+// Interned reports whether samples may refer to earlier ones for their outermost frames: see
+// Objects.Reseed.
 func (o *Options) Interned() bool { return o.Contexts == ModeWalk && !o.CheckContexts }
 
 // sampling are the maps that only programs that sample have.
@@ -165,8 +172,8 @@ func (o *Objects) loadCodeMap() error {
 	return nil
 }
 
-// LoadBeside loads another object, with the maps that it has in common with o shared, into a struct as
-// ebpf.CollectionSpec.LoadAndAssign takes it. The caller closes it before o.
+// LoadBeside loads another object, with the maps that it has in common with o shared, into a struct
+// as ebpf.CollectionSpec.LoadAndAssign takes it. The caller closes it before o.
 func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
 	return o.loadBeside(spec, to, nil)
 }
@@ -203,8 +210,9 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 	return spec.LoadAndAssign(to, o.collection(shared))
 }
 
-// Reseed has samples refer to earlier ones, but to none from before: nothing that was sent is taken to be known. With a seed of 0 no sample
-// refers to another one, as before the first call. Records that programs are about to write may still have the last seed.
+// Reseed has samples refer to earlier ones, but to none from before: nothing that was sent is taken
+// to be known. With a seed of 0 no sample refers to another one, as before the first call. Records
+// that programs are about to write may still have the last seed.
 func (o *Objects) Reseed(seed uint64) error {
 	if err := o.SuffixSeed.Put(uint32(0), seed); err != nil {
 		return fmt.Errorf("set seed of suffixes: %w", err)
@@ -229,8 +237,8 @@ func (o *Objects) ForgetThread(tid uint32) error {
 	return nil
 }
 
-// SetSteady says of a link, by the tag that a sample had, whether it suffices from now on (ModeChain): if not, its
-// samples are walked, each of them.
+// SetSteady says of a link, by the tag that a sample had, whether it suffices from now on
+// (ModeChain): if not, its samples are walked, each of them.
 func (o *Objects) SetSteady(tag uint64, steady bool) error {
 	return setSteady(o.KnownLinks, tag, steady)
 }

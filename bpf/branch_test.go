@@ -112,7 +112,8 @@ func (b *brancher) stack(t testing.TB, r []branchRecord) []Call {
 	return b.run(t, b.PlayStack, BranchTestBranchRequest{Records: b.memory.base, Count: uint32(len(r))})
 }
 
-// newest returns n records as the CPU has them: the latest first. Call i goes from 0x10000 + i to 0x20000 + i.
+// newest returns n records as the CPU has them: the latest first. Call i goes from 0x10000 + i to
+// 0x20000 + i.
 func newest(n int) (r []branchRecord) {
 	for i := n - 1; i >= 0; i-- {
 		r = append(r, branchRecord{from: 0x10000 + uint64(i), to: 0x20000 + uint64(i), flags: branchCall})
@@ -248,7 +249,8 @@ func TestKernelBranchRetired(t *testing.T) {
 	}
 }
 
-// The real programs load beside the agent's. On an event that records no branches they run and deliver nothing.
+// The real programs load beside the agent's. On an event that records no branches they run and
+// deliver nothing.
 func TestKernelBranchObject(t *testing.T) {
 	o := load(t, Options{})
 	spec, err := LoadBranch()
@@ -306,7 +308,8 @@ func samples(t testing.TB, m *ebpf.Map) (sum BranchCost) {
 	return sum
 }
 
-// A call of a vtable or itable stub leads where the stub's jump leads, which is the next record. Other jumps are no calls.
+// A call of a vtable or itable stub leads where the stub's jump leads, which is the next record.
+// Other jumps are no calls.
 func TestKernelBranchStubs(t *testing.T) {
 	for _, build := range builds {
 		vm := newFakeVM(t, build)

@@ -4,7 +4,8 @@ package bpf
 
 import "testing"
 
-// Stacks that cannot be walked to their root: what was found until there is right, and the reason is given.
+// Stacks that cannot be walked to their root: what was found until there is right, and the reason
+// is given.
 var brokenStacks = []struct {
 	name  string
 	end   WalkEnd
@@ -117,7 +118,8 @@ func TestKernelBrokenStack(t *testing.T) {
 	})
 }
 
-// Where the frame of a stub for upcalls keeps the anchor may not be known. What is on the stack above it is no way to Java.
+// Where the frame of a stub for upcalls keeps the anchor may not be known. What is on the stack
+// above it is no way to Java.
 func TestKernelUpcallUnknown(t *testing.T) {
 	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
 		vm.BlobUpcallData = 0
@@ -131,8 +133,8 @@ func TestKernelUpcallUnknown(t *testing.T) {
 	})
 }
 
-// A VM without virtual threads has no return barrier: a return address of 0 is none. Of a VM that has virtual threads it may not be known
-// which of the continuations' stubs it is.
+// A VM without virtual threads has no return barrier: a return address of 0 is none. Of a VM that
+// has virtual threads it may not be known which of the continuations' stubs it is.
 func TestKernelNoBarrier(t *testing.T) {
 	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
 		vm.ReturnBarrier = 0

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A burster is a guest with one thread, played by the test, and the kernel's side of its page. The thread is the
-// test's, locked; the page is mapped as a guest maps it.
+// A burster is a guest with one thread, played by the test, and the kernel's side of its page. The
+// thread is the test's, locked; the page is mapped as a guest maps it.
 type burster struct {
 	*BurstTestObjects
 	page   *BurstTestVmprofPage
@@ -23,8 +23,8 @@ type burster struct {
 	before [counterCount]uint64
 }
 
-// Verifying takes most of a test's time, and the kernel waits long when it changes a map of maps: all tests share one
-// copy and one page. Counters are read as differences.
+// Verifying takes most of a test's time, and the kernel waits long when it changes a map of maps:
+// all tests share one copy and one page. Counters are read as differences.
 var loadBurster = sync.OnceValues(func() (*burster, error) {
 	spec, err := LoadBurstTest()
 	if err != nil {
@@ -101,7 +101,8 @@ func (b *burster) tick(t testing.TB, random uint32) {
 	b.run(t, b.PlayTick, BurstTestBurstRequest{Random: random})
 }
 
-// method is a guest's method: prologue and stub as contrib/guest/vmprof.h has them. It returns whether the probe ran.
+// method is a guest's method: prologue and stub as contrib/guest/vmprof.h has them. It returns
+// whether the probe ran.
 func (b *burster) method(t testing.TB, id uint64) bool {
 	t.Helper()
 	s := b.slot
@@ -144,7 +145,8 @@ func (b *burster) counted(t testing.TB, c Counter) uint64 {
 // startTicks is the start of this process as /proc/PID/stat has it.
 func startTicks(t testing.TB) uint64 {
 	t.Helper()
-	// Field 22, counted from the parenthesis that closes the second one, the name: a test gives its thread one with a blank.
+	// Field 22, counted from the parenthesis that closes the second one, the name: a test gives its
+	// thread one with a blank.
 	raw, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
 		t.Fatal(err)

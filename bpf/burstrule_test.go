@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Figure 3 of Arnold & Grove: after a tick the first sample is one of the next STRIDE calls, each as likely as the
-// others; SAMPLES in all, STRIDE apart; then nothing until the next tick.
+// Figure 3 of Arnold & Grove: after a tick the first sample is one of the next STRIDE calls, each
+// as likely as the others; SAMPLES in all, STRIDE apart; then nothing until the next tick.
 func TestKernelBurst(t *testing.T) {
 	for _, test := range []struct {
 		name            string
@@ -150,8 +150,8 @@ func TestKernelBurstCredit(t *testing.T) {
 	}
 }
 
-// FuzzKernelBurst lets a guest do to its page whatever it likes, between ticks, calls and announcements. No call is
-// reported without credit, and no slot but the thread's own is touched.
+// FuzzKernelBurst lets a guest do to its page whatever it likes, between ticks, calls and
+// announcements. No call is reported without credit, and no slot but the thread's own is touched.
 func FuzzKernelBurst(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 1, 0, 1, 0}, uint32(1), uint32(4), uint32(0))
 	f.Add([]byte{2, 7, 0, 1, 1, 0, 1, 9, 1, 3, 3, 255, 1, 2, 0, 8, 1, 1}, uint32(3), uint32(2), uint32(2))

@@ -24,7 +24,8 @@ func threadTime(t testing.TB) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// What a call says of its burst: its place in it, and the CPU time since the tick, be the thread on the CPU or off it.
+// What a call says of its burst: its place in it, and the CPU time since the tick, be the thread on
+// the CPU or off it.
 func TestKernelBurstPosition(t *testing.T) {
 	var off []string
 	for range 5 { // the scheduler's clock leaves out what the hypervisor takes, which can be more than the program does

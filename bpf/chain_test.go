@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A chained is a thread of a VM whose contexts are taken as a chain does, and the process's rate of walks.
+// A chained is a thread of a VM whose contexts are taken as a chain does, and the process's rate of
+// walks.
 type chained struct {
 	t  *testing.T
 	w  *contextWalker
@@ -80,8 +81,8 @@ func (c *chained) take(why string, want outcome) {
 	}
 }
 
-// A link is walked once, and known then. What it is made of is the method that was sampled, the call site, and the
-// depths of both.
+// A link is walked once, and known then. What it is made of is the method that was sampled, the
+// call site, and the depths of both.
 func TestKernelLink(t *testing.T) {
 	c := newChained(t, contextOptions{})
 	vm := c.vm
@@ -296,7 +297,8 @@ func TestKernelLinkLeft(t *testing.T) {
 	c.take("each is walked", walkedDrawn)
 }
 
-// Stacks that are not longer than a link are whole, and so are those of which the link is not good for anything.
+// Stacks that are not longer than a link are whole, and so are those of which the link is not good
+// for anything.
 func TestKernelLinkWhole(t *testing.T) {
 	c := newChained(t, contextOptions{})
 	m := c.vm.newMethod(100)

@@ -217,7 +217,8 @@ func TestKernelFreezing(t *testing.T) {
 					t.Fatal(why)
 				}
 			}
-			// calls are those of a virtual thread that yields; the VM runs at the end of them, behind the anchor.
+			// calls are those of a virtual thread that yields; the VM runs at the end of them,
+			// behind the anchor.
 			type call func(*fakeStack)
 			compiled := func(off uint64) call { return func(s *fakeStack) { s.compiled(c, off) } }
 			interpreted := func(bci uint16) call { return func(s *fakeStack) { s.interpreted(i, bci) } }
@@ -270,7 +271,8 @@ func TestKernelFreezing(t *testing.T) {
 				}
 			}
 
-			// Frames are copied back: the anchor is at the entry, or the stub that has it done is on the stack.
+			// Frames are copied back: the anchor is at the entry, or the stub that has it done is
+			// on the stack.
 			s := *kept.fakeStack
 			s.frames = nil
 			s.native(libjvm)
@@ -284,7 +286,8 @@ func TestKernelFreezing(t *testing.T) {
 	}
 }
 
-// Places on the heap say nothing about activations: such stacks are no base for others, and teach no links.
+// Places on the heap say nothing about activations: such stacks are no base for others, and teach
+// no links.
 func TestKernelMountedContexts(t *testing.T) {
 	for _, test := range []struct {
 		opts contextOptions

@@ -52,8 +52,8 @@ func claimIn(t *testing.T, scratches *ebpf.Map, cpu int, claimed byte) {
 	}
 }
 
-// What is hit while another thread has the CPU's working memory, as one that is throttled, takes a spare. Without any it is dropped, by all kinds
-// of probes, and takes nothing of the memory.
+// What is hit while another thread has the CPU's working memory, as one that is throttled, takes a
+// spare. Without any it is dropped, by all kinds of probes, and takes nothing of the memory.
 func TestKernelObservationBusy(t *testing.T) {
 	q := newProber(t, Options{})
 	pinned(t)
@@ -92,8 +92,8 @@ func TestKernelObservationBusy(t *testing.T) {
 	q.balanced(t)
 }
 
-// Threads that are preempted while they have a CPU's memory: no record has what is another thread's, and the memory is free in
-// the end.
+// Threads that are preempted while they have a CPU's memory: no record has what is another
+// thread's, and the memory is free in the end.
 func TestKernelObservationsPreempted(t *testing.T) {
 	q := newProber(t, Options{RingBytes: 16 << 20})
 	h := newFakeHeap(t)
@@ -149,8 +149,8 @@ func TestKernelObservationsPreempted(t *testing.T) {
 	q.one(t)
 }
 
-// The values of an execution are read by one program and written by the next. No record has those of another thread that was hit on that
-// CPU meanwhile.
+// The values of an execution are read by one program and written by the next. No record has those
+// of another thread that was hit on that CPU meanwhile.
 func TestKernelValuesPreempted(t *testing.T) {
 	q := newProber(t, Options{RingBytes: 16 << 20})
 	const threads, hits = 3, 8000

@@ -10,11 +10,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// onPrivateStack is how a function begins on x86-64 whose stack is its CPU's: add gs:this_cpu_off, r9 (emit_priv_frame_ptr in
-// arch/x86/net/bpf_jit_comp.c).
+// onPrivateStack is how a function begins on x86-64 whose stack is its CPU's: add gs:this_cpu_off,
+// r9 (emit_priv_frame_ptr in arch/x86/net/bpf_jit_comp.c).
 var onPrivateStack = []byte{0x65, 0x4c, 0x03, 0x0c, 0x25}
 
-// What the kernel made of the programs that claim what is a CPU's runs on the stack of whoever hit the probe.
+// What the kernel made of the programs that claim what is a CPU's runs on the stack of whoever hit
+// the probe.
 func TestKernelClaimingStack(t *testing.T) {
 	private := func(p *ebpf.Program) bool {
 		t.Helper()
@@ -29,7 +30,8 @@ func TestKernelClaimingStack(t *testing.T) {
 		return bytes.Contains(code, onPrivateStack)
 	}
 	o := load(t, Options{})
-	// The tick's stack is as large, it makes no tail call, and as it is not preempted it may be on a stack of its CPU.
+	// The tick's stack is as large, it makes no tail call, and as it is not preempted it may be on
+	// a stack of its CPU.
 	if olderThan(t, 6, 13) {
 		t.Skip("the kernel has no stacks per CPU: 6.13 has")
 	}

@@ -19,8 +19,8 @@ type announcement struct {
 	frame                  [4]uint64 // memory for operands that are not in registers
 }
 
-// announce plays the place of the probe in the VM: its arguments are where Go's calling convention puts them, in
-// rax, rbx, rcx, rdi, rsi, r8, r9, r10 and r11.
+// announce plays the place of the probe in the VM: its arguments are where Go's calling convention
+// puts them, in rax, rbx, rcx, rdi, rsi, r8, r9, r10 and r11.
 //
 //go:noinline
 func announce(class *byte, classLen int, name *byte, nameLen int, signature *byte, signatureLen int, code uint64, size int32, frame *[4]uint64) int {
@@ -191,7 +191,8 @@ func TestKernelEventLoss(t *testing.T) {
 	}
 }
 
-// Where too many threads announce code at once, what finds no room is dropped and counted, and takes nothing of the others.
+// Where too many threads announce code at once, what finds no room is dropped and counted, and
+// takes nothing of the others.
 func TestKernelCodeLoadBusy(t *testing.T) {
 	o := load(t, Options{})
 	const cookie = 3

@@ -35,8 +35,8 @@ func (w *contextWalker) costs(t testing.TB, r WalkTestRequest) costs {
 	return costs{got.size, w.counter(t, StackCopies) - copies, w.counter(t, SegmentMisses) - misses}
 }
 
-// What a link costs does not depend on how deep its stack is, and what a partial walk costs only on what is new; a whole
-// walk costs more the deeper it is.
+// What a link costs does not depend on how deep its stack is, and what a partial walk costs only on
+// what is new; a whole walk costs more the deeper it is.
 func TestKernelContextCost(t *testing.T) {
 	pinned(t)
 	depths := []int{10, 100, 1000}
@@ -82,8 +82,9 @@ func TestKernelContextCost(t *testing.T) {
 	}
 }
 
-// What a context costs in the kernel, by depth, with warm caches, and how large its record is. Partial walks find three
-// frames that are new. As with walks, ns are for comparing one day with another on one machine.
+// What a context costs in the kernel, by depth, with warm caches, and how large its record is.
+// Partial walks find three frames that are new. As with walks, ns are for comparing one day with
+// another on one machine.
 func BenchmarkKernelContext(b *testing.B) {
 	pinned(b)
 	for _, mode := range []struct {
@@ -97,7 +98,8 @@ func BenchmarkKernelContext(b *testing.B) {
 				w.attach(b, vm)
 				w.forget(b, vm)
 				s := deepStack(b, vm, depth-3)
-				// Two stacks that a thread has by turns would be in one place: the innermost frames are of one size.
+				// Two stacks that a thread has by turns would be in one place: the innermost frames
+				// are of one size.
 				var requests [2]WalkTestRequest
 				callees := [2]*blob{vm.typical(64), vm.typical(64)}
 				build := func(i int) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever is in a guest's memory and registers, and whichever records are lost: a context is within its bounds and makes
-// sense in itself, and what is put together from several does, too.
+// Whatever is in a guest's memory and registers, and whichever records are lost: a context is
+// within its bounds and makes sense in itself, and what is put together from several does, too.
 func FuzzKernelContext(f *testing.F) {
 	modes := []contextOptions{
 		{mode: ModeChain}, {mode: ModePartial, confirm: 1}, {mode: ModePartial, confirm: 2},

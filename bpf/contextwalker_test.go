@@ -22,7 +22,8 @@ type contextOptions struct {
 	leave   bool   // unknown links are left
 }
 
-// A contextWalker takes contexts from this process's memory as the tick program does (walk_test.bpf.c).
+// A contextWalker takes contexts from this process's memory as the tick program does
+// (walk_test.bpf.c).
 type contextWalker struct {
 	walker
 	contextOptions
@@ -91,7 +92,8 @@ func (w *contextWalker) load() error {
 	return nil
 }
 
-// A taken context is the sample with its record's size in bytes, and what the program made of the request.
+// A taken context is the sample with its record's size in bytes, and what the program made of the
+// request.
 type taken struct {
 	Sample
 	size uint32

@@ -75,7 +75,8 @@ const (
 // Counts are all counters at one moment, summed over CPUs.
 type Counts [counterCount]uint64
 
-// ReadCounts reads all counters. While ticks arrive the sums of different counters can be off by those in flight.
+// ReadCounts reads all counters. While ticks arrive the sums of different counters can be off by
+// those in flight.
 func (o *Objects) ReadCounts() (Counts, error) {
 	var c Counts
 	cpus, err := ebpf.PossibleCPU()
@@ -120,8 +121,8 @@ func (o *Objects) TickCosts() ([]TickCost, error) {
 	return costs, nil
 }
 
-// readAll reads all values of an array, those of a per-CPU array one key after the other. It takes one system call: the counters are read
-// several times a second.
+// readAll reads all values of an array, those of a per-CPU array one key after the other. It takes
+// one system call: the counters are read several times a second.
 func readAll[V any](m *ebpf.Map, values []V) error {
 	var cursor ebpf.MapBatchCursor
 	keys := make([]uint32, m.MaxEntries())

@@ -24,8 +24,9 @@ func deepLoom(t testing.TB, vm *fakeVM, onStack int) (*mounted, *fakeStack) {
 	return m, s
 }
 
-// Virtual threads with more frames than a sample has room for: the outermost ones are found as well. Those on the heap begin in the
-// part that stays, in the part that goes round, or behind what is left out.
+// Virtual threads with more frames than a sample has room for: the outermost ones are found as
+// well. Those on the heap begin in the part that stays, in the part that goes round, or behind what
+// is left out.
 func TestKernelMountedDeep(t *testing.T) {
 	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
 		for _, onStack := range []int{10, MaxUserFrames - RootFrames, 1000, 2000} {
@@ -36,8 +37,9 @@ func TestKernelMountedDeep(t *testing.T) {
 	})
 }
 
-// Where the innermost frame on the heap has lost its place to another one, nothing tells whether it is a copy of one on the stack. If
-// the VM may be making copies, only what is sure to be on the stack counts.
+// Where the innermost frame on the heap has lost its place to another one, nothing tells whether it
+// is a copy of one on the stack. If the VM may be making copies, only what is sure to be on the
+// stack counts.
 func TestKernelFreezingDeep(t *testing.T) {
 	w := newWalker(t)
 	for _, test := range []struct {

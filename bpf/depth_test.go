@@ -18,9 +18,9 @@ func (s *fakeStack) wantDepths(base uint64) []uint32 {
 	return d
 }
 
-// checkChained takes a stack twice as a chain does. The first time its link is unknown: every frame must be there, and
-// stand where the stack was built, seen from base. The second time there must be the same first two frames, at the same
-// depths, and nothing else.
+// checkChained takes a stack twice as a chain does. The first time its link is unknown: every frame
+// must be there, and stand where the stack was built, seen from base. The second time there must be
+// the same first two frames, at the same depths, and nothing else.
 func (s *fakeStack) checkChained(t testing.TB, w *contextWalker, req WalkTestRequest, base uint64, end WalkEnd) {
 	t.Helper()
 	w.forget(t, s.fakeVM)
@@ -142,7 +142,8 @@ func TestKernelDepthOfBrokenStack(t *testing.T) {
 		for _, c := range brokenStacks {
 			t.Run(c.name, func(t *testing.T) {
 				s := vm.newStack(t, 64<<10)
-				// What an earlier walk left behind is not taken for the depth of a frame that leads nowhere.
+				// What an earlier walk left behind is not taken for the depth of a frame that leads
+				// nowhere.
 				before := *s
 				before.entry(anchor{}).compiled(vm.typical(64), 0x40).compiled(vm.typical(64), 0x40).compiled(vm.typical(64), 0x40)
 				req := before.request()

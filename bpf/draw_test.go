@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// binomialBounds are the least and the most successes of n at probability p that are not so rare, on either side, as chance.
+// binomialBounds are the least and the most successes of n at probability p that are not so rare,
+// on either side, as chance.
 func binomialBounds(n int, p, chance float64) (least, most int) {
 	logOf := func(k int) float64 {
 		a, _ := math.Lgamma(float64(n + 1))
@@ -29,8 +30,9 @@ func binomialBounds(n int, p, chance float64) (least, most int) {
 	}
 }
 
-// A program may do something else at every second hit, or at every Nth, in step with a rate of one in N. What is recorded has
-// both in their proportions: how often one of them is recorded has a binomial distribution.
+// A program may do something else at every second hit, or at every Nth, in step with a rate of one
+// in N. What is recorded has both in their proportions: how often one of them is recorded has a
+// binomial distribution.
 func TestProbeDrawsOfPeriods(t *testing.T) {
 	const every, blocks = 8, 1000
 	const chance = 1e-7 // that a test of a right program fails, for each bound

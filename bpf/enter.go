@@ -19,11 +19,13 @@ const (
 	MaxEnterWalks = 12 // records with a context, of a watch: MAX_ENTER_WALKS
 )
 
-// enterRingBytes is the size of the stream of contexts: those of a watch fit twice, however long they are.
+// enterRingBytes is the size of the stream of contexts: those of a watch fit twice, however long
+// they are.
 const enterRingBytes = 1 << 18
 
-// LoadEnters loads the program behind breakpoints on monitor enters next to o. heaps are those of the VMs, as in
-// ProbeObjects. The stream and the counters of the object are its own. The caller closes it before o.
+// LoadEnters loads the program behind breakpoints on monitor enters next to o. heaps are those of
+// the VMs, as in ProbeObjects. The stream and the counters of the object are its own. The caller
+// closes it before o.
 func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	spec, err := LoadEnter()
 	if err != nil {

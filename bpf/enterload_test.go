@@ -10,7 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The program behind breakpoints on monitor enters passes the verifier. What it does is tested where breakpoints are set.
+// The program behind breakpoints on monitor enters passes the verifier. What it does is tested
+// where breakpoints are set.
 func TestKernelLoadEnters(t *testing.T) {
 	l := probings.take(t, Options{}, loadProbing)
 	enters, err := l.o.LoadEnters(l.p.Heaps)

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// The generated structs under the names that the rest of the program uses. Layouts and units: event.h, sample.h, call.h,
-// hotspot.h, operand.h.
+// The generated structs under the names that the rest of the program uses. Layouts and units:
+// event.h, sample.h, call.h, hotspot.h, operand.h.
 type (
 	Header         = ProfileEventHeader
 	ProcessEvent   = ProfileProcessEvent
@@ -75,7 +75,8 @@ const (
 	ModeChain   = Mode(ProfileContextModeCONTEXT_CHAIN)   // the leaf and its caller, where they are known
 )
 
-// LinkSteady is the bit of a link's tag which says that the link is not walked but by the luck of the draw.
+// LinkSteady is the bit of a link's tag which says that the link is not walked but by the luck of
+// the draw.
 const LinkSteady = uint64(ProfileLinkTagsLINK_STEADY)
 
 // Flags of a HotspotProcess.
@@ -133,14 +134,16 @@ type Sample struct {
 	Root       uint64       // tag of no frame, with which those of the stack's suffixes begin; EventFullSample only
 }
 
-// A ShortSample is a Sample that refers to an earlier one for its outermost user frames. It points into the record it was decoded from.
+// A ShortSample is a Sample that refers to an earlier one for its outermost user frames. It points
+// into the record it was decoded from.
 type ShortSample struct {
 	*ShortHeader
 	User   []Frame  // own frames, innermost first: those before the frames that are known
 	Kernel []uint64 // pcs, innermost first
 }
 
-// A CodeLoad announces a compilation, as the VM described it. It points into the record it was decoded from.
+// A CodeLoad announces a compilation, as the VM described it. It points into the record it was
+// decoded from.
 type CodeLoad struct {
 	*Header
 	Begin                  uint64 // first instruction
@@ -233,8 +236,8 @@ func DecodeSample(raw []byte, s *Sample) error {
 // SuffixStep is how many frames a suffix of a stack has more than the one before: SUFFIX_STEP.
 const SuffixStep = 4
 
-// SuffixTag returns the tag of a suffix, given that of the one before and the frames that this one has in addition, outermost first. If there
-// are fewer, the rest is 0.
+// SuffixTag returns the tag of a suffix, given that of the one before and the frames that this one
+// has in addition, outermost first. If there are fewer, the rest is 0.
 func SuffixTag(before uint64, own [SuffixStep]Frame) uint64 {
 	v := uint64(own[0])*0x9e3779b97f4a7c15 + uint64(own[1])*0xc2b2ae3d27d4eb4f + uint64(own[2])*0x165667b19e3779f9 + uint64(own[3])*0xd6e8feb86659fd93
 	tag := (before ^ v) * 0x9e3779b97f4a7c15
@@ -261,7 +264,8 @@ func DecodeShort(raw []byte, s *ShortSample) error {
 	return nil
 }
 
-// unrolled returns a copy in which the outermost frames are in their order: they went round in their place.
+// unrolled returns a copy in which the outermost frames are in their order: they went round in
+// their place.
 func unrolled(user []Frame, leftOut int) []Frame {
 	ring := user[MaxUserFrames-RootFrames:]
 	first := leftOut % RootFrames // the innermost one in it

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// record is raw at an address that is shift bytes from being aligned, in an allocation that ends where it does.
+// record is raw at an address that is shift bytes from being aligned, in an allocation that ends
+// where it does.
 func record(raw []byte, shift uint8) []byte {
 	off := int(shift % 8)
 	b := make([]byte, off+len(raw))
@@ -39,7 +40,8 @@ func fields(t *testing.T, raw []byte, values ...any) {
 	}
 }
 
-// plainHeader and the others are the records field by field, without the padding that Go would put elsewhere.
+// plainHeader and the others are the records field by field, without the padding that Go would put
+// elsewhere.
 type plainHeader struct {
 	Time, Start uint64
 	PID, TID    uint32

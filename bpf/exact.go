@@ -7,7 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The generated structs of exact tracing under the names that the rest of the program uses. Layouts: exact.h.
+// The generated structs of exact tracing under the names that the rest of the program uses.
+// Layouts: exact.h.
 type (
 	ExactNode   = ExactExactNode
 	ExactEdge   = ExactExactEdge
@@ -19,8 +20,8 @@ type (
 	ExactAllocations = ExactExactObjects
 )
 
-// An ExactCounter counts something of exact tracing; enum exact_counter in exact.h says what, and which identities
-// hold.
+// An ExactCounter counts something of exact tracing; enum exact_counter in exact.h says what, and
+// which identities hold.
 type ExactCounter = ExactExactCounter
 
 // Counters of exact tracing.
@@ -50,10 +51,12 @@ type ExactCounts [exactCounterCount]uint64
 // ExactDepth is how many frames of a thread have their own context: EXACT_DEPTH.
 const ExactDepth = 4096
 
-// ExactLost in the node of an ExactAllocation says that the context itself found no room, and this is the deepest one known: EXACT_LOST.
+// ExactLost in the node of an ExactAllocation says that the context itself found no room, and this
+// is the deepest one known: EXACT_LOST.
 const ExactLost = 1 << 31
 
-// ExactOptions size the maps of exact tracing, which are allocated when it is loaded. 0 means the default.
+// ExactOptions size the maps of exact tracing, which are allocated when it is loaded. 0 means the
+// default.
 type ExactOptions struct {
 	PID     int  // of the one process that is traced
 	NoEdges bool // only the tree
@@ -78,8 +81,8 @@ const (
 // threadRecords is how many threads are remembered by name when they are gone, 100 bytes each.
 const threadRecords = 1 << 14
 
-// LoadExact loads the programs of exact tracing, with the maps that they share with o. They record once they are
-// attached and the process is in o.Processes. The caller closes the result, before o.
+// LoadExact loads the programs of exact tracing, with the maps that they share with o. They record
+// once they are attached and the process is in o.Processes. The caller closes the result, before o.
 func (o *Objects) LoadExact(opt ExactOptions) (*ExactObjects, error) {
 	spec, err := LoadExact()
 	if err != nil {
@@ -136,8 +139,8 @@ func size(n, otherwise int) uint32 {
 	return uint32(n)
 }
 
-// ReadCounts reads all counters of exact tracing. While calls are counted, sums of different counters can be off by
-// those in flight.
+// ReadCounts reads all counters of exact tracing. While calls are counted, sums of different
+// counters can be off by those in flight.
 func (o *ExactMaps) ReadCounts() (ExactCounts, error) {
 	var c ExactCounts
 	var perCPU []uint64

@@ -244,7 +244,8 @@ func TestKernelExactCodeReplaced(t *testing.T) {
 	}
 }
 
-// Method structures are reused after classes were unloaded, so each epoch has its own nodes, and tells of its methods.
+// Method structures are reused after classes were unloaded, so each epoch has its own nodes, and
+// tells of its methods.
 func TestKernelExactEpochs(t *testing.T) {
 	x := newTracer(t, builds[1], ExactOptions{})
 	ring, err := ringbuf.NewReader(x.Events)
@@ -311,7 +312,8 @@ func TestKernelExactRoom(t *testing.T) {
 	}
 }
 
-// Deeper frames than the shadow stack holds are counted where it ends, and do not disturb what comes after.
+// Deeper frames than the shadow stack holds are counted where it ends, and do not disturb what
+// comes after.
 func TestKernelExactDepth(t *testing.T) {
 	for _, test := range []struct {
 		name   string

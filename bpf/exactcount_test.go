@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// arrayLayout is Klass::_layout_helper of an array: a tag, bytes before the elements, their kind, log2 of their size.
+// arrayLayout is Klass::_layout_helper of an array: a tag, bytes before the elements, their kind,
+// log2 of their size.
 func arrayLayout(tag, header, kind, log2 uint32) int32 {
 	return int32(tag<<30 | header<<16 | kind<<8 | log2)
 }

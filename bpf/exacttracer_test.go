@@ -13,7 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A tracer plays threads of a VM that tells of its calls. The test's thread is the guest's: it is locked.
+// A tracer plays threads of a VM that tells of its calls. The test's thread is the guest's: it is
+// locked.
 type tracer struct {
 	*ExactTestObjects
 	vm       *fakeVM
@@ -92,9 +93,10 @@ func (x *tracer) epochs(t testing.TB, e Epochs) {
 // methodNamed is the Method* of a method whose name is one letter.
 func methodNamed(letter byte) uint64 { return 0x7000_0000_0000 + uint64(letter)<<8 }
 
-// play has events happen, one a word: +A@c100 is a call of A, whose code is compiled and whose frame ends, towards the
-// caller's, at offset 100 of the stack in words; -A@c100 its return. Frames are c for compiled, n for wrappers of
-// native methods, i for interpreted; u is code that is not understood.
+// play has events happen, one a word: +A@c100 is a call of A, whose code is compiled and whose
+// frame ends, towards the caller's, at offset 100 of the stack in words; -A@c100 its return. Frames
+// are c for compiled, n for wrappers of native methods, i for interpreted; u is code that is not
+// understood.
 func (x *tracer) play(t testing.TB, events string) {
 	t.Helper()
 	for _, e := range strings.Fields(events) {
@@ -142,8 +144,8 @@ func (x *tracer) run(t testing.TB, enter bool, r ExactTestRegisters) {
 	}
 }
 
-// tree returns the calls by context, as letters: "ABC" is C called by B called by A; a trailing + counts overflow.
-// Threads are told apart by nothing.
+// tree returns the calls by context, as letters: "ABC" is C called by B called by A; a trailing +
+// counts overflow. Threads are told apart by nothing.
 func (x *tracer) tree(t testing.TB) map[string]uint64 {
 	t.Helper()
 	var last uint32

@@ -21,7 +21,8 @@ type fakeLoom struct {
 // referenceKinds are how references, and pointers to classes, are kept in objects.
 var referenceKinds = []string{"wide", "narrow", "compact", "coloured"}
 
-// newLoom adds virtual threads to vm, which is to be updated. The offsets are those of no build: the walker knows none.
+// newLoom adds virtual threads to vm, which is to be updated. The offsets are those of no build:
+// the walker knows none.
 func (vm *fakeVM) newLoom(t testing.TB, references string) *fakeLoom {
 	t.Helper()
 	l := &fakeLoom{fakeVM: vm, heap: newRegion(t, 256<<10), references: references}
@@ -134,8 +135,8 @@ func (m *mounted) yield(build func(*fakeStack)) *mounted {
 	return m
 }
 
-// thaw returns the stack, where calls are to follow whose outermost one returns to the barrier. It takes that many words of
-// arguments.
+// thaw returns the stack, where calls are to follow whose outermost one returns to the barrier. It
+// takes that many words of arguments.
 func (m *mounted) thaw(arguments uint64) *fakeStack {
 	m.sp -= 8 * arguments
 	m.pc, m.bp = m.ReturnBarrier, poison

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A fakeHeap is what the kernel side sees of a VM's objects: symbols, classes and objects in memory of this process.
+// A fakeHeap is what the kernel side sees of a VM's objects: symbols, classes and objects in memory
+// of this process.
 type fakeHeap struct {
 	HotspotHeap
 	mem region
@@ -84,7 +85,8 @@ func (h *fakeHeap) coloured(object uint64) uint64 {
 	return object<<14 | 1<<13
 }
 
-// region makes the fake heap one of G1, whose regions of 4 KB have the given types from address from on. Zero is no region.
+// region makes the fake heap one of G1, whose regions of 4 KB have the given types from address
+// from on. Zero is no region.
 func (h *fakeHeap) regions(from uint64, types ...uint32) {
 	h.Flags |= HeapRegions
 	h.RegionShift, h.RegionType = 12, 4

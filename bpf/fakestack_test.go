@@ -22,8 +22,8 @@ type placedFrame struct {
 	cfa uint64 // canonical frame address: the caller's sp before the call; 0 if a walk cannot know it
 }
 
-// A fakeStack is built as a running thread builds its stack: every method below is a call that the innermost frame
-// makes. It remembers which frames a walk must find, and where.
+// A fakeStack is built as a running thread builds its stack: every method below is a call that the
+// innermost frame makes. It remembers which frames a walk must find, and where.
 type fakeStack struct {
 	*fakeVM
 	mem                  region
@@ -33,7 +33,8 @@ type fakeStack struct {
 	relative             bool          // as in a StackChunk: pointers to interpreted frames are numbers of words
 }
 
-// newStack is the stack of a thread that started in native code, whose own frames take the first 2 KB.
+// newStack is the stack of a thread that started in native code, whose own frames take the first 2
+// KB.
 func (vm *fakeVM) newStack(t testing.TB, size int) *fakeStack {
 	t.Helper()
 	s := &fakeStack{fakeVM: vm, mem: newRegion(t, size), pc: libc, r13: poison, rbx: poison}
@@ -96,7 +97,8 @@ func (s *fakeStack) unseen(pc uint64) {
 	s.pc = pc
 }
 
-// entry is the call stub: native code calls Java. The wrapper remembers the Java frames before, if there are any.
+// entry is the call stub: native code calls Java. The wrapper remembers the Java frames before, if
+// there are any.
 func (s *fakeStack) entry(before anchor) *fakeStack {
 	s.sp -= 64
 	wrapper := s.sp
@@ -107,7 +109,8 @@ func (s *fakeStack) entry(before anchor) *fakeStack {
 	return s
 }
 
-// upcall is a stub for upcalls: native code calls Java. Its frame remembers the Java frames before, if there are any.
+// upcall is a stub for upcalls: native code calls Java. Its frame remembers the Java frames before,
+// if there are any.
 func (s *fakeStack) upcall(before anchor) *fakeStack {
 	s.cfa = before.sp // native frames are left out
 	s.push(s.pc)
@@ -120,7 +123,8 @@ func (s *fakeStack) upcall(before anchor) *fakeStack {
 	return s
 }
 
-// compiled calls compiled code, which now stands behind the call at off and has put rbp to its own use.
+// compiled calls compiled code, which now stands behind the call at off and has put rbp to its own
+// use.
 func (s *fakeStack) compiled(b *blob, off uint64) *fakeStack {
 	s.cfa = s.sp
 	s.push(s.pc)
@@ -148,15 +152,16 @@ func (s *fakeStack) interpreted(m method, bci uint16) *fakeStack {
 	return s
 }
 
-// at moves the innermost frame, interpreted, from the call to another bytecode: it is sampled there.
+// at moves the innermost frame, interpreted, from the call to another bytecode: it is sampled
+// there.
 func (s *fakeStack) at(m method, bci uint16) *fakeStack {
 	s.r13 = m.codes + uint64(bci)
 	s.frames[len(s.frames)-1].Frame = m.frame(bci)
 	return s
 }
 
-// spill is the slow path of a barrier that C2 makes: it saves that many bytes of registers below the frame, and behind the
-// call of the collector loads them and jumps back.
+// spill is the slow path of a barrier that C2 makes: it saves that many bytes of registers below
+// the frame, and behind the call of the collector loads them and jumps back.
 func (s *fakeStack) spill(bytes int32) *fakeStack {
 	load := []byte{0x48, 0x8b, 0x44, 0x24, 0x08} // mov rax, [rsp+8]
 	s.code.put(s.pc, slices.Concat(load, load, addRSP(bytes).bytes, rethrow.bytes))

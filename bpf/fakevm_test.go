@@ -8,11 +8,13 @@ import "testing"
 type build struct {
 	name  string
 	setup func(*HotspotProcess)
-	// Sizes of what stands before code: the block's header, and the blob's up to its first instruction.
+	// Sizes of what stands before code: the block's header, and the blob's up to its first
+	// instruction.
 	blobHeader uint64
 }
 
-// Offsets are those of Debian's 17 and Temurin's 25; 8 has the older interpreter frame and a second deopt handler.
+// Offsets are those of Debian's 17 and Temurin's 25; 8 has the older interpreter frame and a second
+// deopt handler.
 var builds = []build{
 	{name: "jdk8", blobHeader: 352, setup: func(p *HotspotProcess) {
 		jdk17(p)
@@ -62,7 +64,8 @@ func jdk17(p *HotspotProcess) {
 // nameOther is the name of a blob of any other kind.
 const nameOther = 0x7007
 
-// A fakeVM is what the walker sees of a HotSpot VM: a code heap with its segment map, the blobs in it, and metadata.
+// A fakeVM is what the walker sees of a HotSpot VM: a code heap with its segment map, the blobs in
+// it, and metadata.
 type fakeVM struct {
 	HotspotProcess
 	build
@@ -106,7 +109,8 @@ func newFakeVM(t testing.TB, b build) *fakeVM {
 // upcallData is where the frame of the stub for upcalls has what it keeps, from the stack pointer.
 const upcallData = 96
 
-// putUpcallData has the stub for upcalls say where that is: in JDK 8, which has no such stubs, as JDK 21 has it.
+// putUpcallData has the stub for upcalls say where that is: in JDK 8, which has no such stubs, as
+// JDK 21 has it.
 func (vm *fakeVM) putUpcallData(offset uint32) {
 	at := vm.upcall.addr + uint64(vm.BlobUpcallData)
 	if vm.Flags&HotspotUpcallBehind != 0 {

@@ -78,7 +78,8 @@ func TestKernelFaults(t *testing.T) {
 		if len(o.User) == 0 || o.User[0] != native(o.seen.Values[1]) {
 			t.Errorf("%d frames, pc %#x", len(o.User), o.seen.Values[1])
 		}
-		// struct registers: 21 words, the pc among them; one of the others says where the memory is.
+		// struct registers: 21 words, the pc among them; one of the others says where the memory
+		// is.
 		if len(o.text) != 21*8 {
 			t.Fatalf("%d bytes of registers", len(o.text))
 		}

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// However threads begin and end while others look, as many are counted as are followed: of this recording alone.
+// However threads begin and end while others look, as many are counted as are followed: of this
+// recording alone.
 func TestKernelFollowedCount(t *testing.T) {
 	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
 	if err := w.o.Pids.Put(uint32(os.Getpid()), uint8(1)); err != nil {
@@ -44,7 +45,8 @@ func TestKernelFollowedCount(t *testing.T) {
 		group.Wait()
 		ended.Store(true)
 		<-looked
-		// A thread is counted until it has left its CPU for the last time, a moment after nobody sees it any more. Go may make others meanwhile.
+		// A thread is counted until it has left its CPU for the last time, a moment after nobody
+		// sees it any more. Go may make others meanwhile.
 		waitFor(t, "threads that have ended not to be counted", func() bool {
 			before := w.counted(t)
 			followed := uint32(len(w.known(t)))
@@ -63,7 +65,8 @@ func (w *waitWatch) counted(t *testing.T) uint32 {
 	return counts[w.begun&1]
 }
 
-// Of threads that switch often, most waits are not followed, and sums stay right: those of long waits, too. Their time on a CPU is known all the same.
+// Of threads that switch often, most waits are not followed, and sums stay right: those of long
+// waits, too. Their time on a CPU is known all the same.
 func TestKernelWaitsSkipped(t *testing.T) {
 	w := newWaitWatch(t, false)
 	const mean, every, rounds, short, long = time.Microsecond, 8, 100, 20, 2 * time.Millisecond
@@ -161,7 +164,8 @@ func TestKernelWaitsSkipped(t *testing.T) {
 	}
 }
 
-// What following takes of a switch: nothing is recorded, threads are not followed, all waits are, and only a sample of them.
+// What following takes of a switch: nothing is recorded, threads are not followed, all waits are,
+// and only a sample of them.
 func BenchmarkKernelSwitches(b *testing.B) {
 	for _, bb := range []struct {
 		name   string

@@ -25,7 +25,8 @@ const (
 	heapStart                                                 = 2 << 20       // offset of the page
 )
 
-// newMovingLoom is newLoom for coloured references, or for those of the ZGC before, whose colours are bits of the address.
+// newMovingLoom is newLoom for coloured references, or for those of the ZGC before, whose colours
+// are bits of the address.
 func newMovingLoom(t testing.TB, vm *fakeVM, references string, entries uint32) *movingLoom {
 	t.Helper()
 	l := &movingLoom{fakeLoom: vm.newLoom(t, references), entries: entries}
@@ -125,7 +126,8 @@ func (l *movingLoom) move(generation int, from, size uint64) (to uint64) {
 
 const fakeChunkSize = 64 + 8*512 // of fakeLoom
 
-// What ZGC has moved of a virtual thread that has yielded twice: its parent chunk has 2 frames, its newest 1, and its stack 2.
+// What ZGC has moved of a virtual thread that has yielded twice: its parent chunk has 2 frames, its
+// newest 1, and its stack 2.
 var movedStacks = []struct {
 	name  string
 	found int // frames; 0 for all
@@ -232,7 +234,8 @@ func TestKernelMoved(t *testing.T) {
 	}
 }
 
-// Chunks whose references lead around in the tables: the walk ends when it has read as much as it may.
+// Chunks whose references lead around in the tables: the walk ends when it has read as much as it
+// may.
 func TestKernelMovedLoop(t *testing.T) {
 	w := newWalker(t)
 	l := newMovingLoom(t, newFakeVM(t, builds[2]), "coloured", 64)

@@ -2,8 +2,8 @@ package bpf
 
 import "fmt"
 
-// A Frame is one frame of a user stack in one word (enum frame_kind in sample.h draws the bits). It names a code
-// version, not only an address: code memory that is reused gives another Frame.
+// A Frame is one frame of a user stack in one word (enum frame_kind in sample.h draws the bits). It
+// names a code version, not only an address: code memory that is reused gives another Frame.
 type Frame uint64
 
 // FrameKind says how a frame was recognised.
@@ -41,13 +41,15 @@ const (
 	distanceBits = 28
 )
 
-// MaybeCallerFrame is the frame that stands for a return address, if the function that was sampled has no frame.
+// MaybeCallerFrame is the frame that stands for a return address, if the function that was sampled
+// has no frame.
 func MaybeCallerFrame(sampled, back uint64) Frame {
 	return Frame(FrameNative)<<60 | 1<<maybeShift | Frame((back-sampled)&(1<<distanceBits-1))<<maybePCBits | Frame(sampled&(1<<maybePCBits-1))
 }
 
-// MaybeCaller reports whether f stands for the caller of the sampled function, if that has no frame of its own, and for nothing otherwise.
-// Sampled are the low bits of the sampled pc: see Sampled. The return address is distance bytes behind the sampled pc.
+// MaybeCaller reports whether f stands for the caller of the sampled function, if that has no frame
+// of its own, and for nothing otherwise. Sampled are the low bits of the sampled pc: see Sampled.
+// The return address is distance bytes behind the sampled pc.
 func (f Frame) MaybeCaller() (sampled uint32, distance int32, ok bool) {
 	if f.Kind() != FrameNative || f>>maybeShift&1 == 0 {
 		return 0, 0, false

@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Command generate compiles the BPF programs and writes their Go types: go generate runs it at the root of the repository.
+// Command generate compiles the BPF programs and writes their Go types: go generate runs it at the
+// root of the repository.
 package main
 
 import (
@@ -20,7 +21,8 @@ type object struct {
 	cpu string
 	// Test says that only tests on x86-64 load it.
 	test bool
-	// Global says that constants of its enums have no prefix of their own. One object of a package may.
+	// Global says that constants of its enums have no prefix of their own. One object of a package
+	// may.
 	global bool
 	// Include is a directory of headers, in addition to the source's own.
 	include string

@@ -180,8 +180,8 @@ func (s *fakeStack) enter(m method, sender, off uint64) {
 	s.seen(m.frame(noBCI))
 }
 
-// leaveInterpreter calls a method in the interpreter and stands where it has taken its frame down. Its locals are
-// still on the stack, below the caller's.
+// leaveInterpreter calls a method in the interpreter and stands where it has taken its frame down.
+// Its locals are still on the stack, below the caller's.
 func (s *fakeStack) leaveInterpreter() {
 	s.rbx = s.sp
 	s.sp -= 32

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Of threads in an invocation that is followed, shorter waits are recorded always than of others: down to a length, or to an eighth of that of
-// others.
+// Of threads in an invocation that is followed, shorter waits are recorded always than of others:
+// down to a length, or to an eighth of that of others.
 func TestKernelWaitsInside(t *testing.T) {
 	const inside, waits = 5 * time.Millisecond, 10
 	for _, tt := range []struct {
@@ -60,7 +60,8 @@ func TestKernelWaitsInside(t *testing.T) {
 						t.Errorf("thread %d waited for %v, recorded as one of %v, want %v", s.tid, s.length, time.Duration(s.mean), want)
 					}
 				}
-				// The runtime's signals may divide some waits into shorter ones. A seventh of the waits of others is recorded.
+				// The runtime's signals may divide some waits into shorter ones. A seventh of the
+				// waits of others is recorded.
 				if all := waits * tt.length; recorded < all*3/4 {
 					t.Errorf("%v of %v inside are recorded", recorded, all)
 				}

@@ -47,7 +47,8 @@ var (
 	jeDone   = ins("je done", "74 05", nil)
 	callSlow = ins("call slow", "e8 00 10 00 00", nil)
 
-	// Polls for safepoints before ret: 8; 10 to 15 with thread-local polling; 16 and later, two displacements.
+	// Polls for safepoints before ret: 8; 10 to 15 with thread-local polling; 16 and later, two
+	// displacements.
 	pollPage     = ins("test [rip+M], eax", "85 05 00 10 00 00", nil)
 	loadPoll     = ins("mov r10, [r15+0x108]", "4d 8b 97 08 01 00 00", nil)
 	pollThread   = ins("test [r10], eax", "41 85 02", nil)

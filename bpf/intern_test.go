@@ -12,15 +12,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A knownFrames is what records that went out have told: frames by tag, innermost first, and names of threads.
+// A knownFrames is what records that went out have told: frames by tag, innermost first, and names
+// of threads.
 type knownFrames struct {
 	byTag map[uint64][]Frame
 	names map[uint32][]byte
 	epoch map[uint64]uint32 // by tag
 }
 
-// interned has the kernel side write a record of a stack, and returns the sample that it is together with what went out before, and how
-// many of the user's frames the record has.
+// interned has the kernel side write a record of a stack, and returns the sample that it is
+// together with what went out before, and how many of the user's frames the record has.
 func (k *knownFrames) interned(t *testing.T, w *walker, r WalkTestRequest) (s Sample, own int) {
 	t.Helper()
 	ret, out := w.run(t, w.Intern, r)
@@ -121,8 +122,8 @@ func checkInterned(t *testing.T, s *fakeStack, got Sample) {
 	compare(t, got, s.want(), end)
 }
 
-// Of a stack that was sent, only what is new is sent again; nothing is taken to be known of a record that was lost, of another process, or
-// of another epoch.
+// Of a stack that was sent, only what is new is sent again; nothing is taken to be known of a
+// record that was lost, of another process, or of another epoch.
 func TestKernelInterned(t *testing.T) {
 	w := newWalker(t)
 	k := newKnownFrames(t, w.SuffixSeed)
@@ -176,7 +177,8 @@ func TestKernelInterned(t *testing.T) {
 	}
 }
 
-// Whatever is lost, and whichever tags others displace: all records refer to frames that went out, and are whole with them.
+// Whatever is lost, and whichever tags others displace: all records refer to frames that went out,
+// and are whole with them.
 func TestKernelInternedRandomly(t *testing.T) {
 	w := newWalker(t)
 	k := newKnownFrames(t, w.SuffixSeed)
@@ -220,7 +222,8 @@ func TestKernelInternedRandomly(t *testing.T) {
 	}
 }
 
-// A sample of real ticks refers to no record that was lost. Nobody reads the ring until it is full, and again after that.
+// A sample of real ticks refers to no record that was lost. Nobody reads the ring until it is full,
+// and again after that.
 func TestKernelInternedLoss(t *testing.T) {
 	o := load(t, Options{RingBytes: uint32(os.Getpagesize())})
 	k := newKnownFrames(t, o.SuffixSeed)

@@ -25,7 +25,8 @@ const (
 // FollowedAddresses bounds the code of a process: FOLLOWED_ADDRESSES.
 const FollowedAddresses = 4
 
-// Invocations are the program behind breakpoints that watch whole invocations, and its maps. Records go to the event stream.
+// Invocations are the program behind breakpoints that watch whole invocations, and its maps.
+// Records go to the event stream.
 type Invocations struct {
 	Breakpoint *ebpf.Program  `ebpf:"invocation_breakpoint"`
 	Code       *ebpf.Map      `ebpf:"followed_code"`   // Followed by pid
@@ -34,8 +35,8 @@ type Invocations struct {
 	Least      *ebpf.Variable `ebpf:"least_length"`    // ns: shorter invocations have no record
 }
 
-// LoadInvocations loads the program next to o. Close comes before that of o. Waits, if they are not nil and have OffCPUOptions.Inside, know which
-// threads are in an invocation.
+// LoadInvocations loads the program next to o. Close comes before that of o. Waits, if they are not
+// nil and have OffCPUOptions.Inside, know which threads are in an invocation.
 func (o *Objects) LoadInvocations(waits *OffCPU) (*Invocations, error) {
 	spec, err := LoadInvocation()
 	if err != nil {

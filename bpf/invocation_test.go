@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries and returns of the followed method, on a stack that the test writes: which invocations there were, and how each ended.
+// Entries and returns of the followed method, on a stack that the test writes: which invocations
+// there were, and how each ended.
 func TestKernelInvocations(t *testing.T) {
 	const entry, exit = 0x1000, 0x1080
 	spec, err := LoadInvocationTest()

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An ioRing is one of io_uring's pairs of queues, as far as these tests need it (include/uapi/linux/io_uring.h).
+// An ioRing is one of io_uring's pairs of queues, as far as these tests need it
+// (include/uapi/linux/io_uring.h).
 type ioRing struct {
 	fd       int
 	entries  []byte // the submission queue's entries
@@ -78,9 +79,9 @@ func newIORing(t *testing.T, entries uint32) *ioRing {
 	return r
 }
 
-// read has workers of the kernel fill each buffer, and waits until they did. Operations that the kernel cancels are
-// submitted again: it cancels them where it cannot create a worker, as while a signal is pending (create_io_worker in
-// io_uring/io-wq.c), and the Go runtime sends many.
+// read has workers of the kernel fill each buffer, and waits until they did. Operations that the
+// kernel cancels are submitted again: it cancels them where it cannot create a worker, as while a
+// signal is pending (create_io_worker in io_uring/io-wq.c), and the Go runtime sends many.
 func (r *ioRing) read(t *testing.T, buffers [][]byte) {
 	t.Helper()
 	const tries = 1000
@@ -154,7 +155,8 @@ func anonymous(t *testing.T, size int) []byte {
 // isIOWorker tells of a sample whether it is of a thread that io_uring made.
 func isIOWorker(s *Sample) bool { return strings.HasPrefix(unix.ByteSliceToString(s.Comm), "iou-wrk") }
 
-// Workers of io_uring never run user code. What their saved registers say is where their creator was.
+// Workers of io_uring never run user code. What their saved registers say is where their creator
+// was.
 func TestKernelIOWorkerSamples(t *testing.T) {
 	o := load(t, Options{})
 	ring := newIORing(t, 8)

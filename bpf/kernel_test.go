@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// needKernel skips the test if err says that BPF may not be used here; in CI that fails, like every other error.
+// needKernel skips the test if err says that BPF may not be used here; in CI that fails, like every
+// other error.
 func needKernel(t testing.TB, err error) {
 	t.Helper()
 	if err != nil && os.Getenv("CI") == "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && os.Getuid() != 0 {
@@ -23,8 +24,8 @@ func needKernel(t testing.TB, err error) {
 	}
 }
 
-// mostVerified bounds the instructions that the verifier follows of one program. It takes about 1.5 us for each, and the agent's start is
-// mostly that.
+// mostVerified bounds the instructions that the verifier follows of one program. It takes about 1.5
+// us for each, and the agent's start is mostly that.
 const mostVerified = 60_000
 
 // checkVerified fails the test if the verifier had more to do than it should.

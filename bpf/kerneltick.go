@@ -11,7 +11,8 @@ import (
 // A TickHook is where a program follows the kernel's own tick.
 type TickHook int
 
-// Hooks. Kernels that forbid the first, or cannot trace functions on this architecture, may still have the second.
+// Hooks. Kernels that forbid the first, or cannot trace functions on this architecture, may still
+// have the second.
 const (
 	ChargeTick TickHook = iota // the function update_process_times, which charges a tick to the current task
 	ExpireTick                 // the tracepoint hrtimer_expire_entry, of the tick's timer
@@ -24,13 +25,14 @@ func (h TickHook) String() string {
 // KernelTickOptions are what is fixed when the program of the kernel's own tick is loaded.
 type KernelTickOptions struct {
 	Hook TickHook
-	// Function is the address of the kernel's function for the tick's timer, which ExpireTick needs.
+	// Function is the address of the kernel's function for the tick's timer, which ExpireTick
+	// needs.
 	Function uint64
-	// Share is the share of ticks that become samples: above 0, at most 1. They are drawn at random, and n ticks of a CPU have
-	// n*Share samples, ±1.
+	// Share is the share of ticks that become samples: above 0, at most 1. They are drawn at
+	// random, and n ticks of a CPU have n*Share samples, ±1.
 	Share float64
-	// Entries are where the CPU enters the kernel at a timer interrupt, at most MaxTickEntries. Kernel frames up to there are
-	// the interrupt's and are left out.
+	// Entries are where the CPU enters the kernel at a timer interrupt, at most MaxTickEntries.
+	// Kernel frames up to there are the interrupt's and are left out.
 	Entries []CodeRange
 	// OtherClock are CPUs that do not sample by this tick.
 	OtherClock []int
@@ -42,13 +44,15 @@ type CodeRange struct{ Start, End uint64 }
 // MaxTickEntries is MAX_ENTRIES of kerneltick.bpf.c.
 const MaxTickEntries = 8
 
-// A KernelTick samples when the kernel's own timer ticks, without a timer interrupt of its own. Samples are like those of Objects.Tick.
+// A KernelTick samples when the kernel's own timer ticks, without a timer interrupt of its own.
+// Samples are like those of Objects.Tick.
 type KernelTick struct {
 	Program                 *ebpf.Program // to be attached as a tracing program
 	sampling, ticked, share *ebpf.Variable
 }
 
-// LoadKernelTick loads the program, with the maps that it shares with o. It samples once it is attached and Sample(true) was called.
+// LoadKernelTick loads the program, with the maps that it shares with o. It samples once it is
+// attached and Sample(true) was called.
 func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 	spec, err := LoadKernelTick()
 	if err != nil {

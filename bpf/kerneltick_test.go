@@ -87,8 +87,9 @@ func loadKernelTick(t *testing.T, opts Options, tick KernelTickOptions) (*Object
 	return o, k
 }
 
-// The verifier follows each way of taking contexts apart, as for the program of the sampling event. Tests of samples load the others.
-// Both programs see the same ticks, and one of them takes a quarter.
+// The verifier follows each way of taking contexts apart, as for the program of the sampling event.
+// Tests of samples load the others. Both programs see the same ticks, and one of them takes a
+// quarter.
 func TestKernelTickLoad(t *testing.T) {
 	mine := pin(t)
 	cpus, err := ebpf.PossibleCPU()
@@ -131,8 +132,8 @@ func TestKernelTickLoad(t *testing.T) {
 	}
 }
 
-// Every tick is accounted for. Samples are as those of the sampling event: the kernel's frames begin where the interrupt came. CPUs with
-// another clock are left alone.
+// Every tick is accounted for. Samples are as those of the sampling event: the kernel's frames
+// begin where the interrupt came. CPUs with another clock are left alone.
 func TestKernelTickSamples(t *testing.T) {
 	for _, hook := range []TickHook{ChargeTick, ExpireTick} {
 		t.Run(hook.String(), func(t *testing.T) { kernelTickSamples(t, hook) })

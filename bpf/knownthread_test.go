@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newThreadByID is newThread for a VM in which nothing leads from a thread to its JavaThread but the thread's id.
+// newThreadByID is newThread for a VM in which nothing leads from a thread to its JavaThread but
+// the thread's id.
 func (vm *fakeVM) newThreadByID(stackBase uint64) *fakeThread {
 	th := vm.newThread(stackBase)
 	vm.Flags = vm.Flags&^HotspotTLS | HotspotThreads
@@ -34,7 +35,8 @@ func (w *walker) know(t testing.TB, th *fakeThread, asOf uint64) {
 	}
 }
 
-// A JavaThread is found by its thread's id. What the table says is held against what the JavaThread says of itself.
+// A JavaThread is found by its thread's id. What the table says is held against what the JavaThread
+// says of itself.
 func TestKernelThreadByID(t *testing.T) {
 	w := newWalker(t)
 	pinned(t)
@@ -110,7 +112,8 @@ func TestKernelThreadByIDOfOtherClass(t *testing.T) {
 	}
 }
 
-// A thread that was sampled in Java code has its Java callers when it is in native code later; one that nobody knows has not.
+// A thread that was sampled in Java code has its Java callers when it is in native code later; one
+// that nobody knows has not.
 func TestKernelCallersByID(t *testing.T) {
 	w := newWalker(t)
 	vm := newFakeVM(t, builds[1])
@@ -132,7 +135,8 @@ func TestKernelCallersByID(t *testing.T) {
 	}
 }
 
-// A thread that finds no room in the table is counted, and is known while it is in Java code all the same.
+// A thread that finds no room in the table is counted, and is known while it is in Java code all
+// the same.
 func TestKernelThreadsFull(t *testing.T) {
 	w := newWalker(t)
 	vm := newFakeVM(t, builds[1])

@@ -33,8 +33,9 @@ var templates = []template{
 		epilogue: []instruction{leave, exception, jneException, ret}},
 }
 
-// Stops before every instruction of compiled code. The rule must lead to the caller's stack pointer and rbp, and so
-// must the walk, whether the caller needs the one (compiled) or the other (interpreted).
+// Stops before every instruction of compiled code. The rule must lead to the caller's stack pointer
+// and rbp, and so must the walk, whether the caller needs the one (compiled) or the other
+// (interpreted).
 func TestKernelLeafRule(t *testing.T) {
 	w := newWalker(t)
 	for _, b := range builds {

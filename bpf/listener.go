@@ -11,7 +11,8 @@ type (
 // MaxListenerHits bounds the hits of a watch on entry points: MAX_LISTENER_HITS.
 const MaxListenerHits = 256
 
-// LoadListeners loads the program behind breakpoints on entry points next to o. The caller closes it before o.
+// LoadListeners loads the program behind breakpoints on entry points next to o. The caller closes
+// it before o.
 func (o *Objects) LoadListeners() (*ListenerObjects, error) {
 	spec, err := LoadListener()
 	if err != nil {

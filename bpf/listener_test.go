@@ -148,7 +148,8 @@ func (s *fakeStack) entered(pc uint64) ListenerTestListenerRequest {
 	return ListenerTestListenerRequest{Pc: pc, Ra: s.mem.word(s.sp), Sp: s.sp + 8, Bp: s.bp}
 }
 
-// Who calls, for all that may: each row leaves its caller innermost on the stack and says what frame that is.
+// Who calls, for all that may: each row leaves its caller innermost on the stack and says what
+// frame that is.
 var callers = []struct {
 	name   string
 	caller func(*fakeStack) Frame
@@ -267,7 +268,8 @@ func isThread(tid uint32) bool {
 	return unix.Tgkill(os.Getpid(), int(tid), 0) == nil
 }
 
-// A guest whose VM is not known, or is not the process that the window is for, is listened to by plain addresses.
+// A guest whose VM is not known, or is not the process that the window is for, is listened to by
+// plain addresses.
 func TestKernelListenerWithoutVM(t *testing.T) {
 	l := newListener(t)
 	vm := newFakeVM(t, builds[1])

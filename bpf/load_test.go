@@ -9,7 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The verifier follows each way of taking contexts apart: what a constant switches off is not there for it.
+// The verifier follows each way of taking contexts apart: what a constant switches off is not there
+// for it.
 func TestKernelLoad(t *testing.T) {
 	for _, test := range []struct {
 		name string

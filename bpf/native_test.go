@@ -4,7 +4,8 @@ package bpf
 
 import "testing"
 
-// nativeStack is a stack of functions with frame pointers and no VM; rbp is 0 in the first, as the ABI asks.
+// nativeStack is a stack of functions with frame pointers and no VM; rbp is 0 in the first, as the
+// ABI asks.
 func nativeStack(t testing.TB, depth int) *fakeStack {
 	vm := &fakeVM{}
 	s := vm.newStack(t, 1<<20)
@@ -80,13 +81,14 @@ func TestKernelNativeDeep(t *testing.T) {
 	}
 }
 
-// below are the frames of s and one that stands right below them, or whose place is not known any better.
+// below are the frames of s and one that stands right below them, or whose place is not known any
+// better.
 func (s *fakeStack) below(f Frame) []placedFrame {
 	return append(s.frames[:len(s.frames):len(s.frames)], placedFrame{f, s.sp})
 }
 
-// nativeOverJava takes a thread that native code calls into Java to places in native code, and shows each to the test:
-// what s is there, how a walk of it ends and with which flags.
+// nativeOverJava takes a thread that native code calls into Java to places in native code, and
+// shows each to the test: what s is there, how a walk of it ends and with which flags.
 func nativeOverJava(s *fakeStack, th *fakeThread, show func(test string, end WalkEnd, flags uint8)) {
 	vm := s.fakeVM
 	const inJavaThread = SampleAttached | SampleJavaThread
@@ -229,7 +231,8 @@ func TestKernelNativeToJava(t *testing.T) {
 	})
 }
 
-// Native code without a thread of the VM that was called by Java all the same: its storage is not known.
+// Native code without a thread of the VM that was called by Java all the same: its storage is not
+// known.
 func TestKernelNativeReachesJava(t *testing.T) {
 	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
 		s := vm.newStack(t, 64<<10).entry(anchor{}).interpreted(vm.newMethod(9), 4).compiled(vm.typical(64), 0x40)
@@ -238,7 +241,8 @@ func TestKernelNativeReachesJava(t *testing.T) {
 	})
 }
 
-// What is on top of the stack of a goroutine may be the return address of a function without a frame.
+// What is on top of the stack of a goroutine may be the return address of a function without a
+// frame.
 func TestKernelMaybeCaller(t *testing.T) {
 	w := newWalker(t)
 	s := nativeStack(t, 3)

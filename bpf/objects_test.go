@@ -23,7 +23,8 @@ var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting, "runtime": LoadRunTime,
 }
 
-// loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels runs them.
+// loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels
+// runs them.
 var loadedBy = map[string]func(*testing.T){
 	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside, "branch": TestKernelBeside,
 	"exact": TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes, "enter": TestKernelLoadEnters,
@@ -100,7 +101,8 @@ func TestHelpers(t *testing.T) {
 				if fn != asm.FnGetStack {
 					continue
 				}
-				// The kernel's own walk of user stacks crashed hosts that have uprobes (fixed in 6.13).
+				// The kernel's own walk of user stacks crashed hosts that have uprobes (fixed in
+				// 6.13).
 				flags, ok := constantArgument(prog.Instructions[:i], asm.R4)
 				kernelStack := object == "kerneltick" && (ok && flags == 0 || flags == 0xff) // BPF_F_SKIP_FIELD_MASK at most
 				if !kernelStack && (!ok || flags != 0 || !(object == "profile" && name == "tick" || object == "offcpu")) {
@@ -125,7 +127,8 @@ func constantArgument(before asm.Instructions, reg asm.Register) (int64, bool) {
 	return 0, false
 }
 
-// bpf_probe_read_user is for GPL programs; a license that is missing would be noticed on the first host only.
+// bpf_probe_read_user is for GPL programs; a license that is missing would be noticed on the first
+// host only.
 func TestLicense(t *testing.T) {
 	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
@@ -139,11 +142,12 @@ func TestLicense(t *testing.T) {
 // atomics are the maps of counters: programs may be preempted while they count.
 var atomics = map[string]bool{"counters": true, "exact_counters": true, "burst_costs": true, "probe_counts": true}
 
-// claiming is the object whose programs claim what is a CPU's, and make tail calls so that the kernel gives them no stack per
-// CPU: observe.bpf.h.
+// claiming is the object whose programs claim what is a CPU's, and make tail calls so that the
+// kernel gives them no stack per CPU: observe.bpf.h.
 const claiming = "probe"
 
-// Uprobe programs are preempted: a record that one reserved would hold up the whole stream until its thread runs again.
+// Uprobe programs are preempted: a record that one reserved would hold up the whole stream until
+// its thread runs again.
 func TestUprobesReserveNothing(t *testing.T) {
 	everySpec(t, func(t *testing.T, _ string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {
@@ -156,7 +160,8 @@ func TestUprobesReserveNothing(t *testing.T) {
 	})
 }
 
-// interrupting are the programs of non-maskable interrupts, by object: a name of its programs, or "" for all.
+// interrupting are the programs of non-maskable interrupts, by object: a name of its programs, or
+// "" for all.
 var interrupting = map[string]string{"branch": "", "fault": "overflow"}
 
 // A program that may interrupt another one while that has a ring's lock has a ring of its own.
@@ -211,7 +216,8 @@ func TestUprobesKeepNothingPerCPU(t *testing.T) {
 	})
 }
 
-// hasTailCall reports whether the program itself, not only a function that it calls, makes a tail call.
+// hasTailCall reports whether the program itself, not only a function that it calls, makes a tail
+// call.
 func hasTailCall(prog *ebpf.ProgramSpec) bool {
 	for i, ins := range prog.Instructions {
 		if i > 0 && ins.Symbol() != "" {
@@ -248,8 +254,9 @@ func TestMaps(t *testing.T) {
 
 var stackDepth = regexp.MustCompile(`stack depth ([0-9+]+)`)
 
-// A program with a function whose stack, rounded up to 16 bytes, takes this much may run on a stack of the CPU
-// (BPF_PRIV_STACK_MIN_SIZE in kernel/bpf/verifier.c, since 6.13), which preemption corrupts.
+// A program with a function whose stack, rounded up to 16 bytes, takes this much may run on a stack
+// of the CPU (BPF_PRIV_STACK_MIN_SIZE in kernel/bpf/verifier.c, since 6.13), which preemption
+// corrupts.
 const privateStack = 64
 
 func TestKernelUprobeStack(t *testing.T) {

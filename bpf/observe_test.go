@@ -47,7 +47,8 @@ func onCPU(t *testing.T, cpu int, f func()) {
 	}
 }
 
-// Every CPU counts for itself: of each block of hits one is told, of a block that has begun perhaps one.
+// Every CPU counts for itself: of each block of hits one is told, of a block that has begun perhaps
+// one.
 func TestProbeToldOnEachCPU(t *testing.T) {
 	q := newProber(t, Options{})
 	const hits = 97*2 + 1
@@ -83,7 +84,8 @@ func TestProbeToldOnEachCPU(t *testing.T) {
 	}
 }
 
-// Threads of all CPUs at once: one in 97 is one in 97 of each CPU's hits, and nothing gets lost without being counted.
+// Threads of all CPUs at once: one in 97 is one in 97 of each CPU's hits, and nothing gets lost
+// without being counted.
 func TestProbeToldAtOnce(t *testing.T) {
 	q := newProber(t, Options{})
 	probe := q.attach(t, q.p.AllocationOutside, 97)

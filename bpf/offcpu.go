@@ -59,10 +59,12 @@ const MaxFollowedThreads = 65536
 // MaxMeanInterval bounds OffCPU.SetMean: MAX_MEAN_INTERVAL.
 const MaxMeanInterval = time.Duration(1<<36 - 1)
 
-// LockedWalk bounds walks of stacks where a lock of the kernel is held: that of a run queue, or of a thread that is woken.
+// LockedWalk bounds walks of stacks where a lock of the kernel is held: that of a run queue, or of
+// a thread that is woken.
 const LockedWalk = 50 * time.Microsecond
 
-// An OffCPU records the waits of threads that are off the CPU. Records are observations (ObservedWait).
+// An OffCPU records the waits of threads that are off the CPU. Records are observations
+// (ObservedWait).
 type OffCPU struct {
 	objects offCPUObjects
 	returns *ebpf.Program
@@ -111,13 +113,14 @@ func (h ReturnHook) program() string {
 type OffCPUOptions struct {
 	Hooks  []ReturnHook // to try; nil for all
 	Wakers bool         // who ended a wait (ObservedWaker) is recorded, too
-	// Inside has waits of that length and longer recorded always of threads in an invocation that is followed (LoadInvocations), unless an eighth
-	// (INSIDE_PART) of the length for other threads is more. 0: they are as others.
+	// Inside has waits of that length and longer recorded always of threads in an invocation that
+	// is followed (LoadInvocations), unless an eighth (INSIDE_PART) of the length for other threads
+	// is more. 0: they are as others.
 	Inside time.Duration
 }
 
-// LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the kernel has. Nothing is recorded before
-// Begin. Close comes before that of o.
+// LoadOffCPU loads the programs next to o, and attaches them, with the first of the hooks that the
+// kernel has. Nothing is recorded before Begin. Close comes before that of o.
 func (o *Objects) LoadOffCPU(opt OffCPUOptions) (*OffCPU, error) {
 	hooks := opt.Hooks
 	if hooks == nil {
@@ -198,7 +201,8 @@ func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error
 	return f, nil
 }
 
-// openEvent opens a perf event of the main thread, which lives as long as the process. It counts nothing.
+// openEvent opens a perf event of the main thread, which lives as long as the process. It counts
+// nothing.
 func (f *OffCPU) openEvent() (err error) {
 	f.event, err = unix.PerfEventOpen(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER5,
@@ -225,11 +229,12 @@ func (f *OffCPU) Begin(mean time.Duration) error {
 	return f.Follow()
 }
 
-// Follow has threads followed whose processes were chosen since Begin. Threads that these make are followed by themselves.
+// Follow has threads followed whose processes were chosen since Begin. Threads that these make are
+// followed by themselves.
 func (f *OffCPU) Follow() error { return f.Threads(func(*Away) {}) }
 
-// SetMean has waits of that length and longer recorded always, and shorter ones with a probability proportional to their length. 0 ends
-// recording.
+// SetMean has waits of that length and longer recorded always, and shorter ones with a probability
+// proportional to their length. 0 ends recording.
 func (f *OffCPU) SetMean(mean time.Duration) error {
 	if err := f.objects.MeanInterval.Set(uint64(min(max(mean, 0), MaxMeanInterval))); err != nil {
 		return fmt.Errorf("set the mean interval of off-CPU samples: %w", err)
@@ -237,7 +242,8 @@ func (f *OffCPU) SetMean(mean time.Duration) error {
 	return nil
 }
 
-// Mean returns that length. The kernel side doubles it if there are more records than one in each pause (SetPause), over some 100 ms.
+// Mean returns that length. The kernel side doubles it if there are more records than one in each
+// pause (SetPause), over some 100 ms.
 func (f *OffCPU) Mean() (time.Duration, error) {
 	var mean uint64
 	if err := f.objects.MeanInterval.Get(&mean); err != nil {
@@ -246,7 +252,8 @@ func (f *OffCPU) Mean() (time.Duration, error) {
 	return time.Duration(mean), nil
 }
 
-// SetPause sets the least mean time from one record to the next, of all threads together; 0, as at first, is none.
+// SetPause sets the least mean time from one record to the next, of all threads together; 0, as at
+// first, is none.
 func (f *OffCPU) SetPause(pause time.Duration) error {
 	if err := f.objects.RecordPause.Set(uint64(max(pause, 0))); err != nil {
 		return fmt.Errorf("set the pause between off-CPU samples: %w", err)
@@ -257,8 +264,8 @@ func (f *OffCPU) SetPause(pause time.Duration) error {
 // MaxFollowEvery bounds OffCPU.Rotate.
 const MaxFollowEvery = math.MaxUint8
 
-// Rotate begins a rotation: the first 20 waits (HURRIED_WAITS) of each thread until the next one are all followed. Of further ones, one in every is
-// from then on.
+// Rotate begins a rotation: the first 20 waits (HURRIED_WAITS) of each thread until the next one
+// are all followed. Of further ones, one in every is from then on.
 func (f *OffCPU) Rotate(every uint32) error {
 	if f.turn++; f.turn == 0 {
 		f.turn = 1

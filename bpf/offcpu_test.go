@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/cgroup"
 )
 
-// Waits are as long as they are, and have the whole stack of the thread. One that began before observation counts since then.
+// Waits are as long as they are, and have the whole stack of the thread. One that began before
+// observation counts since then.
 func TestKernelWaits(t *testing.T) {
 	w := newWaitWatch(t, false)
 	checkVerified(t, w.returns, w.objects.Switches, w.objects.Begins, w.objects.EachThread)
@@ -99,8 +100,8 @@ func TestKernelWaits(t *testing.T) {
 	}
 }
 
-// Threads of a process that is chosen later are followed from then on, and so are those that they make. A second recording knows nothing of
-// the first one.
+// Threads of a process that is chosen later are followed from then on, and so are those that they
+// make. A second recording knows nothing of the first one.
 func TestKernelWaitsOfChosen(t *testing.T) {
 	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
 	var pipe [2]int
@@ -226,7 +227,8 @@ func TestKernelWaitsForCPU(t *testing.T) {
 		waited += s.length
 		delayed += min(s.delay, s.length)
 	}
-	// One of the two always waits, until the first is done: for as long as it runs, if clocks are right. Those of emulated machines are not.
+	// One of the two always waits, until the first is done: for as long as it runs, if clocks are
+	// right. Those of emulated machines are not.
 	if waited < runs/10 || delayed < waited/4 {
 		t.Errorf("waited for %v, of that on the run queue %v", waited, delayed)
 	}
@@ -330,7 +332,8 @@ func TestKernelWaitsUnpaid(t *testing.T) {
 	}
 }
 
-// A thread that waits in a control group (version 2) which is frozen is stopped, though the kernel's state is that of a wait.
+// A thread that waits in a control group (version 2) which is frozen is stopped, though the
+// kernel's state is that of a wait.
 func TestKernelFrozen(t *testing.T) {
 	w := takeWaitWatch(t, waitOptions{Options: Options{FilterByPID: true}})
 	child := exec.CommandContext(t.Context(), "sleep", "60")

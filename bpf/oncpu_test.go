@@ -57,7 +57,8 @@ func TestKernelTimeOnCPU(t *testing.T) {
 	}
 }
 
-// Of a thread that runs when it is made known, the time from then on counts, whether it has left its CPU since or not.
+// Of a thread that runs when it is made known, the time from then on counts, whether it has left
+// its CPU since or not.
 func TestKernelTimeOnCPUFromNow(t *testing.T) {
 	w := newWaitWatch(t, false)
 	var used, from time.Duration

@@ -41,7 +41,8 @@ func (p *fakeParker) park(t *testing.T) observed {
 	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archGetFS, uintptr(unsafe.Pointer(&fs)), 0); errno != 0 {
 		t.Fatal(errno)
 	}
-	// Where glibc has its vector, eight bytes on, Go's runtime has a word of runtime.m.tls that it does not use.
+	// Where glibc has its vector, eight bytes on, Go's runtime has a word of runtime.m.tls that it
+	// does not use.
 	dtv := *(**uint64)(unsafe.Pointer(&fs))
 	dtv = (*uint64)(unsafe.Add(unsafe.Pointer(dtv), 8))
 	before := *dtv
@@ -163,8 +164,9 @@ func TestProbeParkContext(t *testing.T) {
 	}
 }
 
-// A thread that is found by its id is known when it has parked once, though nobody has seen it before: the VM has its JavaThread in a
-// register. What is in registers is another thread's, or nothing of the kind, as often as not.
+// A thread that is found by its id is known when it has parked once, though nobody has seen it
+// before: the VM has its JavaThread in a register. What is in registers is another thread's, or
+// nothing of the kind, as often as not.
 func TestKernelParkOfNewThread(t *testing.T) {
 	const threadObject, blocker = 700, 24
 	q := newProber(t, Options{})

@@ -16,7 +16,8 @@ type spliced struct {
 	end    WalkEnd
 }
 
-// splice returns the whole stack that s stands for. ok is false if the sample that has the rest was not received.
+// splice returns the whole stack that s stands for. ok is false if the sample that has the rest was
+// not received.
 func (sp splicer) splice(s taken) (whole spliced, ok bool) {
 	whole = spliced{slices.Clone(s.User[:s.Shared.Own]), s.End}
 	if s.Shared.Base != 0 {
@@ -31,8 +32,8 @@ func (sp splicer) splice(s taken) (whole spliced, ok bool) {
 	return whole, true
 }
 
-// A partial is a thread of a VM whose stack is walked partially. What is on the stack comes and goes as a running thread
-// has it.
+// A partial is a thread of a VM whose stack is walked partially. What is on the stack comes and
+// goes as a running thread has it.
 type partial struct {
 	t        *testing.T
 	w        *contextWalker
@@ -76,7 +77,8 @@ func (p *partial) ret(n int) { p.levels = p.levels[:len(p.levels)-n] }
 
 func (p *partial) request() WalkTestRequest { return p.th.on(p.top().request()) }
 
-// take checks how much of the stack is shared: want frames of it, those that were the outermost of the last sample's.
+// take checks how much of the stack is shared: want frames of it, those that were the outermost of
+// the last sample's.
 func (p *partial) take(why string, want int) {
 	p.t.Helper()
 	if p.serial%keptSeries == 0 {
@@ -114,8 +116,9 @@ func (p *partial) expect(why string, got taken, want int) {
 	}
 }
 
-// confirming are numbers of levels that must agree. An old kernel in an emulator takes seconds to verify the program for each, which shows no
-// more of that kernel: there, with -short, it is the default alone.
+// confirming are numbers of levels that must agree. An old kernel in an emulator takes seconds to
+// verify the program for each, which shows no more of that kernel: there, with -short, it is the
+// default alone.
 func confirming() []uint32 {
 	if testing.Short() {
 		return []uint32{DefaultConfirmLevels}
@@ -244,8 +247,9 @@ func TestKernelPartialNative(t *testing.T) {
 	})
 }
 
-// In native code that Java called without an anchor, rbp may still be that of the native code that called Java: what it
-// leads to is above the thread's Java frames, as the previous sample had it when there were none.
+// In native code that Java called without an anchor, rbp may still be that of the native code that
+// called Java: what it leads to is above the thread's Java frames, as the previous sample had it
+// when there were none.
 func TestKernelPartialLeafCall(t *testing.T) {
 	everyConfirm(t, func(t *testing.T, opts contextOptions) {
 		p := newPartial(t, opts, 64<<10)
@@ -354,7 +358,8 @@ func TestKernelPartialTruncated(t *testing.T) {
 	}
 }
 
-// Where a chain of frame pointers ends is where it will end the next time: what is known of it is how it ended, too.
+// Where a chain of frame pointers ends is where it will end the next time: what is known of it is
+// how it ended, too.
 func TestKernelPartialNativeEnds(t *testing.T) {
 	w := newContextWalker(t, contextOptions{mode: ModePartial})
 	for i, test := range nativeStacks {
@@ -404,8 +409,8 @@ func TestKernelPartialSeries(t *testing.T) {
 	}
 }
 
-// Of a stack the innermost levels are kept, and what is further out is shared with them; a walk goes as deep as any other
-// does.
+// Of a stack the innermost levels are kept, and what is further out is shared with them; a walk
+// goes as deep as any other does.
 func TestKernelPartialDeep(t *testing.T) {
 	for _, check := range []bool{false, true} {
 		p := newPartial(t, contextOptions{confirm: 2, check: check}, 1<<20)
@@ -435,7 +440,8 @@ func TestKernelPartialDeep(t *testing.T) {
 			p.take(fmt.Sprintf("%d frames again", depth), shared)
 		}
 
-		// What is further out than the innermost levels that were kept is not known once they are left.
+		// What is further out than the innermost levels that were kept is not known once they are
+		// left.
 		for p.serial%keptSeries != 1 { // after which none is walked whole for a while
 			p.take("as deep as a walk goes", kept(MaxUserFrames))
 		}

@@ -81,7 +81,8 @@ func TestKernelPartialDisplaced(t *testing.T) {
 	})
 }
 
-// A thread on another CPU holds the place for its stack: this one's sample is whole, and says nothing of what is kept.
+// A thread on another CPU holds the place for its stack: this one's sample is whole, and says
+// nothing of what is kept.
 func TestKernelPartialBusy(t *testing.T) {
 	p := newPartial(t, contextOptions{confirm: 2}, 64<<10)
 	p.compiled(p.vm.typical(64), 0x40, 0x48, 0x50, 0x58, 0x60, 0x68)

@@ -106,7 +106,8 @@ func (p *player) step() {
 	}
 }
 
-// However a thread calls and returns, and whichever samples are lost, what user space puts together is the whole stack.
+// However a thread calls and returns, and whichever samples are lost, what user space puts together
+// is the whole stack.
 func TestKernelPartialRandom(t *testing.T) {
 	everyConfirm(t, func(t *testing.T, opts contextOptions) {
 		p := newPlayer(t, opts, false)
@@ -162,8 +163,8 @@ func TestKernelPartialRandom(t *testing.T) {
 	})
 }
 
-// Where call sites are few, frames agree by chance. Checking contexts tells of each sample exactly what becomes of it
-// without checks, and which share of them is wrong.
+// Where call sites are few, frames agree by chance. Checking contexts tells of each sample exactly
+// what becomes of it without checks, and which share of them is wrong.
 func TestKernelPartialChecked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("shows nothing of the kernel")

@@ -86,7 +86,8 @@ const (
 	HeapMounted       = uint32(ProbeHeapFlagsHEAP_MOUNTED)
 )
 
-// MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf events and of waits.
+// MaxProbes bounds the probes of events that are attached at once: MAX_PROBES, less those of perf
+// events and of waits.
 const MaxProbes = 1020
 
 // MaxWaiting bounds the threads that may wait, of locks or parked, at once: MAX_WAITING.
@@ -99,12 +100,12 @@ const (
 	ProbeInstructions = 1021 // PROBE_INSTRUCTIONS
 )
 
-// InstructionsPeriod is how many instructions one overflow of that counter stands for, if any do. The programs tell it from
-// others by its period, so no other counter may have it.
+// InstructionsPeriod is how many instructions one overflow of that counter stands for, if any do.
+// The programs tell it from others by its period, so no other counter may have it.
 const InstructionsPeriod = 9_999_973
 
-// LoadFaults loads the programs behind perf events next to o. They share the maps of guests and of rates with probes p.
-// The caller closes them before p.
+// LoadFaults loads the programs behind perf events next to o. They share the maps of guests and of
+// rates with probes p. The caller closes them before p.
 func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	spec, err := LoadFault()
 	if err != nil {
@@ -120,8 +121,9 @@ func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	return &faults, nil
 }
 
-// LoadProbes loads the programs behind probes of events next to o. With multi they are for uprobe.multi links (kernel 6.6
-// and later), otherwise for single ones. The caller closes them before o.
+// LoadProbes loads the programs behind probes of events next to o. With multi they are for
+// uprobe.multi links (kernel 6.6 and later), otherwise for single ones. The caller closes them
+// before o.
 func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 	spec, err := LoadProbe()
 	if err != nil {
@@ -141,7 +143,8 @@ func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
 	return &probes, nil
 }
 
-// loadEvents loads an object whose programs observe (observe.bpf.h), with these maps of another one shared.
+// loadEvents loads an object whose programs observe (observe.bpf.h), with these maps of another one
+// shared.
 func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[string]*ebpf.Map) error {
 	if err := setScratches(spec); err != nil {
 		return err
@@ -155,7 +158,8 @@ func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[strin
 	return o.loadBeside(spec, to, shared)
 }
 
-// An Observation is what a probe saw, and the sample that has its context. It points into the record it was decoded from.
+// An Observation is what a probe saw, and the sample that has its context. It points into the
+// record it was decoded from.
 type Observation struct {
 	Sample
 	Seen *ProbeObservation
@@ -183,7 +187,8 @@ func DecodeObservation(raw []byte, o *Observation) error {
 	return nil
 }
 
-// NotSited is EndedThread.Sited if it is not known for which bytes an observed allocation may stand.
+// NotSited is EndedThread.Sited if it is not known for which bytes an observed allocation may
+// stand.
 const NotSited = ^uint64(0)
 
 // DecodeEndedThread decodes what a thread had allocated when it ended, without copying.
@@ -194,8 +199,8 @@ func DecodeEndedThread(raw []byte) (*EndedThread, error) {
 	return (*EndedThread)(unsafe.Pointer(unsafe.SliceData(aligned(raw)))), nil
 }
 
-// Cause is why a VM stopped its Java threads, of an ObservedPause: the operation that it did, and what collected garbage
-// meanwhile, hostile text of up to 64 bytes each; "" if unknown.
+// Cause is why a VM stopped its Java threads, of an ObservedPause: the operation that it did, and
+// what collected garbage meanwhile, hostile text of up to 64 bytes each; "" if unknown.
 func (o *Observation) Cause() (operation, collector string) {
 	var c PauseCause
 	name := func(from uintptr, most int) string {

@@ -16,18 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arguments are what a C++ function finds in its registers, by number, and behind them what a call of it has returned, and what its
-// caller has in r12, which it keeps.
+// arguments are what a C++ function finds in its registers, by number, and behind them what a call
+// of it has returned, and what its caller has in r12, which it keeps.
 type arguments [8]uint64
 
 // returned is what a probe behind a call sees.
 func returned(v uint64) arguments { return arguments{6: v} }
 
-// kept is what a probe sees in a function that has something in a register which the functions it calls keep.
+// kept is what a probe sees in a function that has something in a register which the functions it
+// calls keep.
 func kept(v uint64) arguments { return arguments{7: v} }
 
-// probedCode loads arguments, whose address is in rax (Go's first), into rdi, rsi, rdx, rcx, r8, r9, r12 and rax, and has
-// then a nop for a probe. It keeps no frame and uses no register that a Go function must keep.
+// probedCode loads arguments, whose address is in rax (Go's first), into rdi, rsi, rdx, rcx, r8,
+// r9, r12 and rax, and has then a nop for a probe. It keeps no frame and uses no register that a Go
+// function must keep.
 var probedCode = []byte{
 	0x48, 0x8b, 0x38, // mov (%rax),%rdi
 	0x48, 0x8b, 0x70, 0x08, // mov 8(%rax),%rsi

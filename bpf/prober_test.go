@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A prober has programs of probes attached to functions of this process, which plays a VM: what the VM is, and what its objects
-// look like, the kernel side is told under this process's id.
+// A prober has programs of probes attached to functions of this process, which plays a VM: what the
+// VM is, and what its objects look like, the kernel side is told under this process's id.
 type prober struct {
 	*probing
 	file *probedFile
@@ -135,8 +135,9 @@ func (q *prober) counts(t *testing.T) Counts {
 	return c
 }
 
-// balanced fails the test if observations that were begun are neither delivered nor dropped for a reason, and returns how many
-// were delivered, found the ring full, and found working memory in use.
+// balanced fails the test if observations that were begun are neither delivered nor dropped for a
+// reason, and returns how many were delivered, found the ring full, and found working memory in
+// use.
 func (q *prober) balanced(t *testing.T) (delivered, full, busy uint64) {
 	t.Helper()
 	c := q.counts(t)

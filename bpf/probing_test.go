@@ -11,7 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A probing is what is loaded for tests of probes: the maps that the agent's objects share, and the programs.
+// A probing is what is loaded for tests of probes: the maps that the agent's objects share, and the
+// programs.
 type probing struct {
 	o      *Objects
 	p      *ProbeObjects
@@ -37,8 +38,8 @@ func newProbing(opts Options, multi bool) (*probing, error) {
 	return &probing{o: o, p: p}, nil
 }
 
-// loadMaps is Load without the agent's own programs, which an emulated processor takes half a minute to verify: it has the maps
-// that other objects share.
+// loadMaps is Load without the agent's own programs, which an emulated processor takes half a
+// minute to verify: it has the maps that other objects share.
 func loadMaps(opts Options) (*Objects, error) {
 	spec, err := LoadProfile()
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 
 const helperVariable = "VMPROF_BPF_TEST_HELPER"
 
-// TestHelperProcess is no test but what the children of tests below run: it waits until its standard input is closed,
-// executes itself once more, waits again, and ends with some threads running.
+// TestHelperProcess is no test but what the children of tests below run: it waits until its
+// standard input is closed, executes itself once more, waits again, and ends with some threads
+// running.
 func TestHelperProcess(t *testing.T) {
 	step := os.Getenv(helperVariable)
 	if step == "" {
@@ -37,10 +38,11 @@ func TestHelperProcess(t *testing.T) {
 	}
 }
 
-// A child of a chosen process is followed from its birth to its end, and an attached VM is forgotten when its process
-// becomes another program.
+// A child of a chosen process is followed from its birth to its end, and an attached VM is
+// forgotten when its process becomes another program.
 func TestKernelProcesses(t *testing.T) {
-	// Package os tries out what the kernel can do when it starts its first child, in children of its own.
+	// Package os tries out what the kernel can do when it starts its first child, in children of
+	// its own.
 	if err := exec.Command("/proc/self/exe", "-test.run=^$").Run(); err != nil {
 		t.Fatal(err)
 	}

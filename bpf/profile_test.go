@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tickMe lets the tick program sample this process's threads that exist, on every CPU, until the test or stop ends it.
+// tickMe lets the tick program sample this process's threads that exist, on every CPU, until the
+// test or stop ends it.
 func tickMe(t *testing.T, tick *ebpf.Program, hz uint64) (stop func()) {
 	t.Helper()
 	attr := unix.PerfEventAttr{

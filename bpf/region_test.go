@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region is memory of this process that plays memory of the guest. It lies outside Go's heap, so addresses stay, and
-// the kernel finds every page present. Nothing is mapped within guard bytes of it: no region seems part of a stack.
+// A region is memory of this process that plays memory of the guest. It lies outside Go's heap, so
+// addresses stay, and the kernel finds every page present. Nothing is mapped within guard bytes of
+// it: no region seems part of a stack.
 type region struct {
 	mem  []byte
 	base uint64

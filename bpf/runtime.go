@@ -32,8 +32,8 @@ type RunTimes struct {
 	tasks *link.Iter
 }
 
-// LoadRunTimes loads the programs next to o, and attaches them: from then on each thread that ends has a record (EventThreadEnd). Close comes
-// before that of o.
+// LoadRunTimes loads the programs next to o, and attaches them: from then on each thread that ends
+// has a record (EventThreadEnd). Close comes before that of o.
 func (o *Objects) LoadRunTimes() (*RunTimes, error) {
 	spec, err := LoadRunTime()
 	if err != nil {
@@ -76,7 +76,8 @@ func (r *RunTimes) All() (threads []ThreadRun, err error) {
 	}
 }
 
-// Ended is how many threads of chosen processes have begun to end, and how many of these have a record: those that will not run again.
+// Ended is how many threads of chosen processes have begun to end, and how many of these have a
+// record: those that will not run again.
 func (r *RunTimes) Ended() (ended, recorded uint64, err error) {
 	if err := errors.Join(r.objects.Recorded.Get(&recorded), r.objects.Ended.Get(&ended)); err != nil {
 		return 0, 0, fmt.Errorf("read how many threads have ended: %w", err)

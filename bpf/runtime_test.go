@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The run time of a thread is its own clock's: from the iterator while it exists, from a record once it has ended.
+// The run time of a thread is its own clock's: from the iterator while it exists, from a record
+// once it has ended.
 func TestKernelRunTimes(t *testing.T) {
 	o := load(t, Options{})
 	r, err := o.LoadRunTimes()
@@ -51,7 +52,8 @@ func TestKernelRunTimes(t *testing.T) {
 	if ran := time.Duration(asleep.Ran); ran < own || ran > later || asleep.Switches == 0 {
 		t.Errorf("ran %v and left its CPU %d times, want %v to %v and at least once", ran, asleep.Switches, own, later)
 	}
-	// One arrival in 8 is measured: of 400, none with a probability of 1e-23. What a thread ran before it came is a part of what it ran.
+	// One arrival in 8 is measured: of 400, none with a probability of 1e-23. What a thread ran
+	// before it came is a part of what it ran.
 	if asleep.Arrivals == 0 || asleep.Arrivals > asleep.Switches || asleep.Arriving >= asleep.Ran-uint64(work) {
 		t.Errorf("%d of %d arrivals are measured, with %v of %v", asleep.Arrivals, asleep.Switches, time.Duration(asleep.Arriving), time.Duration(asleep.Ran))
 	}

@@ -4,8 +4,8 @@ package bpf
 
 import "testing"
 
-// hostileStack is a thread's stack that looks like so many stubs, each of which takes the longest search for its caller:
-// every word on the way there is in the code cache, but follows no call.
+// hostileStack is a thread's stack that looks like so many stubs, each of which takes the longest
+// search for its caller: every word on the way there is in the code cache, but follows no call.
 func hostileStack(t testing.TB, w *walker, frames int) *fakeStack {
 	t.Helper()
 	vm := newFakeVM(t, builds[1])
@@ -28,7 +28,8 @@ func hostileStack(t testing.TB, w *walker, frames int) *fakeStack {
 
 const scanWords, scanBudget = 96, 512 // SCAN_WORDS, SCAN_BUDGET
 
-// A thread may write whatever it likes onto its stack. What the walk reads there in one interrupt is bounded.
+// A thread may write whatever it likes onto its stack. What the walk reads there in one interrupt
+// is bounded.
 func TestKernelScanBudget(t *testing.T) {
 	w := newWalker(t)
 	pinned(t)
@@ -67,9 +68,9 @@ func TestKernelScanBudgetIsOfOneSample(t *testing.T) {
 	}
 }
 
-// A stack of frames none of which was met before: each one's code is found by steps through the VM's map, as many as the walk takes
-// at most, and each lies in a piece of the stack of its own. One walk reads so much and no more; what it has learned is there for the
-// next one.
+// A stack of frames none of which was met before: each one's code is found by steps through the
+// VM's map, as many as the walk takes at most, and each lies in a piece of the stack of its own.
+// One walk reads so much and no more; what it has learned is there for the next one.
 func TestKernelUnknownFrames(t *testing.T) {
 	const (
 		frames, words = MaxUserFrames - 1, 512

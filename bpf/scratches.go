@@ -16,9 +16,10 @@ const spareScratches = 4
 // onlinePath is replaced by tests.
 var onlinePath = "/sys/devices/system/cpu/online"
 
-// setScratches makes room for the working memory of CPUs, about a third of a megabyte each. Machines may have many more CPUs than are online:
-// there is room for those up to the last online one. CPUs that come online later share four more rooms (spares); what one of them would do
-// while another one uses its room is dropped and counted.
+// setScratches makes room for the working memory of CPUs, about a third of a megabyte each.
+// Machines may have many more CPUs than are online: there is room for those up to the last online
+// one. CPUs that come online later share four more rooms (spares); what one of them would do while
+// another one uses its room is dropped and counted.
 func setScratches(spec *ebpf.CollectionSpec) error {
 	possible, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -44,7 +45,8 @@ func setFirstSpare(spec *ebpf.CollectionSpec, cpus uint32) error {
 	return nil
 }
 
-// preemptible reports whether programs of an object can lose their CPU, and take spares then: uprobes.
+// preemptible reports whether programs of an object can lose their CPU, and take spares then:
+// uprobes.
 func preemptible(spec *ebpf.CollectionSpec) bool {
 	for _, p := range spec.Programs {
 		if p.Type == ebpf.Kprobe {
@@ -54,7 +56,8 @@ func preemptible(spec *ebpf.CollectionSpec) bool {
 	return false
 }
 
-// lastOnline is how many CPUs there are up to the last online one, given the kernel's list of them, "0-3,5", and how many are possible.
+// lastOnline is how many CPUs there are up to the last online one, given the kernel's list of them,
+// "0-3,5", and how many are possible.
 func lastOnline(online string, possible int) uint32 {
 	online = strings.TrimSpace(online)
 	last, err := strconv.Atoi(online[strings.LastIndexAny(online, "-,")+1:])
@@ -64,7 +67,8 @@ func lastOnline(online string, possible int) uint32 {
 	return uint32(last + 1)
 }
 
-// Memory is about how many bytes the maps of the agent take in the kernel, as they are loaded now: for samples of CPU time, and with all events.
+// Memory is about how many bytes the maps of the agent take in the kernel, as they are loaded now:
+// for samples of CPU time, and with all events.
 func Memory() (samples, events uint64, err error) {
 	possible, err := ebpf.PossibleCPU()
 	if err != nil {

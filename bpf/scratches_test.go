@@ -27,8 +27,8 @@ func TestRoomForCPUs(t *testing.T) {
 	}
 }
 
-// A CPU that was not online when the maps were sized is sampled all the same, with memory that it shares. While another one uses that, its samples
-// are dropped and counted.
+// A CPU that was not online when the maps were sized is sampled all the same, with memory that it
+// shares. While another one uses that, its samples are dropped and counted.
 func TestKernelLaterCPUs(t *testing.T) {
 	all := cpus(t)
 	later := all[len(all)-1]

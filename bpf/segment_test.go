@@ -84,8 +84,8 @@ func TestKernelSegmentMapHostile(t *testing.T) {
 	}
 }
 
-// Code memory that is used again, in all the ways in which the code heap does it. The probes say that code went away,
-// or nobody does.
+// Code memory that is used again, in all the ways in which the code heap does it. The probes say
+// that code went away, or nobody does.
 func TestKernelCodeReuse(t *testing.T) {
 	forBuilds(t, func(t *testing.T, w *walker, vm *fakeVM) {
 		pinned(t)
@@ -131,8 +131,8 @@ func TestKernelCodeReuse(t *testing.T) {
 	})
 }
 
-// Memory that was free when a walk looked there, led by an address that its stack had from before, becomes code later, and nobody
-// says so. The walk finds out by itself.
+// Memory that was free when a walk looked there, led by an address that its stack had from before,
+// becomes code later, and nobody says so. The walk finds out by itself.
 func TestKernelCodeReuseUnannounced(t *testing.T) {
 	const recheck = 64 // RECHECK
 	w := newWalker(t)
@@ -169,7 +169,8 @@ var codeReuses = []struct {
 		vm.identify(vm.newBlobAt(block, vm.NameNmethod, make([]byte, 0x900), 8, 0))
 	}},
 	{"the end of the free block", func(vm *fakeVM, old *blob) {
-		// HotSpot cuts new blocks off the end; what is left of the old one keeps its header, the compile id too.
+		// HotSpot cuts new blocks off the end; what is left of the old one keeps its header, the
+		// compile id too.
 		block := (old.begin + 0x280) >> vm.SegmentShift << vm.SegmentShift
 		vm.identify(vm.newBlobAt(block, vm.NameNmethod, make([]byte, 0x200), 8, 0))
 	}},
@@ -201,8 +202,9 @@ func TestKernelMethodReuse(t *testing.T) {
 	}
 }
 
-// A class that is redefined leaves its methods' memory to others, and no class is unloaded. Stacks stay whole, and what
-// was found there before is told from what is found now, however little differs.
+// A class that is redefined leaves its methods' memory to others, and no class is unloaded. Stacks
+// stay whole, and what was found there before is told from what is found now, however little
+// differs.
 func TestKernelMethodRedefined(t *testing.T) {
 	w := newWalker(t)
 	pinned(t)

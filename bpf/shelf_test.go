@@ -11,8 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A shelf has what tests loaded and gave back, by how it was loaded. Verifying the programs is most of a test's time, under
-// emulation half a minute: the next test takes them with their maps as they were when they were new.
+// A shelf has what tests loaded and gave back, by how it was loaded. Verifying the programs is most
+// of a test's time, under emulation half a minute: the next test takes them with their maps as they
+// were when they were new.
 type shelf[K comparable, V interface {
 	comparable
 	maps() []*ebpf.Map
@@ -22,8 +23,8 @@ type shelf[K comparable, V interface {
 	idle map[K][]V
 }
 
-// take is what was loaded with these options, for this test alone until it ends. A test that fails may leave anything attached:
-// what it had is not used again.
+// take is what was loaded with these options, for this test alone until it ends. A test that fails
+// may leave anything attached: what it had is not used again.
 func (s *shelf[K, V]) take(t testing.TB, options K, load func(K) (V, error)) V {
 	t.Helper()
 	loaded := s.pick(options)

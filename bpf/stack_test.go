@@ -9,7 +9,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// A function is what the verifier of Linux 6.1 counts of one: its stack, and what it calls or has a loop call.
+// A function is what the verifier of Linux 6.1 counts of one: its stack, and what it calls or has a
+// loop call.
 type function struct {
 	stack int
 	calls []string
@@ -52,7 +53,8 @@ func deepest(all map[string]*function, name string) (most int) {
 	return most + (max(f.stack, 1)+step-1)/step*step
 }
 
-// Linux 6.1 refuses a program whose functions take more stack together, in steps of 32 bytes. This machine's kernel may not.
+// Linux 6.1 refuses a program whose functions take more stack together, in steps of 32 bytes. This
+// machine's kernel may not.
 func TestStackOfOldKernels(t *testing.T) {
 	everySpec(t, func(t *testing.T, object string, spec *ebpf.CollectionSpec) {
 		for name, prog := range spec.Programs {

@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Hits of a process that is not observed are not among those that a budget is spent on. They are counted by process. A probe that is off
-// counts nothing.
+// Hits of a process that is not observed are not among those that a budget is spent on. They are
+// counted by process. A probe that is off counts nothing.
 func TestKernelStrangers(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -4,8 +4,8 @@ package bpf
 
 import "testing"
 
-// A thawing is libjvm's function thaw, called for a virtual thread that is to go on: it stands below the room that was made for the
-// frames that will be copied.
+// A thawing is libjvm's function thaw, called for a virtual thread that is to go on: it stands
+// below the room that was made for the frames that will be copied.
 type thawing struct {
 	*fakeStack
 	m    *mounted
@@ -13,7 +13,8 @@ type thawing struct {
 	room uint64 // sp of the caller
 }
 
-// newThawing has all of the virtual thread's frames in its newest chunk. thaw has begun, and calls another function.
+// newThawing has all of the virtual thread's frames in its newest chunk. thaw has begun, and calls
+// another function.
 func newThawing(t *testing.T, l *fakeLoom) *thawing {
 	m := l.onCarrier(t)
 	m.yield(func(s *fakeStack) {

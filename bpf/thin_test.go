@@ -9,7 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A share of all ticks is drawn, +-1, at any time. Whatever runs at every Nth tick is drawn as often as what runs at others.
+// A share of all ticks is drawn, +-1, at any time. Whatever runs at every Nth tick is drawn as
+// often as what runs at others.
 func TestThinning(t *testing.T) {
 	const (
 		runs   = 16

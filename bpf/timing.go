@@ -43,7 +43,8 @@ const (
 // Head is what all watches have in common.
 func (w *TimingTimingWatch) Head() *Watch { return (*Watch)(&w.Watch) }
 
-// Timings are the program behind breakpoints that time invocations, and its maps. It shares nothing with other objects.
+// Timings are the program behind breakpoints that time invocations, and its maps. It shares nothing
+// with other objects.
 type Timings struct {
 	Breakpoint *ebpf.Program `ebpf:"timing_breakpoint"`
 	Watches    *ebpf.Map     `ebpf:"timing_watches"`

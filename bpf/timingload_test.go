@@ -9,8 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The program that times invocations passes the verifier, and loads without the agent's other objects. What it does is
-// tested where breakpoints are set.
+// The program that times invocations passes the verifier, and loads without the agent's other
+// objects. What it does is tested where breakpoints are set.
 func TestKernelLoadTimings(t *testing.T) {
 	o, err := LoadTimings()
 	var refused *ebpf.VerifierError

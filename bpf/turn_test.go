@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// If the probes were not there for a while, the first end of a thread's buffer stands for one buffer: what is known of the
-// thread is from before. It is not owed anything, and collections meanwhile do not matter.
+// If the probes were not there for a while, the first end of a thread's buffer stands for one
+// buffer: what is known of the thread is from before. It is not owed anything, and collections
+// meanwhile do not matter.
 func TestKernelBufferAfterTurn(t *testing.T) {
 	for _, outside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("outside before: %v", outside), func(t *testing.T) {

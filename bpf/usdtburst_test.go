@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// After a random skip in [1..STRIDE] every STRIDE-th call is a sample, SAMPLES times. The window is asked for at the tick,
-// and its end at the last sample; what comes after that is refused.
+// After a random skip in [1..STRIDE] every STRIDE-th call is a sample, SAMPLES times. The window is
+// asked for at the tick, and its end at the last sample; what comes after that is refused.
 func TestKernelUSDTBurst(t *testing.T) {
 	for _, c := range []struct{ stride, samples uint32 }{{1, 1}, {1, 5}, {7, 1}, {7, 5}} {
 		g := newUSDTGuest(t, c.stride, c.samples)
@@ -44,8 +44,8 @@ func TestKernelUSDTBurst(t *testing.T) {
 	}
 }
 
-// A tick begins no burst while there is one, or while its window is still open; the next burst answers for these ticks. A
-// window that nobody closes holds nothing up for longer than a second.
+// A tick begins no burst while there is one, or while its window is still open; the next burst
+// answers for these ticks. A window that nobody closes holds nothing up for longer than a second.
 func TestKernelUSDTBurstUnfinished(t *testing.T) {
 	g := newUSDTGuest(t, 1, 2)
 	const begin, limit = 1 << 40, 1_000_000_000

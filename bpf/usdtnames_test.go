@@ -13,7 +13,8 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// The caller is the nearest user function: behind internal functions and frames without one, but not behind too many.
+// The caller is the nearest user function: behind internal functions and frames without one, but
+// not behind too many.
 func TestKernelUSDTCaller(t *testing.T) {
 	g := newUSDTGuest(t, 1, 1)
 	user, eval, internal := &phpFunction{kind: 2}, &phpFunction{kind: 4}, &phpFunction{kind: 1}
@@ -48,8 +49,8 @@ func TestKernelUSDTCaller(t *testing.T) {
 	}
 }
 
-// A call is believed if the probe's arguments point into the strings that PHP's structures lead to. It is sent with its
-// names, or counted.
+// A call is believed if the probe's arguments point into the strings that PHP's structures lead to.
+// It is sent with its names, or counted.
 func TestKernelUSDTEnter(t *testing.T) {
 	g := newUSDTGuest(t, 1, 1)
 	name, file, class := newPHPString("callee"), newPHPString("a.php"), newPHPString("Class")

@@ -16,8 +16,9 @@ const (
 	ValueClass  = uint8(ProbeValueFormVALUE_CLASS)  // HotSpot: the name of an object's Klass
 )
 
-// MaxObservedValues bounds the values of an observation, MaxObservedText the bytes of text that they share, and
-// MaxFollowed the pointers that lead to one: MAX_OBSERVED_VALUES, MAX_OBSERVED_TEXT, MAX_FOLLOWED.
+// MaxObservedValues bounds the values of an observation, MaxObservedText the bytes of text that
+// they share, and MaxFollowed the pointers that lead to one: MAX_OBSERVED_VALUES,
+// MAX_OBSERVED_TEXT, MAX_FOLLOWED.
 const (
 	MaxObservedValues = len(ProbeProbedValues{}.Values)
 	MaxObservedText   = 480
@@ -29,8 +30,8 @@ func (o *Observation) Failed(i int) bool {
 	return i < 0 || i >= int(o.Seen.Count) || o.Seen.Failed&(1<<i) != 0
 }
 
-// ValueText is value i of ObservedValues, if it is a text, and whether it is only the beginning of it. It is nil if the
-// value could not be read, and points into the record.
+// ValueText is value i of ObservedValues, if it is a text, and whether it is only the beginning of
+// it. It is nil if the value could not be read, and points into the record.
 func (o *Observation) ValueText(i int) (text []byte, cut bool) {
 	if o.Failed(i) {
 		return nil, false

@@ -70,8 +70,8 @@ func (w *watcher) ask(t *testing.T, every uint32, values ...ProbedValue) {
 	}
 }
 
-// told is what the last executions told, one string for each: values in their order, ? for one that could not be read, and
-// ~ behind a text that was cut.
+// told is what the last executions told, one string for each: values in their order, ? for one that
+// could not be read, and ~ behind a text that was cut.
 func (w *watcher) told(t *testing.T, forms ...uint8) (all []string) {
 	t.Helper()
 	drain(t, w.o, func(raw []byte) {

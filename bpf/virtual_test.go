@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A fakeVirtual has the probes of virtual threads in a VM with one JavaThread, on which one of them runs.
+// A fakeVirtual has the probes of virtual threads in a VM with one JavaThread, on which one of them
+// runs.
 type fakeVirtual struct {
 	*fakeMonitor
 	freeze, thaw, preempt, preempted, resumed *probe
@@ -70,7 +71,8 @@ func (l *fakeVirtual) checkWait(t *testing.T, begin, end observed, flags uint8, 
 	}
 }
 
-// A virtual thread that parks may go on on another thread of the kernel. Copying back more of its frames is not going on.
+// A virtual thread that parks may go on on another thread of the kernel. Copying back more of its
+// frames is not going on.
 func TestKernelVirtualPark(t *testing.T) {
 	l := newFakeLoom(t)
 	l.freeze.hit(arguments{l.carrier})
@@ -131,8 +133,8 @@ func TestKernelVirtualParkNotRecorded(t *testing.T) {
 	l.none(t, "the probes were removed meanwhile")
 }
 
-// A virtual thread leaves the function that enters monitors when its frames are on the heap, and the wait goes on. If they cannot be copied,
-// it waits there as any thread.
+// A virtual thread leaves the function that enters monitors when its frames are on the heap, and
+// the wait goes on. If they cannot be copied, it waits there as any thread.
 func TestKernelVirtualMonitor(t *testing.T) {
 	l := newFakeLoom(t)
 	const waited = time.Millisecond
@@ -170,7 +172,8 @@ func TestKernelVirtualMonitor(t *testing.T) {
 	}
 }
 
-// A virtual thread that cannot give up its carrier parks that. It parks for its own object, and once.
+// A virtual thread that cannot give up its carrier parks that. It parks for its own object, and
+// once.
 func TestKernelVirtualKeepsCarrier(t *testing.T) {
 	const current, blocker, id = 700, 24, 32
 	p := newFakeParker(t)

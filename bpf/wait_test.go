@@ -95,8 +95,8 @@ func TestKernelMonitor(t *testing.T) {
 	}
 }
 
-// A probe behind a call is passed by threads that come from elsewhere, too: what they waited for in another call ended
-// there.
+// A probe behind a call is passed by threads that come from elsewhere, too: what they waited for in
+// another call ended there.
 func TestKernelMonitorOfAnotherCall(t *testing.T) {
 	m := newFakeMonitor(t)
 	var wait LockWait
@@ -206,7 +206,8 @@ func TestKernelMonitorFree(t *testing.T) {
 		t.Errorf("flags %#x of a thread that slept", got.seen.Flags)
 	}
 
-	// Whether a monitor is free that cannot be read, or whose owner is at an unknown place, is not known.
+	// Whether a monitor is free that cannot be read, or whose owner is at an unknown place, is not
+	// known.
 	m.enter.hit(arguments{8})
 	m.entered.hit(arguments{})
 	m.one(t)
@@ -298,7 +299,8 @@ func TestProbeMonitorEvery(t *testing.T) {
 	m.none(t, "the end of a wait that was not to be told")
 }
 
-// A thread that ends while it waits leaves nothing in the tables of those that wait, which would be full in the end.
+// A thread that ends while it waits leaves nothing in the tables of those that wait, which would be
+// full in the end.
 func TestProbeMonitorOfDeadThread(t *testing.T) {
 	m := newFakeMonitor(t)
 	exit, err := link.AttachTracing(link.TracingOptions{Program: m.p.ThreadExit})

@@ -13,16 +13,19 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// maxPages bounds the pages that are copied for one Waiting.Read: MAX_PAGES. A thread has a few of its own.
+// maxPages bounds the pages that are copied for one Waiting.Read: MAX_PAGES. A thread has a few of
+// its own.
 const maxPages = 4096
 
-// maxWalks bounds how often a walk is repeated. Most stacks take some twenty: the pages of all threads are copied together.
+// maxWalks bounds how often a walk is repeated. Most stacks take some twenty: the pages of all
+// threads are copied together.
 const maxWalks = 128
 
 // askedThread is struct asked_thread of waiting.bpf.c.
 type askedThread struct{ Since, Switches uint64 }
 
-// A PageCopy is memory of a process, from the beginning of a page: so many bytes of it. Layout: waiting.bpf.c.
+// A PageCopy is memory of a process, from the beginning of a page: so many bytes of it. Layout:
+// waiting.bpf.c.
 type PageCopy struct {
 	Length uint64
 	Bytes  [2 * 4096]byte
@@ -39,7 +42,8 @@ type Waiting struct {
 	lack  error // why virtual threads cannot be read; nil if they can
 }
 
-// unlockedWalk bounds one walk of a waiting thread's stack. It is at the agent's expense, with interrupts on and no lock.
+// unlockedWalk bounds one walk of a waiting thread's stack. It is at the agent's expense, with
+// interrupts on and no lock.
 const unlockedWalk = 5 * time.Millisecond
 
 // LoadWaiting loads the program next to o. Close comes before that of o.
@@ -71,10 +75,11 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 	return w, nil
 }
 
-// Read calls each for the stacks of up to 1,024 threads (MAX_ASKED) of one process, as records of an Observation (ObservedWait) that are valid until it returns.
-// The value of a thread is returned as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are left out.
-// Copy fills copies of the process's memory from the beginnings of those pages. Its error is returned. Stacks that take longer than until
-// end are left out. Calls must not overlap.
+// Read calls each for the stacks of up to 1,024 threads (MAX_ASKED) of one process, as records of
+// an Observation (ObservedWait) that are valid until it returns. The value of a thread is returned
+// as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are
+// left out. Copy fills copies of the process's memory from the beginnings of those pages. Its error
+// is returned. Stacks that take longer than until end are left out. Calls must not overlap.
 func (w *Waiting) Read(threads map[uint32]uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(raw []byte)) error {
 	asked := maps.Clone(threads)
 	known := map[uint64]bool{}
@@ -117,7 +122,8 @@ type askedVirtual struct {
 	}
 }
 
-// An AskedVirtual is a virtual thread: the addresses of its Continuation and of the words that ReadVirtual reads. Waiter may be 0.
+// An AskedVirtual is a virtual thread: the addresses of its Continuation and of the words that
+// ReadVirtual reads. Waiter may be 0.
 type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter uint64 }
 
 // A SeenVirtual is what was read of a virtual thread, as of about one moment.
@@ -127,14 +133,16 @@ type SeenVirtual struct {
 	Stack           []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or was on none yet
 }
 
-// States of virtual threads that were on no carrier yet, or will be on none again: java.lang.VirtualThread, JDK 21 and later.
+// States of virtual threads that were on no carrier yet, or will be on none again:
+// java.lang.VirtualThread, JDK 21 and later.
 const (
 	virtualStarted    = 1
 	virtualTerminated = 99
 )
 
-// ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them, with the number of the thread in the list. Those
-// of which something could not be read are left out. The records have of's process.
+// ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them,
+// with the number of the thread in the list. Those of which something could not be read are left
+// out. The records have of's process.
 func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
 	if w.lack != nil {
 		return fmt.Errorf("load the program that reads virtual threads: %w", w.lack)
@@ -203,7 +211,8 @@ func (w *Waiting) copy(lacking []uint64, known map[uint64]bool, copy func(at []u
 	return nil
 }
 
-// walk walks all stacks once. It calls each for the whole ones, and returns the pages that the others lack, each once.
+// walk walks all stacks once. It calls each for the whole ones, and returns the pages that the
+// others lack, each once.
 func (w *Waiting) walk(each func(tid uint32, raw []byte)) (lacking []uint64, err error) {
 	tasks, err := w.tasks.Open()
 	if err != nil {

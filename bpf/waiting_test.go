@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The stack of a thread that waits is read from outside, and is the one that its record has once it goes on.
+// The stack of a thread that waits is read from outside, and is the one that its record has once it
+// goes on.
 func TestKernelStillWaiting(t *testing.T) {
 	w := newWaitWatch(t, false)
 	still, err := w.o.LoadWaiting()
@@ -89,7 +90,8 @@ func TestKernelStillWaiting(t *testing.T) {
 	}
 }
 
-// A thread that goes on between two walks of its stack, and waits again, has none: the copies of its pages are of before.
+// A thread that goes on between two walks of its stack, and waits again, has none: the copies of
+// its pages are of before.
 func TestKernelWentOnMeanwhile(t *testing.T) {
 	w := newWaitWatch(t, false)
 	still, err := w.o.LoadWaiting()

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Each recorded wait has the record of its waker before it, if the part until it was woken was drawn: with the whole stack of whoever writes
-// to a pipe, and of nobody if a timer ends it.
+// Each recorded wait has the record of its waker before it, if the part until it was woken was
+// drawn: with the whole stack of whoever writes to a pipe, and of nobody if a timer ends it.
 func TestKernelWakers(t *testing.T) {
 	w := newWaitWatch(t, true)
 	checkVerified(t, w.woken)
@@ -103,7 +103,8 @@ func TestKernelWakers(t *testing.T) {
 	}
 }
 
-// The time until threads are woken is right, and so is the rest, though most waits are not recorded.
+// The time until threads are woken is right, and so is the rest, though most waits are not
+// recorded.
 func TestKernelWakersDrawn(t *testing.T) {
 	w := newWaitWatch(t, true)
 	const mean = 50 * time.Millisecond
@@ -140,7 +141,8 @@ func TestKernelWakersDrawn(t *testing.T) {
 	}
 }
 
-// What following wakers takes of each waking: of a thread that is not selected, of one whose wait is not drawn, and with a record.
+// What following wakers takes of each waking: of a thread that is not selected, of one whose wait
+// is not drawn, and with a record.
 func BenchmarkKernelWakers(b *testing.B) {
 	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What a walk costs in the kernel, by depth, with warm caches. ns/op is the round trip through the system call and
-// tells nothing; ns/walk is for comparing one day with another on one machine.
+// What a walk costs in the kernel, by depth, with warm caches. ns/op is the round trip through the
+// system call and tells nothing; ns/walk is for comparing one day with another on one machine.
 func BenchmarkKernelWalk(b *testing.B) {
 	w := newWalker(b)
 	pinned(b)

@@ -77,7 +77,8 @@ func (tg *target) spoil(r *WalkTestRequest, changes []byte) (undo func()) {
 	}
 }
 
-// Whatever is in a guest's memory and registers, a walk ends, within its bounds, for a reason it can give.
+// Whatever is in a guest's memory and registers, a walk ends, within its bounds, for a reason it
+// can give.
 func FuzzKernelWalk(f *testing.F) {
 	w := newWalker(f)
 	targets := []*target{newTarget(f, builds[1]), newTarget(f, builds[2])}

@@ -17,8 +17,8 @@ import (
 // A walker runs parts of the kernel side against this process's memory (walk_test.bpf.c).
 type walker struct{ WalkTestObjects }
 
-// Verifying the programs is most of a test's time, under emulation seconds: all tests share one copy. They do not
-// meet, since every fakeVM has its own serial, and all caches go by that.
+// Verifying the programs is most of a test's time, under emulation seconds: all tests share one
+// copy. They do not meet, since every fakeVM has its own serial, and all caches go by that.
 var loadWalker = sync.OnceValues(func() (*walker, error) {
 	spec, err := LoadWalkTest()
 	if err != nil {

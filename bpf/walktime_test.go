@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Whatever a stack holds, a walk looks at the clock after 32 frames or words, and ends when its time has passed.
+// Whatever a stack holds, a walk looks at the clock after 32 frames or words, and ends when its
+// time has passed.
 func TestKernelWalkTime(t *testing.T) {
 	const steps = 32 // CLOCK_STEPS
 	w := newWalker(t)
@@ -50,7 +51,8 @@ func TestKernelWalkTime(t *testing.T) {
 			}
 		})
 	}
-	// If the CPU stands still, no more than half of the bound counts: of the constant, which is about 4.3 s here.
+	// If the CPU stands still, no more than half of the bound counts: of the constant, which is
+	// about 4.3 s here.
 	for bound, want := range map[time.Duration]WalkEnd{time.Second: EndTime, 5 * time.Second: EndRoot} {
 		r := compiled.request()
 		r.Stalled, r.WalkNs = uint64(6*time.Second), uint64(bound)

@@ -21,7 +21,8 @@ func (w *CallWatch) Head() *Watch { return &w.Watch }
 // Head is what all watches have in common.
 func (w *MonitorWatch) Head() *Watch { return (*Watch)(&w.Watch) }
 
-// setPageRings sizes the rings of short notices: a page is the least that the kernel takes, and its size is the machine's.
+// setPageRings sizes the rings of short notices: a page is the least that the kernel takes, and its
+// size is the machine's.
 func setPageRings(spec *ebpf.CollectionSpec) {
 	for _, name := range []string{"watch_ends", "usdt_notices"} {
 		if m := spec.Maps[name]; m != nil {

@@ -56,8 +56,9 @@ func entered(t *cct.Tree[string]) map[string]uint64 {
 
 func identity(key string) string { return key }
 
-// figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009). The paper builds it from callers and stack depths,
-// these tests from whole stacks, with the number of samples of each edge as the weight of its callee.
+// figure6 is the calling context tree of Figure 6 of Inoue and Nakatani (OOPSLA 2009). The paper
+// builds it from callers and stack depths, these tests from whole stacks, with the number of
+// samples of each edge as the weight of its callee.
 var figure6 = map[string]uint64{
 	"A B":     10,
 	"A C":     10,
@@ -67,7 +68,8 @@ var figure6 = map[string]uint64{
 	"A B D E": 80,
 }
 
-// figure7a is the tree of Figure 7(A), which cannot be built from depths alone: B and F have frames of the same size.
+// figure7a is the tree of Figure 7(A), which cannot be built from depths alone: B and F have frames
+// of the same size.
 var figure7a = map[string]uint64{
 	"A B D":   10,
 	"A F D":   20,
@@ -102,7 +104,8 @@ func randomTree(r *rand.Rand, adds int) (*cct.Tree[string], map[string]uint64) {
 	return t, want
 }
 
-// A guest calls and returns at random. It marks the sampled frames, as Whaley's profiler marks stacks.
+// A guest calls and returns at random. It marks the sampled frames, as Whaley's profiler marks
+// stacks.
 type guest struct {
 	frames  []activation      // outermost first
 	entered map[string]uint64 // activations that were sampled, by context
@@ -114,7 +117,8 @@ type activation struct {
 	marked bool
 }
 
-// run makes some steps, each a call, a return or a sample. Returned activations are visible in samples only.
+// run makes some steps, each a call, a return or a sample. Returned activations are visible in
+// samples only.
 func (g *guest) run(r *rand.Rand, steps int) {
 	for range steps {
 		switch n := r.IntN(5); {

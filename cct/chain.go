@@ -2,16 +2,17 @@ package cct
 
 import "math"
 
-// How much a Chain stores by default: some tens of megabytes of contexts, and as much of links, if methods and sites have one word each.
-// Either takes up to twice that while it grows.
+// How much a Chain stores by default: some tens of megabytes of contexts, and as much of links, if
+// methods and sites have one word each. Either takes up to twice that while it grows.
 const (
 	DefaultContexts = 1 << 18
 	DefaultLinks    = 1 << 18
 )
 
-// A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining of Inoue and Nakatani ("How a Java VM
-// Can Get More from a Hardware Performance Monitor", OOPSLA 2009, section 6): the depth of a frame is a hint that distinguishes contexts
-// with the same method. Walk and Call teach it; Place maps a sample to a learned context.
+// A Chain finds the calling contexts of samples whose stacks were not walked. It is CallerChaining
+// of Inoue and Nakatani ("How a Java VM Can Get More from a Hardware Performance Monitor", OOPSLA
+// 2009, section 6): the depth of a frame is a hint that distinguishes contexts with the same
+// method. Walk and Call teach it; Place maps a sample to a learned context.
 //
 //	var c cct.Chain[string, int]
 //	c.Walk(stack, 1)   // one sample in many, with its whole stack
@@ -20,29 +21,35 @@ const (
 //		fmt.Println(p.Fit, to.Share, c.Stack(nil, link, to))
 //	}
 //
-// The paper chains only pairs of caller and callee. Pairs from samples only show who called a leaf, so the outer frames, which are never
-// leaves, would have no callers. Hence walks are the main source here, and pairs fill in where there was no walk. Links also have the call
-// site, and the first caller is known: the search is for the caller's caller. That depends on the caller's method and depth, but not on the
-// site in it. So a context ends with its last frame without the site, one node for each. Several of the same method at the same depth are
-// several nodes, as in the paper's Figure 7.
+// The paper chains only pairs of caller and callee. Pairs from samples only show who called a leaf,
+// so the outer frames, which are never leaves, would have no callers. Hence walks are the main
+// source here, and pairs fill in where there was no walk. Links also have the call site, and the
+// first caller is known: the search is for the caller's caller. That depends on the caller's method
+// and depth, but not on the site in it. So a context ends with its last frame without the site, one
+// node for each. Several of the same method at the same depth are several nodes, as in the paper's
+// Figure 7.
 //
-// As in the paper, a method's frame always has the same size, or it is found at several depths. That holds for one version of compiled
-// code. If the depth of a frame is unknown, its activation says so, and links do not find it.
+// As in the paper, a method's frame always has the same size, or it is found at several depths.
+// That holds for one version of compiled code. If the depth of a frame is unknown, its activation
+// says so, and links do not find it.
 //
-// Memory is bounded by Limit and LinkLimit. A full chain purges itself: it forgets everything, and Generation grows, so that its user can
-// tell the source of walks to forget what was known.
+// Memory is bounded by Limit and LinkLimit. A full chain purges itself: it forgets everything, and
+// Generation grows, so that its user can tell the source of walks to forget what was known.
 //
-// The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any number may look up while nobody teaches.
+// The zero value is empty and ready to use. One goroutine may teach while nobody looks up; any
+// number may look up while nobody teaches.
 type Chain[M, S comparable] struct {
 	// Limit bounds the contexts; 0 means DefaultContexts.
 	Limit int
-	// LinkLimit bounds the different links, including those between the frames of walks; 0 means DefaultLinks.
+	// LinkLimit bounds the different links, including those between the frames of walks; 0 means
+	// DefaultLinks.
 	LinkLimit int
-	// Marker, if not nil, reports the methods that stand for frames that a walk did not reach. Such an activation is the outermost of its
-	// stack. Contexts below it are never whole. They give way to those that agree with them and reach further.
+	// Marker, if not nil, reports the methods that stand for frames that a walk did not reach. Such
+	// an activation is the outermost of its stack. Contexts below it are never whole. They give way
+	// to those that agree with them and reach further.
 	Marker func(M) bool
-	// Proof is how many walks must agree with the first one until a link is Steady. It may change at any time, and applies to links that
-	// are first walked after that.
+	// Proof is how many walks must agree with the first one until a link is Steady. It may change
+	// at any time, and applies to links that are first walked after that.
 	Proof uint8
 
 	contexts   Tree[frame[M, S]]
@@ -69,10 +76,12 @@ type learned struct {
 	cut    bool // the outermost frame is a marker
 }
 
-// Walk learns a whole context, innermost frame first, that was sampled weight times. The weight is evidence of how hot the context is and
-// may be 0. Each frame but the leaf has the site of its call. Each has its depth unless that is 0.
+// Walk learns a whole context, innermost frame first, that was sampled weight times. The weight is
+// evidence of how hot the context is and may be 0. Each frame but the leaf has the site of its
+// call. Each has its depth unless that is 0.
 //
-// A stack without frames, or with more than the limits allow, is refused: Walk returns false and ChainStats.Refused counts it.
+// A stack without frames, or with more than the limits allow, is refused: Walk returns false and
+// ChainStats.Refused counts it.
 func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
 	if len(stack) == 0 || len(stack) > min(c.limit(), c.linkLimit()) {
 		c.refused++
@@ -93,7 +102,8 @@ func (c *Chain[M, S]) Walk(stack []Activation[M, S], weight uint64) bool {
 	return true
 }
 
-// learn adds c.frames to the contexts. It returns false, possibly with some of them added, if they do not fit.
+// learn adds c.frames to the contexts. It returns false, possibly with some of them added, if they
+// do not fit.
 func (c *Chain[M, S]) learn(weight uint64) bool {
 	c.contexts.Limit = c.limit()
 	leaf := c.contexts.Add(c.frames, weight)
@@ -140,9 +150,11 @@ func (c *Chain[M, S]) note(id NodeID) bool {
 	return true
 }
 
-// Call learns that the link's caller calls its leaf, and how often: from bursts, which measure frequencies, or from samples. Only weights
-// of calls of the same callee at the same depth are compared, because weights of samples must not be compared otherwise (section 6.1 of the
-// paper). Links teach who may call whom. They also decide how ambiguous samples are divided where walks do not: see Place.
+// Call learns that the link's caller calls its leaf, and how often: from bursts, which measure
+// frequencies, or from samples. Only weights of calls of the same callee at the same depth are
+// compared, because weights of samples must not be compared otherwise (section 6.1 of the paper).
+// Links teach who may call whom. They also decide how ambiguous samples are divided where walks do
+// not: see Place.
 //
 // A link without both depths is refused: Call returns false and ChainStats.Refused counts it.
 func (c *Chain[M, S]) Call(link Link[M, S], weight uint64) bool {
@@ -193,16 +205,17 @@ func bound(limit, byDefault int) int {
 	return min(limit, math.MaxInt32)
 }
 
-// An Activation is a stack frame with its method and its position on the stack. M identifies a method (one version of its code, as each
-// version has its own frame size), S a call site in it.
+// An Activation is a stack frame with its method and its position on the stack. M identifies a
+// method (one version of its code, as each version has its own frame size), S a call site in it.
 type Activation[M, S comparable] struct {
 	Method M
 	Site   S      // of the call to the next inner frame, in Method; not used for a leaf
 	Depth  uint32 // bytes from the base of the stack to the frame's canonical frame address; 0: unknown
 }
 
-// A Link is what a sample shows without a walk of its stack: the quadruple of Inoue and Nakatani (OOPSLA 2009, section 6.1), {callee, its
-// depth, caller, its depth}, and additionally the call site.
+// A Link is what a sample shows without a walk of its stack: the quadruple of Inoue and Nakatani
+// (OOPSLA 2009, section 6.1), {callee, its depth, caller, its depth}, and additionally the call
+// site.
 type Link[M, S comparable] struct {
 	Leaf   Activation[M, S]
 	Caller Activation[M, S] // zero if unknown
@@ -210,11 +223,13 @@ type Link[M, S comparable] struct {
 
 func (l Link[M, S]) called() bool { return l.Caller != Activation[M, S]{} }
 
-// ChainStats are the columns of Table 1 of Inoue and Nakatani (OOPSLA 2009) that do not need samples, and further statistics of a Chain.
+// ChainStats are the columns of Table 1 of Inoue and Nakatani (OOPSLA 2009) that do not need
+// samples, and further statistics of a Chain.
 type ChainStats struct {
 	Contexts int // nodes of the tree
-	// Shared is the number of contexts whose last method has, at the same depth, several callers that differ in method or depth, like D in
-	// the paper's Figure 7. Their callees cannot be placed by {method, depth}.
+	// Shared is the number of contexts whose last method has, at the same depth, several callers
+	// that differ in method or depth, like D in the paper's Figure 7. Their callees cannot be
+	// placed by {method, depth}.
 	Shared  int
 	Methods int // in the contexts, including markers
 	Links   int // different ones, learned by Walk or Call
@@ -255,15 +270,18 @@ func (c *Chain[M, S]) Stats() ChainStats {
 }
 
 const (
-	// steadyLevels is how many callers of a leaf its link must determine: the same number that the papers count.
+	// steadyLevels is how many callers of a leaf its link must determine: the same number that the
+	// papers count.
 	steadyLevels = 3
-	// doubtWalks is how many walks in a row must agree with the expected context until a link is trusted again after a mismatch.
+	// doubtWalks is how many walks in a row must agree with the expected context until a link is
+	// trusted again after a mismatch.
 	doubtWalks = 32
 )
 
-// Steady reports whether a link determines the first three callers: whether the latest walks with this link on top had the callers of its
-// most walked context. After a walk with other callers, 32 walks in a row must agree; after the first walk, Proof walks. A link that was
-// never walked is steady, as nothing contradicts it.
+// Steady reports whether a link determines the first three callers: whether the latest walks with
+// this link on top had the callers of its most walked context. After a walk with other callers, 32
+// walks in a row must agree; after the first walk, Proof walks. A link that was never walked is
+// steady, as nothing contradicts it.
 func (c *Chain[M, S]) Steady(link Link[M, S]) bool {
 	leaf := c.links.spot(link.Leaf.Method, link.Leaf.Depth)
 	caller := c.links.spot(link.Caller.Method, link.Caller.Depth)
@@ -287,7 +305,8 @@ func (c *Chain[M, S]) judge(leaf NodeID) {
 	}
 }
 
-// alike reports whether two leaves of the same hop have the same callers as far as links must determine them.
+// alike reports whether two leaves of the same hop have the same callers as far as links must
+// determine them.
 func (c *Chain[M, S]) alike(a, b NodeID) bool {
 	const known = 1 // the hop's caller
 	x, y := Candidate[M, S]{Context: c.learned[a].parent}, Candidate[M, S]{Context: c.learned[b].parent}

@@ -17,8 +17,9 @@ type (
 	placement = cct.Placement[string, int]
 )
 
-// activations parses a stack in the form of the tests, outermost frame first: "A@10 B:7@50 D@90" is D at a depth of 90, called by B from
-// its site 7, called by A from its site 0. Without "@" the depth is unknown.
+// activations parses a stack in the form of the tests, outermost frame first: "A@10 B:7@50 D@90" is
+// D at a depth of 90, called by B from its site 7, called by A from its site 0. Without "@" the
+// depth is unknown.
 func activations(text string) []cct.Activation[string, int] {
 	var as []cct.Activation[string, int]
 	for _, word := range strings.Fields(text) {
@@ -79,7 +80,8 @@ func called(links map[string]uint64) *chain {
 	return c
 }
 
-// chainFigure6 is the table of Figure 6 of Inoue and Nakatani (OOPSLA 2009), chainWalks6 the tree next to it.
+// chainFigure6 is the table of Figure 6 of Inoue and Nakatani (OOPSLA 2009), chainWalks6 the tree
+// next to it.
 var (
 	chainFigure6 = map[string]uint64{
 		"A@10 B@50":  10,
@@ -128,8 +130,8 @@ func TestZeroChain(t *testing.T) {
 	c.Purge()
 }
 
-// Table 1 of the paper, for its own figures. In Figure 7(A), D has several callers at one depth. It has in Figure 7(B), too, but B and C
-// have not, as they are at different depths.
+// Table 1 of the paper, for its own figures. In Figure 7(A), D has several callers at one depth. It
+// has in Figure 7(B), too, but B and C have not, as they are at different depths.
 func TestChainStats(t *testing.T) {
 	for name, test := range map[string]struct {
 		chain *chain
@@ -230,7 +232,8 @@ func TestChainWeightsDoNotWrap(t *testing.T) {
 	}
 }
 
-// Walk must not allocate in the steady state: walks arrive on the goroutine that drains the kernel's ring.
+// Walk must not allocate in the steady state: walks arrive on the goroutine that drains the
+// kernel's ring.
 func TestWalkDoesNotAllocate(t *testing.T) {
 	var c cct.Chain[int, int]
 	stacks := chainStacks(60, 4)

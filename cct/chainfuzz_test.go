@@ -15,7 +15,8 @@ type (
 	byteLink  = cct.Link[byte, byte]
 )
 
-// A chainModel stores what a chain has learned as plain lists, and finds contexts in them by comparison.
+// A chainModel stores what a chain has learned as plain lists, and finds contexts in them by
+// comparison.
 type chainModel struct {
 	contexts []byteStack // each with those of its callers, the leaf without its site
 	calls    []byteLink
@@ -53,7 +54,8 @@ func (m *chainModel) walked(at byteFrame) bool {
 	return slices.ContainsFunc(m.contexts, func(c byteStack) bool { return sameSpot(c[0], at) })
 }
 
-// place returns the expected basis of a link's contexts and, unless links must be chained for them, the stacks.
+// place returns the expected basis of a link's contexts and, unless links must be chained for them,
+// the stacks.
 func (m *chainModel) place(l byteLink) (basis cct.Basis, stacks []byteStack, chained bool) {
 	var found []byteStack // the contexts whose callers the stacks have
 	collect := func(head byteStack, match func(byteStack) bool, skip int) bool {
@@ -114,7 +116,8 @@ func (m *chainModel) place(l byteLink) (basis cct.Basis, stacks []byteStack, cha
 	return cct.ByNothing, nil, false
 }
 
-// cut reports whether the outermost frame beyond the first known ones is a marker, and returns the callers before it.
+// cut reports whether the outermost frame beyond the first known ones is a marker, and returns the
+// callers before it.
 func (m *chainModel) cut(s byteStack, known int) (callers byteStack, cut bool) {
 	callers = s[known:]
 	if m.marker == nil || !m.marker(s[len(s)-1].Method) {
@@ -166,8 +169,9 @@ const (
 	fuzzPlace = 0xc0 // leaf and caller follow
 )
 
-// FuzzChain teaches a chain from bytes and compares each placement with lists. A frame is a byte: two bits of method, one of site, three of
-// depth, so that depths are often equal, unknown or in the wrong order. The first byte is the limit and whether method 3 is a marker.
+// FuzzChain teaches a chain from bytes and compares each placement with lists. A frame is a byte:
+// two bits of method, one of site, three of depth, so that depths are often equal, unknown or in
+// the wrong order. The first byte is the limit and whether method 3 is a marker.
 func FuzzChain(f *testing.F) {
 	f.Add([]byte{0, fuzzWalk | 3, 0x38, 0x10, 0x09, fuzzCall, 0x20, 0x18, fuzzPlace, 0x38, 0x10, fuzzPlace, 0x38, 0})
 	f.Add([]byte{4, fuzzWalk | 4, 0x3a, 0x33, 0x29, 0x0b, fuzzWalk | 4, 0x3a, 0x33, 0x21, 0x08, fuzzPlace, 0x3a, 0x33})
@@ -267,7 +271,8 @@ func checkChain(t *testing.T, data []byte, placed map[cct.Basis]int) {
 	}
 }
 
-// checkPlacement compares the basis and the contexts of a link's placement with the model, and returns the basis.
+// checkPlacement compares the basis and the contexts of a link's placement with the model, and
+// returns the basis.
 func checkPlacement(t *testing.T, c *cct.Chain[byte, byte], m *chainModel, l byteLink) cct.Basis {
 	t.Helper()
 	p := c.Place(l)

@@ -9,15 +9,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A program has contexts, each with a known probability of being on top of the stack. A frame has the size of its method, so that depths
-// coincide as in compiled code.
+// A program has contexts, each with a known probability of being on top of the stack. A frame has
+// the size of its method, so that depths coincide as in compiled code.
 type program struct {
 	contexts [][]cct.Activation[string, int] // innermost frame first
 	weights  []float64                       // of each context as the leaf
 }
 
-// randomProgram calls few methods from few sites, so that methods occur at the same depth below several callers, recur, and are called in
-// different orders.
+// randomProgram calls few methods from few sites, so that methods occur at the same depth below
+// several callers, recur, and are called in different orders.
 func randomProgram(r *rand.Rand) *program {
 	const methods, sites, levels, contexts = 8, 2, 9, 400
 	var size [methods]uint32
@@ -68,15 +68,15 @@ func (p *program) sample(r *rand.Rand, n int) []int {
 	return samples
 }
 
-// off returns by how much a share of n samples may differ from its probability, except once in a million: Bernstein's inequality for a sum
-// of n indicators.
+// off returns by how much a share of n samples may differ from its probability, except once in a
+// million: Bernstein's inequality for a sum of n indicators.
 func off(probability float64, n int) float64 {
 	l := math.Log(2e6) / float64(n)
 	return l/3 + math.Sqrt(l*l/9+2*l*probability*(1-probability))
 }
 
-// Placements for a program whose contexts are known. Only some of its contexts are ever walked. The others appear as links only, as if
-// their full walk had been lost.
+// Placements for a program whose contexts are known. Only some of its contexts are ever walked. The
+// others appear as links only, as if their full walk had been lost.
 func TestPlaceRandomPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -184,7 +184,8 @@ func TestPlaceRandomPrograms(t *testing.T) {
 					fail("of which %+v is known", to.Callers)
 				}
 			}
-			// If the chain has learned all contexts of a caller, the agreement of all candidates holds for everything that it calls.
+			// If the chain has learned all contexts of a caller, the agreement of all candidates
+			// holds for everything that it calls.
 			if allKnown[lines(caller[:1])] && to.Basis == cct.ByCaller {
 				first := c.Stack(nil, link, to.Candidates[0])
 				if lines(first[:to.Callers.Levels+1]) != lines(context[:to.Callers.Levels+1]) {
@@ -199,8 +200,9 @@ func TestPlaceRandomPrograms(t *testing.T) {
 	}
 }
 
-// Walks with the leaf on top are counted separately, so that shares of a known program are right however hot other leaves make the leaf's
-// callers. One in two thousand walks would not show otherwise.
+// Walks with the leaf on top are counted separately, so that shares of a known program are right
+// however hot other leaves make the leaf's callers. One in two thousand walks would not show
+// otherwise.
 func TestShareConverges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var c chain

@@ -6,16 +6,17 @@ import (
 	"slices"
 )
 
-// An Edge of a dynamic call graph: a caller, the site of the call in it, and the callee (Arnold & Grove, CGO 2005,
-// section 2). M identifies a method, S a call site within its caller.
+// An Edge of a dynamic call graph: a caller, the site of the call in it, and the callee (Arnold &
+// Grove, CGO 2005, section 2). M identifies a method, S a call site within its caller.
 type Edge[M, S comparable] struct {
 	Caller M
 	Site   S
 	Callee M
 }
 
-// A Graph is a dynamic call graph: a multigraph of the observed calls. The weight of an edge is a number of calls or an estimate of it. The
-// zero value is empty and ready to use. One goroutine may add while nobody reads; any number may read while nobody adds.
+// A Graph is a dynamic call graph: a multigraph of the observed calls. The weight of an edge is a
+// number of calls or an estimate of it. The zero value is empty and ready to use. One goroutine may
+// add while nobody reads; any number may read while nobody adds.
 type Graph[M, S comparable] struct {
 	// Limit bounds the edges; 0 means DefaultLimit.
 	Limit int
@@ -25,8 +26,8 @@ type Graph[M, S comparable] struct {
 	overflow float64
 }
 
-// Add adds weight, which must not be negative, to an edge. If the graph is full and the edge is new, the weight
-// counts as overflow, and Add returns false.
+// Add adds weight, which must not be negative, to an edge. If the graph is full and the edge is
+// new, the weight counts as overflow, and Add returns false.
 func (g *Graph[M, S]) Add(e Edge[M, S], weight float64) bool {
 	if g.edges == nil {
 		g.edges = map[Edge[M, S]]float64{}
@@ -77,8 +78,8 @@ type WeightedEdge[M, S comparable] struct {
 	Weight float64
 }
 
-// Hottest returns every edge, the heaviest first and equally heavy ones as compare orders them. Use it where output
-// must not depend on the order of a map.
+// Hottest returns every edge, the heaviest first and equally heavy ones as compare orders them. Use
+// it where output must not depend on the order of a map.
 func (g *Graph[M, S]) Hottest(compare func(a, b Edge[M, S]) int) []WeightedEdge[M, S] {
 	edges := make([]WeightedEdge[M, S], 0, len(g.edges))
 	for e, w := range g.edges {
@@ -108,15 +109,17 @@ func (g *Graph[M, S]) weights(of func(Edge[M, S]) M) Weights[M] {
 	return sums
 }
 
-// Merge adds every edge of other, which may be nil or g itself, with its weight. If there is not room for all, the heaviest are added.
+// Merge adds every edge of other, which may be nil or g itself, with its weight. If there is not
+// room for all, the heaviest are added.
 func (g *Graph[M, S]) Merge(other *Graph[M, S]) {
 	if other != nil {
 		copyEdges(g, other, func(e Edge[M, S]) Edge[M, S] { return e })
 	}
 }
 
-// MapGraph returns g with every edge replaced by f of it: to rename methods, or to leave out sites. Edges that become equal are merged and
-// the total stays. f is called once per edge, in no particular order. The result has the Limit of g.
+// MapGraph returns g with every edge replaced by f of it: to rename methods, or to leave out sites.
+// Edges that become equal are merged and the total stays. f is called once per edge, in no
+// particular order. The result has the Limit of g.
 func MapGraph[M, S, N, T comparable](g *Graph[M, S], f func(Edge[M, S]) Edge[N, T]) *Graph[N, T] {
 	mapped := &Graph[N, T]{Limit: g.Limit}
 	copyEdges(mapped, g, f)
@@ -137,11 +140,13 @@ func copyEdges[M, S, N, T comparable](dst *Graph[N, T], src *Graph[M, S], f func
 	dst.overflow += overflow
 }
 
-// GuardedShare is the part of the calls at a site that a method must exceed to be considered for guarded inlining
-// there: inlining behind a test that the receiver is the expected one (Arnold & Grove, CGO 2005, section 5.1).
+// GuardedShare is the part of the calls at a site that a method must exceed to be considered for
+// guarded inlining there: inlining behind a test that the receiver is the expected one (Arnold &
+// Grove, CGO 2005, section 5.1).
 const GuardedShare = 0.4
 
-// A CallSite is a place in a caller with the distribution of its callees. A virtual call may have several targets.
+// A CallSite is a place in a caller with the distribution of its callees. A virtual call may have
+// several targets.
 type CallSite[M, S comparable] struct {
 	Caller  M
 	Site    S
@@ -166,8 +171,9 @@ func (s *CallSite[M, S]) Share(t Target[M]) float64 {
 	return t.Weight / s.Weight
 }
 
-// Guarded returns the targets that a compiler should consider for guarded inlining: those with more than GuardedShare of the calls, so at
-// most two. At a site that is not Virtual, that is its only target.
+// Guarded returns the targets that a compiler should consider for guarded inlining: those with more
+// than GuardedShare of the calls, so at most two. At a site that is not Virtual, that is its only
+// target.
 func (s *CallSite[M, S]) Guarded() []Target[M] {
 	n := 0
 	for n < len(s.Targets) && s.Share(s.Targets[n]) > GuardedShare {
@@ -176,8 +182,8 @@ func (s *CallSite[M, S]) Guarded() []Target[M] {
 	return s.Targets[:n:n]
 }
 
-// CallSites returns every call site of g, the heaviest first. Equally heavy ones, and equally heavy targets of one,
-// are ordered as compare orders their edges.
+// CallSites returns every call site of g, the heaviest first. Equally heavy ones, and equally heavy
+// targets of one, are ordered as compare orders their edges.
 func (g *Graph[M, S]) CallSites(compare func(a, b Edge[M, S]) int) []CallSite[M, S] {
 	type place struct {
 		caller M

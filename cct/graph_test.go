@@ -17,7 +17,8 @@ type (
 	graph = cct.Graph[string, int]
 )
 
-// call parses an edge in the form of the tests: "caller callee", with an optional site in between, a digit.
+// call parses an edge in the form of the tests: "caller callee", with an optional site in between,
+// a digit.
 func call(text string) edge {
 	words := strings.Fields(text)
 	e := edge{Caller: words[0], Callee: words[len(words)-1]}
@@ -41,7 +42,8 @@ func compareEdges(a, b edge) int {
 	return cmp.Or(cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Callee, b.Callee))
 }
 
-// randomGraph has few methods, so that edges recur. Weights are whole, so that sums do not depend on their order.
+// randomGraph has few methods, so that edges recur. Weights are whole, so that sums do not depend
+// on their order.
 func randomGraph(r *rand.Rand, adds int) (*graph, map[edge]float64) {
 	g, want := new(graph), make(map[edge]float64)
 	for range adds {
@@ -120,7 +122,8 @@ func TestHottest(t *testing.T) {
 	}
 }
 
-// Figure 1 of Arnold and Grove: however long M computes between them, it makes both calls equally often.
+// Figure 1 of Arnold and Grove: however long M computes between them, it makes both calls equally
+// often.
 func TestCalleesFigure1(t *testing.T) {
 	g := callGraph(map[string]float64{"main 0 M": 1, "M 1 call_1": 1000, "M 2 call_2": 1000, "call_2 3 call_1": 5})
 	if got, want := g.Callees(), (cct.Weights[string]{"M": 1, "call_1": 1005, "call_2": 1000}); !maps.Equal(got, want) {

@@ -12,8 +12,9 @@ type Entry[M comparable] struct {
 	Total uint64 // weight while Key was anywhere on the stack, counted once however often it recursed
 }
 
-// Hot returns the flat profile of t by groups of frames (by may map to a method, a package, a file). The largest Self comes first, then the
-// largest Total, then the order in the tree. Weight of Root has no frame and is in no entry.
+// Hot returns the flat profile of t by groups of frames (by may map to a method, a package, a
+// file). The largest Self comes first, then the largest Total, then the order in the tree. Weight
+// of Root has no frame and is in no entry.
 func Hot[K, M comparable](t *Tree[K], by func(K) M) []Entry[M] {
 	var (
 		entries []Entry[M]
@@ -35,8 +36,8 @@ func Hot[K, M comparable](t *Tree[K], by func(K) M) []Entry[M] {
 		entries[i].Self += n.Self
 	}
 
-	// Only the outermost frame of a group adds its subtree, so that recursion is not counted twice. active is the number of frames of each
-	// group on the path from Root to the current node.
+	// Only the outermost frame of a group adds its subtree, so that recursion is not counted twice.
+	// active is the number of frames of each group on the path from Root to the current node.
 	var (
 		totals = t.Totals()
 		active = make([]int, len(entries))
@@ -54,16 +55,17 @@ func Hot[K, M comparable](t *Tree[K], by func(K) M) []Entry[M] {
 	return entries
 }
 
-// SortEntries orders entries as Hot does, but by compare where Self and Total are equal. Use it if output must not depend on the order of
-// samples.
+// SortEntries orders entries as Hot does, but by compare where Self and Total are equal. Use it if
+// output must not depend on the order of samples.
 func SortEntries[M comparable](entries []Entry[M], compare func(a, b M) int) {
 	slices.SortStableFunc(entries, func(a, b Entry[M]) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), compare(a.Key, b.Key))
 	})
 }
 
-// Hottest returns the n contexts with the largest Self, the largest first and equal ones in the order in which they appeared. There may be
-// fewer if fewer have any. Root is not among them, as it has no frame.
+// Hottest returns the n contexts with the largest Self, the largest first and equal ones in the
+// order in which they appeared. There may be fewer if fewer have any. Root is not among them, as it
+// has no frame.
 func (t *Tree[K]) Hottest(n int) []NodeID {
 	var ids []NodeID
 	for id := 1; id < len(t.nodes); id++ {

@@ -22,7 +22,8 @@ func TestHot(t *testing.T) {
 		{"inoue figure 7a", figure7a, []cct.Entry[string]{
 			{"E", 70, 70}, {"D", 30, 100}, {"A", 0, 100}, {"F", 0, 60}, {"B", 0, 40},
 		}},
-		// Of 36, fib is on the stack in 2+3+4 and ping in 5+6+7+8; each stack counts once however deep they are.
+		// Of 36, fib is on the stack in 2+3+4 and ping in 5+6+7+8; each stack counts once however
+		// deep they are.
 		{"recursion", recursive, []cct.Entry[string]{
 			{"ping", 12, 26}, {"fib", 9, 9}, {"x", 8, 8}, {"pong", 6, 21}, {"main", 1, 36},
 		}},

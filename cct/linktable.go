@@ -2,8 +2,9 @@ package cct
 
 import "math/bits"
 
-// A spot is a method at a depth, the key by which Inoue and Nakatani distinguish contexts. Depth 0 is unknown, so spots of depth 0 are
-// never looked up: frames without a depth do not match each other by their methods alone.
+// A spot is a method at a depth, the key by which Inoue and Nakatani distinguish contexts. Depth 0
+// is unknown, so spots of depth 0 are never looked up: frames without a depth do not match each
+// other by their methods alone.
 type spot[M comparable] struct {
 	method M
 	depth  uint32
@@ -17,8 +18,9 @@ const noSpot spotID = 0
 // A hopID is an index into linkTable.hops; 0 is none.
 type hopID uint32
 
-// A linkTable interns the links that a Chain has learned. A hop is a link without weight: a call from a spot, at a site, to another spot.
-// Every context ends with a hop, and those that end with the same one differ further out.
+// A linkTable interns the links that a Chain has learned. A hop is a link without weight: a call
+// from a spot, at a site, to another spot. Every context ends with a hop, and those that end with
+// the same one differ further out.
 type linkTable[M, S comparable] struct {
 	spots   []spotRecord[M] // [noSpot] is a dummy
 	hops    []hopRecord[S]  // [0] is a dummy
@@ -108,7 +110,8 @@ func (t *linkTable[M, S]) addHop(callee spotID, site S, caller spotID, limit int
 	return id
 }
 
-// part returns the fraction of the hop's walks that belongs to a context which ends with it and has this walked weight.
+// part returns the fraction of the hop's walks that belongs to a context which ends with it and has
+// this walked weight.
 func (h *hopRecord[S]) part(walked uint64) float64 {
 	if h.walked == 0 {
 		return 1 / float64(h.count)

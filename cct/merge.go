@@ -2,7 +2,8 @@ package cct
 
 import "slices"
 
-// Merge adds every context of other, which may be nil or t itself, with its weight and that of the edge into it.
+// Merge adds every context of other, which may be nil or t itself, with its weight and that of the
+// edge into it.
 func (t *Tree[K]) Merge(other *Tree[K]) {
 	if other == nil {
 		return
@@ -14,13 +15,16 @@ func (t *Tree[K]) Merge(other *Tree[K]) {
 	})
 }
 
-// Map returns t with every frame replaced by f of its key. f returns several frames, innermost first, if one stands for several (methods
-// inlined into each other), or none to leave it out; then its weight goes to its caller. Contexts that become equal are merged and the
-// total stays. f is called once per node and must not keep state; its result is read before the next call. The result has the Limit of t.
+// Map returns t with every frame replaced by f of its key. f returns several frames, innermost
+// first, if one stands for several (methods inlined into each other), or none to leave it out; then
+// its weight goes to its caller. Contexts that become equal are merged and the total stays. f is
+// called once per node and must not keep state; its result is read before the next call. The result
+// has the Limit of t.
 //
-// If a frame was new, so were all frames that replace it: each of them gets its Entered. Calls of methods inlined into a frame that stays
-// are not observed. The Entered of a frame that is left out is dropped: its caller was not entered more often because of this call, and its
-// callees have their own counts. So EdgeTotal may grow or shrink.
+// If a frame was new, so were all frames that replace it: each of them gets its Entered. Calls of
+// methods inlined into a frame that stays are not observed. The Entered of a frame that is left out
+// is dropped: its caller was not entered more often because of this call, and its callees have
+// their own counts. So EdgeTotal may grow or shrink.
 func Map[K, L comparable](t *Tree[K], f func(K) []L) *Tree[L] {
 	mapped := &Tree[L]{Limit: t.Limit}
 	graft(mapped, t, f)
@@ -42,8 +46,8 @@ func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 	dst.total.self += src.total.self
 	dst.overflow.self += src.overflow.self
 	dst.overflow.entered += src.overflow.entered
-	// The destination of each node of src. Below a node without room, everything goes to the same ancestor: otherwise the frames further in
-	// would appear under a caller that they never had.
+	// The destination of each node of src. Below a node without room, everything goes to the same
+	// ancestor: otherwise the frames further in would appear under a caller that they never had.
 	type place struct {
 		id  NodeID
 		cut bool

@@ -77,7 +77,8 @@ func TestMergeAddsEdges(t *testing.T) {
 	}
 }
 
-// Contexts without room go to the deepest ancestor and stay there: E must not be added directly under A, though A has such a child.
+// Contexts without room go to the deepest ancestor and stay there: E must not be added directly
+// under A, though A has such a child.
 func TestMergeIntoFullTree(t *testing.T) {
 	full := cct.Tree[string]{Limit: 2}
 	full.Add(stack("A E"), 1)
@@ -91,7 +92,8 @@ func TestMergeIntoFullTree(t *testing.T) {
 	}
 }
 
-// A physical frame becomes the methods that were inlined into it, or nothing. Keys list them innermost first.
+// A physical frame becomes the methods that were inlined into it, or nothing. Keys list them
+// innermost first.
 func TestMapExpandsInlining(t *testing.T) {
 	physical := tree(map[string]uint64{
 		"main run":                     1,
@@ -121,7 +123,8 @@ func TestMapExpandsInlining(t *testing.T) {
 	}
 }
 
-// All frames that stand for a new frame are new. Calls of a frame that is left out are dropped: they are not calls of its caller.
+// All frames that stand for a new frame are new. Calls of a frame that is left out are dropped:
+// they are not calls of its caller.
 func TestMapExpandsEdges(t *testing.T) {
 	var physical cct.Tree[string]
 	physical.AddNew(stack("main run get+checkout stub hash+g"), 5, 1)
@@ -145,7 +148,8 @@ func TestMapExpandsEdges(t *testing.T) {
 	}
 }
 
-// If only a part of a frame's replacement has room, the frame counts as overflow, in addition to that part.
+// If only a part of a frame's replacement has room, the frame counts as overflow, in addition to
+// that part.
 func TestMapEdgesIntoFullTree(t *testing.T) {
 	physical := cct.Tree[string]{Limit: 2}
 	physical.AddNew(stack("main b+a"), 2, 1)

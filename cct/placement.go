@@ -5,12 +5,15 @@ const MaxCandidates = 16
 
 // A Candidate is a context that a sample may belong to. Chain.Stack reads it.
 type Candidate[M, S comparable] struct {
-	// Via are the frames from chained links, innermost first, beginning with the caller of the link's caller.
+	// Via are the frames from chained links, innermost first, beginning with the caller of the
+	// link's caller.
 	Via []Activation[M, S]
-	// Context has the frames further out. Its own innermost frame is the last one that is known without it: of Via, or the link's caller,
-	// or its leaf if the caller is unknown. Root: the frames further out are unknown.
+	// Context has the frames further out. Its own innermost frame is the last one that is known
+	// without it: of Via, or the link's caller, or its leaf if the caller is unknown. Root: the
+	// frames further out are unknown.
 	Context NodeID
-	// Share is the fraction of the sample's weight for this candidate. It may be 0 for a context that was learned without weight.
+	// Share is the fraction of the sample's weight for this candidate. It may be 0 for a context
+	// that was learned without weight.
 	Share float64
 
 	generation uint64 // in which Context is valid
@@ -20,15 +23,17 @@ type Candidate[M, S comparable] struct {
 type Placement[M, S comparable] struct {
 	Fit   Fit
 	Basis Basis
-	// Candidates are the contexts that fit, the heaviest first. Their shares sum to 1. If there are more than MaxCandidates, the last one
-	// stands for all others: it has no Via and no Context.
+	// Candidates are the contexts that fit, the heaviest first. Their shares sum to 1. If there are
+	// more than MaxCandidates, the last one stands for all others: it has no Via and no Context.
 	Candidates []Candidate[M, S]
-	// Callers and Methods say for how many callers all contexts that fit agree, including those that the last candidate stands for. Callers
-	// compares methods and call sites, Methods only methods, as the paper's nodes have no sites.
+	// Callers and Methods say for how many callers all contexts that fit agree, including those
+	// that the last candidate stands for. Callers compares methods and call sites, Methods only
+	// methods, as the paper's nodes have no sites.
 	Callers, Methods Agreement
 }
 
-// Place finds the contexts that a sample with this link may belong to. It uses the first of the following that finds any.
+// Place finds the contexts that a sample with this link may belong to. It uses the first of the
+// following that finds any.
 //
 //	Unique or Ambiguous:
 //	  ByLink       the contexts of the caller at its depth in which this site called this leaf at its depth
@@ -39,14 +44,17 @@ type Placement[M, S comparable] struct {
 //	  ByLeaf       all contexts of the leaf at its depth, if the link has no caller
 //	  ByNeighbour  the contexts of the leaf next to a frame of the given depth, if the link has no caller
 //
-// Contexts with the leaf are preferred to those without, however hot: the tree has nodes for the former only, and the paper maps samples to
-// nodes. A known caller is never ignored, except for its depth. If an event is imprecise, so that the caller may belong to another frame,
-// the link must be passed without it.
+// Contexts with the leaf are preferred to those without, however hot: the tree has nodes for the
+// former only, and the paper maps samples to nodes. A known caller is never ignored, except for its
+// depth. If an event is imprecise, so that the caller may belong to another frame, the link must be
+// passed without it.
 //
-// Several contexts share the weight in proportion to how hot they are, as in the paper and in gprof. The most specific evidence counts. If
-// the leaf was observed below its caller, that is the weight of walks with it on top, then of walks through it, then through the caller,
-// then of links to the caller. Otherwise it is the weight of walks through the caller, then of links to it. Each replaces the next one to
-// the degree that there is evidence: the less specific one weighs as much as one sample. Without any weight they share evenly.
+// Several contexts share the weight in proportion to how hot they are, as in the paper and in
+// gprof. The most specific evidence counts. If the leaf was observed below its caller, that is the
+// weight of walks with it on top, then of walks through it, then through the caller, then of links
+// to the caller. Otherwise it is the weight of walks through the caller, then of links to it. Each
+// replaces the next one to the degree that there is evidence: the less specific one weighs as much
+// as one sample. Without any weight they share evenly.
 //
 // Place changes nothing. It examines at most 4096 contexts and links, then it gives up: ByTooMany.
 func (c *Chain[M, S]) Place(link Link[M, S]) Placement[M, S] {
@@ -106,8 +114,9 @@ func (s *search[M, S]) placement(fit Fit, basis Basis, levels int) Placement[M, 
 	return p
 }
 
-// Stack appends the frames of a sample in one of its candidate contexts: the leaf, its caller if the link has it, and all known callers of
-// the caller. A candidate from before the last Purge has lost its Context.
+// Stack appends the frames of a sample in one of its candidate contexts: the leaf, its caller if
+// the link has it, and all known callers of the caller. A candidate from before the last Purge has
+// lost its Context.
 func (c *Chain[M, S]) Stack(dst []Activation[M, S], link Link[M, S], to Candidate[M, S]) []Activation[M, S] {
 	dst = append(dst, link.Leaf)
 	if link.called() {
@@ -128,8 +137,8 @@ func (c *Chain[M, S]) Stack(dst []Activation[M, S], link Link[M, S], to Candidat
 	return dst
 }
 
-// ByDepth returns for how many callers of a leaf all contexts with the paper's own key, {method, depth}, agree. Both results are zero if it
-// finds none.
+// ByDepth returns for how many callers of a leaf all contexts with the paper's own key, {method,
+// depth}, agree. Both results are zero if it finds none.
 func (c *Chain[M, S]) ByDepth(leaf Activation[M, S]) (callers, methods Agreement) {
 	s := search[M, S]{chain: c}
 	if !s.up(c.links.spot(leaf.Method, leaf.Depth), nil, 1) {
@@ -158,7 +167,8 @@ func (f Fit) String() string { return fits[f] }
 type Basis uint8
 
 const (
-	// ByNothing: neither walks nor links know the place. Nearby depths are not tried, as nothing would justify them.
+	// ByNothing: neither walks nor links know the place. Nearby depths are not tried, as nothing
+	// would justify them.
 	ByNothing Basis = iota
 	// ByTooMany: there are more contexts than Place examines.
 	ByTooMany
@@ -166,15 +176,19 @@ const (
 	ByLink
 	// ByCaller: the caller was observed at its depth, calling other methods or from other sites.
 	ByCaller
-	// ByPairs: links were chained, above a place without walks or in addition to what walks found there.
+	// ByPairs: links were chained, above a place without walks or in addition to what walks found
+	// there.
 	ByPairs
-	// BySite: the leaf was observed at its depth below this caller and site, but not with the caller at this depth. As the caller's frame
-	// has one size, the depth was read wrongly, or not at all. Fitted.
+	// BySite: the leaf was observed at its depth below this caller and site, but not with the
+	// caller at this depth. As the caller's frame has one size, the depth was read wrongly, or not
+	// at all. Fitted.
 	BySite
-	// ByLeaf: the caller is unknown; the leaf was observed at its depth. This is the paper's own key. Fitted.
+	// ByLeaf: the caller is unknown; the leaf was observed at its depth. This is the paper's own
+	// key. Fitted.
 	ByLeaf
-	// ByNeighbour: the caller is unknown and the leaf was not observed at this depth, but a caller or a callee of it was: the registers are
-	// those from after its return or after its call (section 6.2 of the paper). Fitted.
+	// ByNeighbour: the caller is unknown and the leaf was not observed at this depth, but a caller
+	// or a callee of it was: the registers are those from after its return or after its call
+	// (section 6.2 of the paper). Fitted.
 	ByNeighbour
 )
 
@@ -216,7 +230,8 @@ func (c *Chain[M, S]) climb(to *Candidate[M, S]) climb[M, S] {
 	return climb[M, S]{chain: c, via: to.Via, at: to.Context}
 }
 
-// levels returns how many callers a climb finds, a marker not counted, and whether it ends at an outermost frame.
+// levels returns how many callers a climb finds, a marker not counted, and whether it ends at an
+// outermost frame.
 func (c *Chain[M, S]) levels(to *Candidate[M, S]) (n int, whole bool) {
 	n = len(to.Via)
 	if to.Context == Root {
@@ -229,7 +244,8 @@ func (c *Chain[M, S]) levels(to *Candidate[M, S]) (n int, whole bool) {
 	return n, true
 }
 
-// Equality of callers: by methods, by methods and call sites (both for Agreement), and as the same frame.
+// Equality of callers: by methods, by methods and call sites (both for Agreement), and as the same
+// frame.
 func sameMethod[M, S comparable](a, b Activation[M, S]) bool { return a.Method == b.Method }
 func sameCall[M, S comparable](a, b Activation[M, S]) bool {
 	return a.Method == b.Method && a.Site == b.Site

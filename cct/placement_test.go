@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// placed formats a placement: fit and basis, then each candidate with its share, the heaviest first.
+// placed formats a placement: fit and basis, then each candidate with its share, the heaviest
+// first.
 func placed(c *chain, l chainLink, p placement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v by %v", p.Fit, p.Basis)
@@ -30,7 +31,8 @@ func expectPlaces(t *testing.T, c *chain, want map[string]string) {
 	}
 }
 
-// Figure 6 from its table alone, as the paper draws it: D at 90 was called by B only, so E at 100 was called via B.
+// Figure 6 from its table alone, as the paper draws it: D at 90 was called by B only, so E at 100
+// was called via B.
 func TestPlaceFigure6FromPairs(t *testing.T) {
 	expectPlaces(t, called(chainFigure6), map[string]string{
 		"D@90 E@100": "unique by pairs | 1 A@10 B@50 D@90 E@100",
@@ -89,7 +91,8 @@ func TestPlaceFigure7(t *testing.T) {
 	})
 }
 
-// For how many levels all contexts agree, counted from the leaf, and for how many with the paper's own key.
+// For how many levels all contexts agree, counted from the leaf, and for how many with the paper's
+// own key.
 func TestAgreement(t *testing.T) {
 	type agreement = cct.Agreement
 	sites := map[string]uint64{"A@10 B:1@50 D@90 E@100": 1, "A@10 B:2@50 D@90 E@100": 1}
@@ -208,8 +211,8 @@ func TestPlaceDividesCalls(t *testing.T) {
 	}
 }
 
-// A leaf that was observed in some contexts of its caller belongs there, however hot the others are. A context that is twice below its
-// caller does not count twice.
+// A leaf that was observed in some contexts of its caller belongs there, however hot the others
+// are. A context that is twice below its caller does not count twice.
 func TestPlacePrefersContextsWithTheLeaf(t *testing.T) {
 	c := walked(map[string]uint64{
 		"A@10 B:1@50 D:7@90 E@100": 1,
@@ -344,7 +347,8 @@ func TestPlaceWithoutDepths(t *testing.T) {
 	})
 }
 
-// A walk that ended early is not considered whole, nor a context different from the one that it is a part of.
+// A walk that ended early is not considered whole, nor a context different from the one that it is
+// a part of.
 func TestPlaceBelowMarker(t *testing.T) {
 	marked := func(walks ...string) *chain {
 		c := &chain{Marker: func(m string) bool { return strings.HasPrefix(m, "[") }}
@@ -379,7 +383,8 @@ func TestPlaceBelowMarker(t *testing.T) {
 	}
 }
 
-// Deep recursion is cut at a different level each time. All cut contexts agree with the longest one, unless there are too many to compare.
+// Deep recursion is cut at a different level each time. All cut contexts agree with the longest
+// one, unless there are too many to compare.
 func TestPlaceManyBelowMarkers(t *testing.T) {
 	c := chain{Marker: func(m string) bool { return m == "[cut]" }}
 	deep := activations("[cut]")
@@ -402,7 +407,8 @@ func TestPlaceManyBelowMarkers(t *testing.T) {
 	}
 }
 
-// More contexts than are listed: the last candidate stands for the others, and all count for the agreement.
+// More contexts than are listed: the last candidate stands for the others, and all count for the
+// agreement.
 func TestPlaceBounded(t *testing.T) {
 	var c chain
 	const n = 40

@@ -5,11 +5,13 @@ import (
 	"math"
 )
 
-// A Profile gives weights to things and can be compared with another of its kind: a *Tree weighs contexts, a *Graph edges of calls, Weights
-// their keys. The measures on two profiles are defined on this.
+// A Profile gives weights to things and can be compared with another of its kind: a *Tree weighs
+// contexts, a *Graph edges of calls, Weights their keys. The measures on two profiles are defined
+// on this.
 type Profile[P any] interface {
-	// Beside yields, for each thing with a weight in either profile, its weight here and its weight there, in no particular order. Neither
-	// is negative, and one is 0 if only the other profile has the thing.
+	// Beside yields, for each thing with a weight in either profile, its weight here and its weight
+	// there, in no particular order. Neither is negative, and one is 0 if only the other profile
+	// has the thing.
 	Beside(other P) iter.Seq2[float64, float64]
 }
 
@@ -37,8 +39,8 @@ func (g *Graph[M, S]) Beside(other *Graph[M, S]) iter.Seq2[float64, float64] {
 	return Weights[Edge[M, S]](g.edges).Beside(other.edges)
 }
 
-// Beside pairs the weights of equal contexts: those with equal whole stacks. Contexts without a weight of their own, only descendants with
-// one, are left out.
+// Beside pairs the weights of equal contexts: those with equal whole stacks. Contexts without a
+// weight of their own, only descendants with one, are left out.
 func (t *Tree[K]) Beside(other *Tree[K]) iter.Seq2[float64, float64] {
 	return func(yield func(float64, float64) bool) {
 		pair := func(here, there uint64) bool {
@@ -78,13 +80,16 @@ func (t *Tree[K]) twins(other *Tree[K]) []NodeID {
 	return twins
 }
 
-// Overlap returns how much of the weight of two profiles is in the same things, from 0 to 100: the sum, over all things that both have, of
-// the smaller of the two shares. Profiles with the same shares overlap by 100 whatever their totals. So do two empty ones, and an empty one
-// overlaps by 0 with any other.
+// Overlap returns how much of the weight of two profiles is in the same things, from 0 to 100: the
+// sum, over all things that both have, of the smaller of the two shares. Profiles with the same
+// shares overlap by 100 whatever their totals. So do two empty ones, and an empty one overlaps by 0
+// with any other.
 //
-// For graphs this is the accuracy metric of Arnold and Grove (CGO 2005), section 6.2, over (caller, call site, callee). For trees it is the
-// overlap percentage of Moret, Binder and Villazón, "CCCP: Complete Calling Context Profiling in Virtual Execution Environments" (PEPM
-// 2009), section 6.1, over whole call stacks. Their weight is a number of calls; here it is whatever the profiles count.
+// For graphs this is the accuracy metric of Arnold and Grove (CGO 2005), section 6.2, over (caller,
+// call site, callee). For trees it is the overlap percentage of Moret, Binder and Villazón, "CCCP:
+// Complete Calling Context Profiling in Virtual Execution Environments" (PEPM 2009), section 6.1,
+// over whole call stacks. Their weight is a number of calls; here it is whatever the profiles
+// count.
 func Overlap[P Profile[P]](a, b P) float64 {
 	pairs := a.Beside(b)
 	totalA, totalB := totals(pairs)
@@ -109,14 +114,16 @@ func totals(pairs iter.Seq2[float64, float64]) (totalA, totalB float64) {
 	return totalA, totalB
 }
 
-// Correlation returns how well the weights in one profile predict those in another, from -1 to 1. It is the covariance of the two weights
-// of each thing, divided by the product of their standard deviations, over all things with a weight in either profile. 1 means that all
-// weights are in proportion, whatever the totals. It is NaN if undefined: if the weights of one profile do not vary, or there are fewer
-// than two things.
+// Correlation returns how well the weights in one profile predict those in another, from -1 to 1.
+// It is the covariance of the two weights of each thing, divided by the product of their standard
+// deviations, over all things with a weight in either profile. 1 means that all weights are in
+// proportion, whatever the totals. It is NaN if undefined: if the weights of one profile do not
+// vary, or there are fewer than two things.
 //
-// Whaley's precision of a profiler ("A Portable Sampling-Based Profiler for Java Virtual Machines", Java Grande 2000) is the correlation of
-// the profiles of two runs: of the hits of methods, or of nodes and edges of calling context trees. A few heavy things dominate it, while
-// Overlap counts the contribution of every thing.
+// Whaley's precision of a profiler ("A Portable Sampling-Based Profiler for Java Virtual Machines",
+// Java Grande 2000) is the correlation of the profiles of two runs: of the hits of methods, or of
+// nodes and edges of calling context trees. A few heavy things dominate it, while Overlap counts
+// the contribution of every thing.
 func Correlation[P Profile[P]](a, b P) float64 {
 	pairs := a.Beside(b)
 	totalA, totalB := totals(pairs)
@@ -127,7 +134,8 @@ func Correlation[P Profile[P]](a, b P) float64 {
 	for range pairs {
 		things++
 	}
-	// The weights are converted to shares, whose squares cannot overflow. The mean of shares is 1/things.
+	// The weights are converted to shares, whose squares cannot overflow. The mean of shares is
+	// 1/things.
 	mean := 1 / things
 	var covariance, varianceA, varianceB float64
 	for weightA, weightB := range pairs {
@@ -144,7 +152,8 @@ func Correlation[P Profile[P]](a, b P) float64 {
 	return min(max(covariance/math.Sqrt(varianceA)/math.Sqrt(varianceB), -1), 1)
 }
 
-// GeometricMean averages the correlations of several pairs of runs, as Whaley does. It is NaN without any, or if one is negative or NaN.
+// GeometricMean averages the correlations of several pairs of runs, as Whaley does. It is NaN
+// without any, or if one is negative or NaN.
 func GeometricMean(correlations ...float64) float64 {
 	var logarithms float64 // their product may underflow
 	for _, c := range correlations {

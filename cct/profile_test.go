@@ -19,7 +19,8 @@ func TestOverlap(t *testing.T) {
 		{"other shares", map[string]uint64{"A": 1, "A B": 3}, map[string]uint64{"A": 3, "A B": 1}, 50},
 		{"nothing in common", map[string]uint64{"A": 1}, map[string]uint64{"B": 1}, 0},
 		{"same methods, other contexts", map[string]uint64{"A B": 1}, map[string]uint64{"B A": 1}, 0},
-		// Section 6.1: callbacks from native code that lose their context put whole subtrees under the root.
+		// Section 6.1: callbacks from native code that lose their context put whole subtrees under
+		// the root.
 		{"lost context", map[string]uint64{"main": 2, "main eval native callback": 3, "main eval native callback f": 5},
 			map[string]uint64{"main": 2, "callback": 3, "callback f": 5}, 20},
 		{"a part is missing", map[string]uint64{"A": 1, "A B": 1, "A B C": 2}, map[string]uint64{"A": 1, "A B": 1}, 50},
@@ -60,7 +61,8 @@ func TestOverlapOfGraphs(t *testing.T) {
 		a, b map[string]float64
 		want float64
 	}{
-		// Figure 1 of Arnold and Grove: a timer nearly always samples M on top of main, and hardly ever its two calls.
+		// Figure 1 of Arnold and Grove: a timer nearly always samples M on top of main, and hardly
+		// ever its two calls.
 		{"the timer's view of figure 1", map[string]float64{"main M": 96, "M 1 call_1": 3, "M 2 call_2": 1},
 			map[string]float64{"main M": 2, "M 1 call_1": 49, "M 2 call_2": 49}, 6},
 		{"same shares", map[string]float64{"M 1 f": 1, "M 2 g": 3}, map[string]float64{"M 1 f": 0.5, "M 2 g": 1.5}, 100},

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// searchSteps bounds the contexts and hops that a search examines. The most complicated tree in the paper has 53 contexts of a method
-	// on average (Table 1), at all depths together.
+	// searchSteps bounds the contexts and hops that a search examines. The most complicated tree in
+	// the paper has 53 contexts of a method on average (Table 1), at all depths together.
 	searchSteps = 4096
 	// maxVia bounds the chained links. Walks may be longer.
 	maxVia = 64
 )
 
-// A search collects the contexts that a sample may belong to. Each of its search methods returns true if there are any, or too many to
-// count.
+// A search collects the contexts that a sample may belong to. Each of its search methods returns
+// true if there are any, or too many to count.
 type search[M, S comparable] struct {
 	chain   *Chain[M, S]
 	leads   []lead[M, S]
@@ -59,8 +59,8 @@ func (s *search[M, S]) over(hops ...hopID) bool {
 	return s.found()
 }
 
-// up finds the contexts of a method at a depth, which share this part of the weight: those that walks have learned, and, over hops to it
-// without walks, those found by following links upwards.
+// up finds the contexts of a method at a depth, which share this part of the weight: those that
+// walks have learned, and, over hops to it without walks, those found by following links upwards.
 func (s *search[M, S]) up(at spotID, via []Activation[M, S], share float64) bool {
 	if at == noSpot {
 		return false
@@ -99,8 +99,8 @@ func (s *search[M, S]) walked(hop *hopRecord[S], via []Activation[M, S], share f
 	}
 }
 
-// beyond follows a hop without walks up to its caller and onwards. Callers are nearer to the base of the stack than callees, so it
-// terminates.
+// beyond follows a hop without walks up to its caller and onwards. Callers are nearer to the base
+// of the stack than callees, so it terminates.
 func (s *search[M, S]) beyond(hop *hopRecord[S], via []Activation[M, S], share float64) {
 	s.chained = true
 	spots := s.chain.links.spots
@@ -135,7 +135,8 @@ type lead[M, S comparable] struct {
 	weight float64
 }
 
-// weigh divides the weight again by more specific evidence. The earlier shares count as one sample of it.
+// weigh divides the weight again by more specific evidence. The earlier shares count as one sample
+// of it.
 func (s *search[M, S]) weigh(evidence func(*lead[M, S]) float64) {
 	var total, before float64
 	for i := range s.leads {
@@ -150,7 +151,8 @@ func (s *search[M, S]) weigh(evidence func(*lead[M, S]) float64) {
 	}
 }
 
-// blend returns the share for this weight of total, given the earlier share. before is 1, or 0 if there was no evidence yet.
+// blend returns the share for this weight of total, given the earlier share. before is 1, or 0 if
+// there was no evidence yet.
 func blend(weight, total, share, before float64) float64 {
 	if total == 0 {
 		return share
@@ -172,7 +174,8 @@ func (s *search[M, S]) unite() {
 	s.leads = one
 }
 
-// settle turns the leads into a Placement's candidates: of different contexts, with shares that sum to 1, the heaviest first.
+// settle turns the leads into a Placement's candidates: of different contexts, with shares that sum
+// to 1, the heaviest first.
 func (s *search[M, S]) settle() {
 	s.absorb()
 	var total float64
@@ -191,9 +194,9 @@ func (s *search[M, S]) settle() {
 	slices.SortStableFunc(s.leads, func(a, b lead[M, S]) int { return cmp.Compare(b.Share, a.Share) })
 }
 
-// absorb drops leads of truncated walks that agree with another lead as far as they go: they add no information. Deep recursion has many of
-// them, as walks end at different levels of it, and all of them agree with the longest one. If too many are left to compare all pairs, they
-// stay.
+// absorb drops leads of truncated walks that agree with another lead as far as they go: they add no
+// information. Deep recursion has many of them, as walks end at different levels of it, and all of
+// them agree with the longest one. If too many are left to compare all pairs, they stay.
 func (s *search[M, S]) absorb() {
 	if len(s.leads) < 2 || !slices.ContainsFunc(s.leads, s.cut) {
 		return
@@ -219,21 +222,23 @@ func (s *search[M, S]) cut(l lead[M, S]) bool {
 	return l.Context != Root && s.chain.learned[l.Context].cut
 }
 
-// absorbs reports whether l was cut and other contains it. Of two that are equal, the one that was learned first stays.
+// absorbs reports whether l was cut and other contains it. Of two that are equal, the one that was
+// learned first stays.
 func (s *search[M, S]) absorbs(other, l *lead[M, S]) bool {
 	return s.cut(*l) && s.within(l, other) &&
 		!(s.cut(*other) && s.within(other, l) && l.Context <= other.Context)
 }
 
-// within reports whether the callers of a lead, as far as it has them, are the innermost ones of other.
+// within reports whether the callers of a lead, as far as it has them, are the innermost ones of
+// other.
 func (s *search[M, S]) within(l, other *lead[M, S]) bool {
 	levels, _ := s.chain.levels(&l.Candidate)
 	n, _ := s.chain.levels(&other.Candidate)
 	return levels <= n && s.chain.common(&l.Candidate, &other.Candidate, levels, sameFrame) == levels
 }
 
-// neighbours finds the contexts of a leaf's method in which its caller, or one of its callees, is at the leaf's depth. Links without walks
-// count only if there are no such walks.
+// neighbours finds the contexts of a leaf's method in which its caller, or one of its callees, is
+// at the leaf's depth. Links without walks count only if there are no such walks.
 func (s *search[M, S]) neighbours(leaf Activation[M, S]) bool {
 	type way struct {
 		hop    hopID

@@ -1,9 +1,11 @@
 // Package cct holds calling context trees, dynamic call graphs, and measures for comparing them.
 //
-// A calling context tree has one node per distinct call stack: a method reached along two paths is two nodes, and all samples with the same
-// stack share one. Trees are built from stack samples, and recursion keeps its whole context, both as in Whaley's partial calling context
-// tree (Java Grande 2000), which a Tree is. The original of Ammons, Ball and Larus (PLDI 1997) counts calls and folds recursion into back
-// edges. The package does not know what a method is: K is anything that identifies a frame.
+// A calling context tree has one node per distinct call stack: a method reached along two paths is
+// two nodes, and all samples with the same stack share one. Trees are built from stack samples, and
+// recursion keeps its whole context, both as in Whaley's partial calling context tree (Java Grande
+// 2000), which a Tree is. The original of Ammons, Ball and Larus (PLDI 1997) counts calls and folds
+// recursion into back edges. The package does not know what a method is: K is anything that
+// identifies a frame.
 //
 //	var t cct.Tree[string]
 //	t.Add([]string{"D", "B", "A"}, 1) // D was running, called by B, called by A
@@ -17,12 +19,13 @@ import (
 	"math"
 )
 
-// DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if most nodes have so many siblings that
-// they are hashed.
+// DefaultLimit is how many nodes a Tree holds by default: about 50 MB with one-word keys, 100 MB if
+// most nodes have so many siblings that they are hashed.
 const DefaultLimit = 1 << 20
 
-// nearChildren is how many children of a node are found by walking a list; the rest are found by hash. Most nodes have one or two children,
-// so most trees never hash. The bound keeps Add from becoming linear for a target that calls thousands of callees from one method.
+// nearChildren is how many children of a node are found by walking a list; the rest are found by
+// hash. Most nodes have one or two children, so most trees never hash. The bound keeps Add from
+// becoming linear for a target that calls thousands of callees from one method.
 const nearChildren = 8
 
 // A NodeID identifies a node within one Tree. Parents have smaller ids than their children.
@@ -31,18 +34,20 @@ type NodeID uint32
 // Root is the empty context, above the outermost frames. It has no key.
 const Root NodeID = 0
 
-// A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use. One goroutine may add while nobody reads;
-// any number may read while nobody adds.
+// A Tree is a calling context tree of weighted stacks. The zero value is empty and ready to use.
+// One goroutine may add while nobody reads; any number may read while nobody adds.
 //
-// It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java Virtual Machines", Java Grande 2000). The
-// time of his nodes is Node.Self. The weight of his edges, which AddNew counts, is Node.Entered: in a tree one edge leads to each node, so
-// it needs no storage of its own, and its call site is part of the caller's key. He keeps a list of nodes in order of weight while they
-// grow; Hottest sorts on request instead.
+// It is the partial calling context tree of Whaley ("A Portable Sampling-Based Profiler for Java
+// Virtual Machines", Java Grande 2000). The time of his nodes is Node.Self. The weight of his
+// edges, which AddNew counts, is Node.Entered: in a tree one edge leads to each node, so it needs
+// no storage of its own, and its call site is part of the caller's key. He keeps a list of nodes in
+// order of weight while they grow; Hottest sorts on request instead.
 //
-// Memory is bounded by Limit. A full tree continues to count for existing nodes. The weight of any other context goes to its deepest
-// existing ancestor, and also counts as Overflow. New frames without a node count as EdgeOverflow only, as no ancestor was entered more
-// often because of them. Nothing is evicted: a tree stays full until Purge, which forgets everything and keeps the memory, as Whaley clears
-// his buffer.
+// Memory is bounded by Limit. A full tree continues to count for existing nodes. The weight of any
+// other context goes to its deepest existing ancestor, and also counts as Overflow. New frames
+// without a node count as EdgeOverflow only, as no ancestor was entered more often because of them.
+// Nothing is evicted: a tree stays full until Purge, which forgets everything and keeps the memory,
+// as Whaley clears his buffer.
 type Tree[K comparable] struct {
 	// Limit bounds the nodes, Root not counted; 0 means DefaultLimit.
 	Limit int
@@ -54,10 +59,12 @@ type Tree[K comparable] struct {
 	overflow weights   // of contexts and edges without room
 }
 
-// weights are those of a node: self is that of the context, entered that of the edge from its caller.
+// weights are those of a node: self is that of the context, entered that of the edge from its
+// caller.
 type weights struct{ self, entered uint64 }
 
-// node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a list.
+// node is 40 bytes for one-word keys. Siblings are linked: first and next are Root at the end of a
+// list.
 type node[K comparable] struct {
 	key K
 	weights
@@ -76,14 +83,15 @@ type step[K comparable] struct {
 	id  NodeID
 }
 
-// Add counts weight for the context that stack describes, innermost frame first, and returns its node. Weight may be 0; the empty stack is
-// Root.
+// Add counts weight for the context that stack describes, innermost frame first, and returns its
+// node. Weight may be 0; the empty stack is Root.
 //
-// If the tree is full, the weight goes to the deepest existing ancestor, whose node is returned, and Overflow grows by it.
+// If the tree is full, the weight goes to the deepest existing ancestor, whose node is returned,
+// and Overflow grows by it.
 //
-// Successive stacks of one thread mostly share their outer frames. So Add first follows the previous stack as long as the keys agree, which
-// costs one comparison per frame and no look-up. Whaley marks the frames that he has seen instead, which would mean writing into the
-// target.
+// Successive stacks of one thread mostly share their outer frames. So Add first follows the
+// previous stack as long as the keys agree, which costs one comparison per frame and no look-up.
+// Whaley marks the frames that he has seen instead, which would mean writing into the target.
 func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	t.plant()
 	shared := 0
@@ -110,9 +118,10 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 	return id
 }
 
-// AddNew is Add for a stack whose fresh innermost frames are new since the previous sample of the same thread: the weight of the edge into
-// each of them, Node.Entered, grows by one. All frames are new in the first sample of a thread, none in the next if nothing returned or was
-// called in between. A negative fresh counts as 0, and one that exceeds the number of frames as all of them.
+// AddNew is Add for a stack whose fresh innermost frames are new since the previous sample of the
+// same thread: the weight of the edge into each of them, Node.Entered, grows by one. All frames are
+// new in the first sample of a thread, none in the next if nothing returned or was called in
+// between. A negative fresh counts as 0, and one that exceeds the number of frames as all of them.
 //
 // New frames for which a full tree has no room count as one each in EdgeOverflow.
 func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
@@ -147,9 +156,10 @@ func (t *Tree[K]) AddUnder(node NodeID, stack []K, weight uint64) NodeID {
 	return id
 }
 
-// AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge into it. It returns that child, which it
-// makes if necessary. Readers of a stored tree, parents before their children, build it with one call per node. When the tree is full, the
-// weight goes to parent, as with Add, and parent is returned.
+// AddBelow adds to the node of parent's child for key: weight self to it, and entered to the edge
+// into it. It returns that child, which it makes if necessary. Readers of a stored tree, parents
+// before their children, build it with one call per node. When the tree is full, the weight goes to
+// parent, as with Add, and parent is returned.
 func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 	t.plant()
 	id := t.child(parent, key)
@@ -166,8 +176,8 @@ func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 	return id
 }
 
-// Purge forgets every context, all weights and overflow, and keeps the memory and Limit. Adding the same amount again does not allocate.
-// Earlier NodeIDs become invalid.
+// Purge forgets every context, all weights and overflow, and keeps the memory and Limit. Adding the
+// same amount again does not allocate. Earlier NodeIDs become invalid.
 func (t *Tree[K]) Purge() {
 	clear(t.nodes) // to release what keys point to
 	clear(t.path[:cap(t.path)])
@@ -183,7 +193,8 @@ func (t *Tree[K]) plant() {
 	}
 }
 
-// child returns the child of parent for key, which it makes if necessary, or Root if the tree is full.
+// child returns the child of parent for key, which it makes if necessary, or Root if the tree is
+// full.
 func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	id, last, wide := t.find(parent, key)
 	if id != Root || t.full() {
@@ -208,8 +219,9 @@ func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	return id
 }
 
-// find returns the child of parent for key, or Root. It also returns the last near child that it passed, after which a new sibling must be
-// inserted, and whether there were so many that the new one must be hashed.
+// find returns the child of parent for key, or Root. It also returns the last near child that it
+// passed, after which a new sibling must be inserted, and whether there were so many that the new
+// one must be hashed.
 func (t *Tree[K]) find(parent NodeID, key K) (id, last NodeID, wide bool) {
 	id = t.nodes[parent].first
 	for range nearChildren {
@@ -234,10 +246,11 @@ func (t *Tree[K]) full() bool {
 type Node[K comparable] struct {
 	Key  K      // of the innermost frame; zero for Root
 	Self uint64 // weight of exactly this context
-	// Entered is the weight of the edge from the caller: how often samples found this context newly entered. An activation counts once, in
-	// the first sample that has it on the stack; one that began and ended between two samples does not count. Of two contexts with the same
-	// Self, the one entered more often is called often, the other runs long. Only AddNew counts it: it is 0 for weight added otherwise, and
-	// for Root.
+	// Entered is the weight of the edge from the caller: how often samples found this context newly
+	// entered. An activation counts once, in the first sample that has it on the stack; one that
+	// began and ended between two samples does not count. Of two contexts with the same Self, the
+	// one entered more often is called often, the other runs long. Only AddNew counts it: it is 0
+	// for weight added otherwise, and for Root.
 	Entered uint64
 	Parent  NodeID // Root's parent is Root
 	Depth   int    // number of frames; 0 for Root
@@ -249,16 +262,17 @@ func (t *Tree[K]) Len() int { return max(len(t.nodes)-1, 0) }
 // Total returns the weight of all added stacks. It equals the sum of Self over all nodes.
 func (t *Tree[K]) Total() uint64 { return t.total.self }
 
-// Overflow returns the weight that was added to an ancestor of its true context because the tree was full. After Merge or Map of trees that
-// had overflowed it is an upper bound, as weight may have been moved up twice.
+// Overflow returns the weight that was added to an ancestor of its true context because the tree
+// was full. After Merge or Map of trees that had overflowed it is an upper bound, as weight may
+// have been moved up twice.
 func (t *Tree[K]) Overflow() uint64 { return t.overflow.self }
 
 // EdgeTotal returns the weight of all edges: the sum of Entered over all nodes.
 func (t *Tree[K]) EdgeTotal() uint64 { return t.total.entered }
 
-// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and EdgeOverflow together are the new
-// frames of all added stacks, also after Merge. A frame that Map replaces by several counts once here if there was not room for all of
-// them.
+// EdgeOverflow returns the weight of edges that is missing because the tree was full. EdgeTotal and
+// EdgeOverflow together are the new frames of all added stacks, also after Merge. A frame that Map
+// replaces by several counts once here if there was not room for all of them.
 func (t *Tree[K]) EdgeOverflow() uint64 { return t.overflow.entered }
 
 // Node returns the node of id, which must be Root or come from this tree.
@@ -270,7 +284,8 @@ func (t *Tree[K]) Node(id NodeID) Node[K] {
 	return Node[K]{Key: n.key, Self: n.self, Entered: n.entered, Parent: n.parent, Depth: int(n.depth)}
 }
 
-// Nodes visits every node, Root first and parents before their children, in the order in which contexts appeared.
+// Nodes visits every node, Root first and parents before their children, in the order in which
+// contexts appeared.
 func (t *Tree[K]) Nodes() iter.Seq2[NodeID, Node[K]] {
 	return func(yield func(NodeID, Node[K]) bool) {
 		for id := Root; int(id) <= t.Len(); id++ {

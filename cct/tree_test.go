@@ -99,7 +99,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Whaley distinguishes methods that are called often from those that run long by whether their frame is new.
+// Whaley distinguishes methods that are called often from those that run long by whether their
+// frame is new.
 func TestAddNewTellsOftenFromLong(t *testing.T) {
 	var tree cct.Tree[string]
 	var often, long cct.NodeID
@@ -115,7 +116,8 @@ func TestAddNewTellsOftenFromLong(t *testing.T) {
 	}
 }
 
-// The call site is part of the caller's key: calls of one method from two places of another are two edges.
+// The call site is part of the caller's key: calls of one method from two places of another are two
+// edges.
 func TestAddNewTellsCallSites(t *testing.T) {
 	var tree cct.Tree[string]
 	for path, fresh := range map[string]int{"main f:1 g": 3, "main f:2 g": 1, "main f:2 h": 1} {
@@ -156,8 +158,8 @@ func TestAddNewBoundsFresh(t *testing.T) {
 	}
 }
 
-// Whaley's figure of recursion: the calling context tree folds recursive calls into back edges, but here each level is a node, with its own
-// time and its own edge.
+// Whaley's figure of recursion: the calling context tree folds recursive calls into back edges, but
+// here each level is a node, with its own time and its own edge.
 func TestRecursionKeepsFullContext(t *testing.T) {
 	var tree cct.Tree[string]
 	tree.AddNew(stack("A B A B C"), 5, 1)
@@ -258,8 +260,8 @@ func TestPurgeLetsGoOfKeys(t *testing.T) {
 	runtime.KeepAlive(&tree)
 }
 
-// Neither consecutive windows nor a steady state may allocate: Add runs on the goroutine that drains the kernel's ring. The stacks make
-// nodes wide enough to be hashed.
+// Neither consecutive windows nor a steady state may allocate: Add runs on the goroutine that
+// drains the kernel's ring. The stacks make nodes wide enough to be hashed.
 func TestAddDoesNotAllocate(t *testing.T) {
 	stacks := benchmarkStacks(30, 100)
 	var tree cct.Tree[int]
@@ -276,7 +278,8 @@ func TestAddDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzTree reads stacks from bytes and compares with a plain map: 0 ends a stack, the first byte is the limit.
+// FuzzTree reads stacks from bytes and compares with a plain map: 0 ends a stack, the first byte is
+// the limit.
 func FuzzTree(f *testing.F) {
 	f.Add([]byte("\x00ab\x00ac\x00"))
 	f.Add([]byte("\x03aaaa\x00aaab\x00b\x00\x00"))
@@ -400,8 +403,9 @@ func TestZeroTree(t *testing.T) {
 	}
 }
 
-// figure12 is a part of Figure 12 of Inoue and Nakatani (OOPSLA 2009): the cache misses of two transactions of
-// SPECjbb2005 in their contexts. "…" stands for callees that the figure does not show, each below 0.3% of all.
+// figure12 is a part of Figure 12 of Inoue and Nakatani (OOPSLA 2009): the cache misses of two
+// transactions of SPECjbb2005 in their contexts. "…" stands for callees that the figure does not
+// show, each below 0.3% of all.
 var figure12 = map[string]uint64{
 	"go goManual":                        2953,
 	"go goManual CustomerReport.process": 74758,
@@ -478,8 +482,8 @@ func TestChildrenAreNodes(t *testing.T) {
 	})
 }
 
-// FuzzAddNew reads operations on a tree from bytes: its limit, then stacks, each ended by a byte below 16 that is the number of new frames;
-// 15 also purges. A plain map keeps the same account.
+// FuzzAddNew reads operations on a tree from bytes: its limit, then stacks, each ended by a byte
+// below 16 that is the number of new frames; 15 also purges. A plain map keeps the same account.
 func FuzzAddNew(f *testing.F) {
 	f.Add([]byte("\x00ab\x02ab\x00ac\x01a\x01\x0fab\x02"))
 	f.Add([]byte("\x03aaaa\x04aaab\x01b\x01\x00aa\x0e"))

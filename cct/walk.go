@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Walk visits the nodes below Root depth first, siblings in the order of compare. It does not descend below a node for which visit returns
-// false.
+// Walk visits the nodes below Root depth first, siblings in the order of compare. It does not
+// descend below a node for which visit returns false.
 func (t *Tree[K]) Walk(compare func(a, b NodeID) int, visit func(NodeID, Node[K]) bool) {
-	// The pending nodes, the next one last. An explicit stack, because a profiled process's may be deeper than ours should be.
+	// The pending nodes, the next one last. An explicit stack, because a profiled process's may be
+	// deeper than ours should be.
 	var pending []NodeID
 	push := func(parent NodeID) {
 		from := len(pending)
@@ -24,8 +25,8 @@ func (t *Tree[K]) Walk(compare func(a, b NodeID) int, visit func(NodeID, Node[K]
 	}
 }
 
-// Heaviest orders siblings for Walk: by totals (see Totals), the heaviest first, then by compare of their keys, so that nothing depends on
-// the order of samples.
+// Heaviest orders siblings for Walk: by totals (see Totals), the heaviest first, then by compare of
+// their keys, so that nothing depends on the order of samples.
 func (t *Tree[K]) Heaviest(totals []uint64, compare func(a, b K) int) func(a, b NodeID) int {
 	return func(a, b NodeID) int {
 		return cmp.Or(cmp.Compare(totals[b], totals[a]), compare(t.nodes[a].key, t.nodes[b].key))
@@ -37,7 +38,8 @@ func (t *Tree[K]) ByKey(compare func(a, b K) int) func(a, b NodeID) int {
 	return func(a, b NodeID) int { return compare(t.nodes[a].key, t.nodes[b].key) }
 }
 
-// traverse calls enter on the way down and leave on the way up for every node but Root, siblings in any order.
+// traverse calls enter on the way down and leave on the way up for every node but Root, siblings in
+// any order.
 func (t *Tree[K]) traverse(enter, leave func(NodeID)) {
 	if t.Len() == 0 {
 		return

@@ -12,11 +12,13 @@ import (
 // A Range is code from Start up to, not including, End: addresses of the file.
 type Range struct{ Start, End uint64 }
 
-// FunctionAround returns a range of the function around addr on which all information in the file agrees. That is its symbol, cut where
-// another symbol begins, and its entry in .eh_frame. A stripped file has the latter only. Symbols without a size give no end, as code
-// without any symbol may follow.
+// FunctionAround returns a range of the function around addr on which all information in the file
+// agrees. That is its symbol, cut where another symbol begins, and its entry in .eh_frame. A
+// stripped file has the latter only. Symbols without a size give no end, as code without any symbol
+// may follow.
 //
-// Code that a compiler moved elsewhere (.cold) is another function here. ErrNotFound if its beginning and end are unknown.
+// Code that a compiler moved elsewhere (.cold) is another function here. ErrNotFound if its
+// beginning and end are unknown.
 func (f *File) FunctionAround(addr uint64) (Range, error) {
 	symbols, symbolErr := f.symbolAround(addr)
 	unwind, unwindErr := f.unwindAround(addr)
@@ -36,8 +38,9 @@ func (f *File) FunctionAround(addr uint64) (Range, error) {
 	return around, nil
 }
 
-// symbolAround returns the code from the last symbol up to addr to the next one, or to the end of the smallest symbol with a size. If none
-// with a size covers addr, the error is ErrNotFound, and the range is bounded by the other symbols.
+// symbolAround returns the code from the last symbol up to addr to the next one, or to the end of
+// the smallest symbol with a size. If none with a size covers addr, the error is ErrNotFound, and
+// the range is bounded by the other symbols.
 func (f *File) symbolAround(addr uint64) (Range, error) {
 	around, covered := Range{0, math.MaxUint64}, false
 	for _, open := range []func() (*symbolSection, error){f.symtab, f.dynsym, f.debugSymtab} {
@@ -72,7 +75,8 @@ func (f *File) symbolAround(addr uint64) (Range, error) {
 	return around, nil
 }
 
-// Encodings of pointers in .eh_frame_hdr (LSB core specification, "DWARF Exception Header Encoding").
+// Encodings of pointers in .eh_frame_hdr (LSB core specification, "DWARF Exception Header
+// Encoding").
 const (
 	encodedUint32   = 0x03
 	encodedSigned32 = 0x0b
@@ -80,14 +84,16 @@ const (
 	relativeToTable = 0x30
 )
 
-// unwindEncodings is the beginning of a table in .eh_frame_hdr as linkers write it, and unwindFixed how many bytes there are before its
-// entries: version, three encodings, the address of .eh_frame, and a count.
+// unwindEncodings is the beginning of a table in .eh_frame_hdr as linkers write it, and unwindFixed
+// how many bytes there are before its entries: version, three encodings, the address of .eh_frame,
+// and a count.
 var unwindEncodings = []byte{1, relativeToPlace | encodedSigned32, encodedUint32, relativeToTable | encodedSigned32}
 
 const unwindFixed = 12
 
-// unwindAround returns the range of the entry of .eh_frame that covers addr, found in the sorted table of .eh_frame_hdr. It only reads the
-// encodings that linkers write. With ErrNotFound the range is everything.
+// unwindAround returns the range of the entry of .eh_frame that covers addr, found in the sorted
+// table of .eh_frame_hdr. It only reads the encodings that linkers write. With ErrNotFound the
+// range is everything.
 func (f *File) unwindAround(addr uint64) (Range, error) {
 	everything := Range{0, math.MaxUint64}
 	missing := fmt.Errorf("entry of .eh_frame around %#x: %w", addr, ErrNotFound)
@@ -146,8 +152,8 @@ func (f *File) unwindAround(addr uint64) (Range, error) {
 	return Range{start, end}, nil
 }
 
-// unwindEnd reads the end of the code that an entry of .eh_frame describes, which begins at start. Another entry defines how it encodes
-// addresses; start shows whether that is the usual way.
+// unwindEnd reads the end of the code that an entry of .eh_frame describes, which begins at start.
+// Another entry defines how it encodes addresses; start shows whether that is the usual way.
 func (f *File) unwindEnd(start, description uint64) (uint64, error) {
 	const begin, size = 8, 16 // bytes: length, distance to the other entry; then start and length of the code
 	offset, ok := f.AddressToOffset(description)

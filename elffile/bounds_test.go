@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// unwound makes a file with code at 0x1000, and .eh_frame with an entry for each range. encoding is that of the table in
-// .eh_frame_hdr.
+// unwound makes a file with code at 0x1000, and .eh_frame with an entry for each range. encoding is
+// that of the table in .eh_frame_hdr.
 func unwound(encoding byte, symbols []elftest.Symbol, ranges ...Range) []byte {
 	const header, frames, size = 0x2000, 0x2800, 0x2000
 	image := elftest.Image{

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// debugSymtab opens the symbol table in .gnu_debugdata ("MiniDebugInfo" in GDB's manual): an xz stream of an ELF file with the .symtab
-// entries that were stripped from the outer file.
+// debugSymtab opens the symbol table in .gnu_debugdata ("MiniDebugInfo" in GDB's manual): an xz
+// stream of an ELF file with the .symtab entries that were stripped from the outer file.
 func (f *File) debugSymtab() (*symbolSection, error) {
 	const title = ".gnu_debugdata"
 	s := f.sectionNamed(title)

@@ -36,8 +36,8 @@ func open() *elffile.File {
 	return file
 }
 
-// An address of a process is named in three steps: the load bias of the mapping, the address in the file, and the
-// symbol there.
+// An address of a process is named in three steps: the load bias of the mapping, the address in the
+// file, and the symbol there.
 func Example() {
 	file := open()
 	const mapStart, mapOffset = 0x7f0000001000, 0x1000 // as in /proc/PID/maps
@@ -67,8 +67,8 @@ func ExampleFile_FindSymbols() {
 	// Output: render at 0x1040, 128 bytes; missing: false
 }
 
-// A USDT probe has a place in the code, and operands that say where its arguments are. A negative size is that
-// of a signed value.
+// A USDT probe has a place in the code, and operands that say where its arguments are. A negative
+// size is that of a signed value.
 func ExampleFile_Probes() {
 	probes, err := open().Probes()
 	if err != nil {

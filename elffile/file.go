@@ -1,5 +1,5 @@
-// Package elffile reads what a profiler needs from ELF files that it does not trust: load segments, build ids,
-// symbols, one kind of relocation, and USDT probes.
+// Package elffile reads what a profiler needs from ELF files that it does not trust: load segments,
+// build ids, symbols, one kind of relocation, and USDT probes.
 //
 //	f, err := elffile.OpenFile(file)
 //	bias, err := f.Bias(mapStart, mapOffset)    // one mapping of the file in a process
@@ -7,13 +7,15 @@
 //	found, err := f.FindSymbols("gHotSpotVMStructs")
 //	probes, err := f.Probes()
 //
-// The file may have been made by an attacker, and may change while it is read. So a number in the file is checked against the file's size
-// and against a fixed limit (see limits.go) before memory is allocated from it. Every loop is bounded, and nothing is mapped into memory.
-// The constants and struct layouts come from debug/elf, but not the reading: it builds a Go string per symbol, which costs about 100 bytes
-// each.
+// The file may have been made by an attacker, and may change while it is read. So a number in the
+// file is checked against the file's size and against a fixed limit (see limits.go) before memory
+// is allocated from it. Every loop is bounded, and nothing is mapped into memory. The constants and
+// struct layouts come from debug/elf, but not the reading: it builds a Go string per symbol, which
+// costs about 100 bytes each.
 //
-// Only little-endian ELF64 is read: amd64 and arm64. What the package finds through section headers (symbols,
-// relocations, probes) is absent from a file that has none; segments and the build id need only program headers.
+// Only little-endian ELF64 is read: amd64 and arm64. What the package finds through section headers
+// (symbols, relocations, probes) is absent from a file that has none; segments and the build id
+// need only program headers.
 package elffile
 
 import (
@@ -35,8 +37,9 @@ var (
 	ErrNotFound    = errors.New("not in this ELF file")
 )
 
-// A File is an open ELF file. It keeps headers only, at most 64 bytes per section and 56 per segment; everything else is read from the
-// io.ReaderAt on request. Several goroutines may use a File if they may use its reader.
+// A File is an open ELF file. It keeps headers only, at most 64 bytes per section and 56 per
+// segment; everything else is read from the io.ReaderAt on request. Several goroutines may use a
+// File if they may use its reader.
 type File struct {
 	r        io.ReaderAt
 	size     uint64 // bytes
@@ -46,8 +49,8 @@ type File struct {
 	names    []byte // the section name string table
 }
 
-// Open reads the headers of an ELF file of size bytes. The caller keeps r open for as long as it uses the File, and
-// closes it.
+// Open reads the headers of an ELF file of size bytes. The caller keeps r open for as long as it
+// uses the File, and closes it.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("file size %d: %w", size, ErrMalformed)
@@ -103,8 +106,8 @@ func (f *File) readHeader() (*elf.Header64, error) {
 	return &header, nil
 }
 
-// readHeaders reads an array of count program or section headers. Extended numbering (a count that does not fit in
-// 16 bits) is not followed: linked programs have a few dozen of either.
+// readHeaders reads an array of count program or section headers. Extended numbering (a count that
+// does not fit in 16 bits) is not followed: linked programs have a few dozen of either.
 func readHeaders[T elf.Prog64 | elf.Section64](f *File, off uint64, count, entSize uint16, limit int) ([]T, error) {
 	if off == 0 || count == 0 {
 		return nil, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// fixture is a file that has one of everything: code at 0x1000, data at 0x2100 of which the file has offset 0x1100.
+// fixture is a file that has one of everything: code at 0x1000, data at 0x2100 of which the file
+// has offset 0x1100.
 func fixture() elftest.Image {
 	image := elftest.Image{
 		Machine:  elf.EM_X86_64,
@@ -112,8 +113,8 @@ func TestShrinkingFile(t *testing.T) {
 	}
 }
 
-// FuzzOpen calls every method on a file of arbitrary bytes. Each result is a value or an error, and a table is never larger than the file
-// permits.
+// FuzzOpen calls every method on a file of arbitrary bytes. Each result is a value or an error, and
+// a table is never larger than the file permits.
 func FuzzOpen(f *testing.F) {
 	good := fixture().Bytes()
 	f.Add(good)

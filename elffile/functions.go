@@ -7,12 +7,14 @@ import (
 	"fmt"
 )
 
-// Symbols returns a table of the file's code: functions, IFUNC resolvers, and the labels of hand-written assembly. Data is left out, as
-// program counters never point there. Names are as the linker has them, mangled.
+// Symbols returns a table of the file's code: functions, IFUNC resolvers, and the labels of
+// hand-written assembly. Data is left out, as program counters never point there. Names are as the
+// linker has them, mangled.
 //
-// The table is made from .symtab. For a stripped file it is made from .dynsym and .gnu_debugdata, the compressed ELF file in which some
-// distributions keep the stripped function names. An unreadable source is skipped as long as another one has names. ErrNotFound if the file
-// has no names at all.
+// The table is made from .symtab. For a stripped file it is made from .dynsym and .gnu_debugdata,
+// the compressed ELF file in which some distributions keep the stripped function names. An
+// unreadable source is skipped as long as another one has names. ErrNotFound if the file has no
+// names at all.
 func (f *File) Symbols() (*Table, error) {
 	table, err := f.tableOf(f.symtab)
 	if err == nil {
@@ -28,7 +30,8 @@ func (f *File) Symbols() (*Table, error) {
 	return nil, fallbackErr
 }
 
-// tableOf merges those of the sources that can be read. With no name at all it returns the first source's reason.
+// tableOf merges those of the sources that can be read. With no name at all it returns the first
+// source's reason.
 func (f *File) tableOf(sources ...func() (*symbolSection, error)) (*Table, error) {
 	builder := TableBuilder{Base: f.codeStart()}
 	var failure error
@@ -55,7 +58,8 @@ func (f *File) tableOf(sources ...func() (*symbolSection, error)) (*Table, error
 	}
 }
 
-// addCode adds the code symbols of source. When the builder is full, it keeps what it has: some of the names are better than none.
+// addCode adds the code symbols of source. When the builder is full, it keeps what it has: some of
+// the names are better than none.
 func (f *File) addCode(builder *TableBuilder, source *symbolSection) error {
 	builder.expect(int(min(source.section.Size/elf.Sym64Size, maxSymbols)), len(source.names))
 	var full error
@@ -86,8 +90,8 @@ func isCode(sym *elf.Sym64, name []byte, source *symbolSection) bool {
 	}
 }
 
-// preference prefers, among aliases, the one with a size, then a function, then one that other files can see. Weak ones are as good as
-// global ones: libc's write is a weak alias of __write.
+// preference prefers, among aliases, the one with a size, then a function, then one that other
+// files can see. Weak ones are as good as global ones: libc's write is a weak alias of __write.
 func preference(sym *elf.Sym64) (p Preference) {
 	if sym.Size > 0 {
 		p |= 4

@@ -134,7 +134,8 @@ func testLibjvmTLS(t *testing.T, f *File, reference *elf.File) {
 	}
 }
 
-// testLibjvmProbes checks the probes that the agent depends on, and that there is a NOP at each site.
+// testLibjvmProbes checks the probes that the agent depends on, and that there is a NOP at each
+// site.
 func testLibjvmProbes(t *testing.T, f *File, reference *elf.File, file *os.File) {
 	probes, err := f.Probes()
 	if err != nil {

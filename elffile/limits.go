@@ -1,7 +1,8 @@
 package elffile
 
-// Limits on what is read from one file. Each is well above the values in real programs and libraries. They are low enough that a crafted
-// file costs the agent only some tens of megabytes for a moment.
+// Limits on what is read from one file. Each is well above the values in real programs and
+// libraries. They are low enough that a crafted file costs the agent only some tens of megabytes
+// for a moment.
 const (
 	maxSegments     = 256     // libjvm.so has 9
 	maxSections     = 4096    // libc.so.6 of Debian has 64

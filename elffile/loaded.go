@@ -12,7 +12,8 @@ type Extent struct {
 	Size    uint64 // bytes
 }
 
-// Section returns the first section of that name. ErrNotFound if there is none, or none with content that is in the file as it is in memory.
+// Section returns the first section of that name. ErrNotFound if there is none, or none with
+// content that is in the file as it is in memory.
 func (f *File) Section(name string) (Extent, error) {
 	s := f.sectionNamed(name)
 	if s == nil || elf.SectionType(s.Type) == elf.SHT_NOBITS || elf.SectionFlag(s.Flags)&elf.SHF_COMPRESSED != 0 {
@@ -24,7 +25,8 @@ func (f *File) Section(name string) (Extent, error) {
 	return Extent{s.Addr, s.Off, s.Size}, nil
 }
 
-// ReadLoaded fills p with what is loaded at an address of the file. ErrMalformed if the file has no such bytes.
+// ReadLoaded fills p with what is loaded at an address of the file. ErrMalformed if the file has no
+// such bytes.
 func (f *File) ReadLoaded(p []byte, vaddr uint64) error {
 	offset, ok := f.AddressToOffset(vaddr)
 	if !ok || !f.holds(offset, uint64(len(p))) {

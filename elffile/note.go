@@ -18,9 +18,9 @@ type note struct {
 	desc  []byte
 }
 
-// nextNote cuts the first note off data. A note is three 32-bit words (length of the owner with its NUL, length of the
-// descriptor, kind), then owner and descriptor, each padded to four bytes: Elf64_Nhdr of elf.h. The last padding may
-// be missing.
+// nextNote cuts the first note off data. A note is three 32-bit words (length of the owner with its
+// NUL, length of the descriptor, kind), then owner and descriptor, each padded to four bytes:
+// Elf64_Nhdr of elf.h. The last padding may be missing.
 func nextNote(data []byte) (n note, rest []byte, err error) {
 	const header = 12
 	if len(data) < header {
@@ -42,8 +42,8 @@ func nextNote(data []byte) (n note, rest []byte, err error) {
 	return n, data[min((descEnd+3)&^3, uint64(len(data))):], nil
 }
 
-// BuildID returns the file's GNU build id in lower-case hex, empty if it has none. Notes that are malformed or too
-// large count as absent, as a file is usable without.
+// BuildID returns the file's GNU build id in lower-case hex, empty if it has none. Notes that are
+// malformed or too large count as absent, as a file is usable without.
 func (f *File) BuildID() string {
 	for _, area := range f.noteAreas() {
 		data, err := f.read(area.off, area.size, maxNotes)
@@ -62,8 +62,8 @@ func validBuildID(id []byte) bool { return len(id) > 0 && len(id) <= maxBuildID 
 
 type area struct{ off, size uint64 }
 
-// noteAreas lists where a build id may be: the note segments, and for a file without them (the ELF file inside
-// .gnu_debugdata) the section that linkers make for it.
+// noteAreas lists where a build id may be: the note segments, and for a file without them (the ELF
+// file inside .gnu_debugdata) the section that linkers make for it.
 func (f *File) noteAreas() (areas []area) {
 	for i := range f.progs {
 		if p := &f.progs[i]; elf.ProgType(p.Type) == elf.PT_NOTE && len(areas) < maxNoteAreas {

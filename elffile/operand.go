@@ -32,9 +32,10 @@ type Operand struct {
 // maxOperands is the largest number of arguments that sys/sdt.h has a macro for.
 const maxOperands = 12
 
-// ParseOperands parses the argument string of a probe on machine: operands separated by spaces, each N@OP with the size N in bytes
-// (negative: signed) and OP as the compiler prints an operand for the assembler. An unknown operand is OperandBad and keeps its position,
-// so that the others are still usable. Operands beyond the twelfth are not returned.
+// ParseOperands parses the argument string of a probe on machine: operands separated by spaces,
+// each N@OP with the size N in bytes (negative: signed) and OP as the compiler prints an operand
+// for the assembler. An unknown operand is OperandBad and keeps its position, so that the others
+// are still usable. Operands beyond the twelfth are not returned.
 func ParseOperands(machine elf.Machine, args string) []Operand {
 	var operands []Operand
 	for len(operands) < maxOperands {
@@ -102,8 +103,9 @@ func parseOperand(machine elf.Machine, text string) (Operand, error) {
 	return operand, err
 }
 
-// parseNumber reads a decimal, octal (0...) or hexadecimal (0x...) number as assemblers do; an expression or a symbol is an error. The
-// upper half of the unsigned range is read as two's complement.
+// parseNumber reads a decimal, octal (0...) or hexadecimal (0x...) number as assemblers do; an
+// expression or a symbol is an error. The upper half of the unsigned range is read as two's
+// complement.
 func parseNumber(s string) (int64, error) {
 	if n, err := strconv.ParseInt(s, 0, 64); err == nil {
 		return n, nil

@@ -113,7 +113,8 @@ func TestRegNames(t *testing.T) {
 	}
 }
 
-// FuzzOperand parses arbitrary argument strings; an operand is good or has an error, and states a possible size.
+// FuzzOperand parses arbitrary argument strings; an operand is good or has an error, and states a
+// possible size.
 func FuzzOperand(f *testing.F) {
 	for _, args := range []string{"8@%rax -4@-8(%rbp) 1@$0", "8@(%rax,%rbx,8)", "4@x(%rip)", "8@[sp, 8] 8@[x0, x1, lsl 3]"} {
 		f.Add(args, true)

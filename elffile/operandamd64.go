@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// parseAMD64 reads an operand in AT&T syntax: %reg, $constant, or disp(base,index,scale) with any of its parts
-// missing. Addresses that need a symbol or a segment register are refused: name(%rip), %fs:8.
+// parseAMD64 reads an operand in AT&T syntax: %reg, $constant, or disp(base,index,scale) with any
+// of its parts missing. Addresses that need a symbol or a segment register are refused: name(%rip),
+// %fs:8.
 func parseAMD64(op string) (Operand, error) {
 	if reg, found := strings.CutPrefix(op, "%"); found {
 		r, ok := parseReg(elf.EM_X86_64, reg)

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// parseARM64 reads an operand as compilers print it for arm64: x0, w1 or sp, a bare number, [x0], [sp, 8], or
-// [x0, x1] with "lsl N" for the scale. Pre- and post-indexed forms do not occur in a value's place.
+// parseARM64 reads an operand as compilers print it for arm64: x0, w1 or sp, a bare number, [x0],
+// [sp, 8], or [x0, x1] with "lsl N" for the scale. Pre- and post-indexed forms do not occur in a
+// value's place.
 func parseARM64(op string) (Operand, error) {
 	if op == "xzr" || op == "wzr" { // reads as zero
 		return Operand{Kind: OperandConst}, nil

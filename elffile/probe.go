@@ -6,14 +6,16 @@ import (
 	"fmt"
 )
 
-// A Probe is one site of a USDT probe: a NOP in the code, where the arguments are at the locations in Args. An inlined or cloned probe has
-// several sites with the same name, whose arguments may be at different locations.
+// A Probe is one site of a USDT probe: a NOP in the code, where the arguments are at the locations
+// in Args. An inlined or cloned probe has several sites with the same name, whose arguments may be
+// at different locations.
 type Probe struct {
 	Provider, Name string
 	Location       uint64 // address (of the file) of the NOP
 	Offset         uint64 // its offset in the file, as uprobes want it
-	// Semaphore is the address of a 16-bit counter that the program checks before it computes the arguments. SemaphoreOffset is its offset
-	// in the file, for the kernel to increment. Both are 0 if there is none. All attachments to a site must pass the same offset.
+	// Semaphore is the address of a 16-bit counter that the program checks before it computes the
+	// arguments. SemaphoreOffset is its offset in the file, for the kernel to increment. Both are 0
+	// if there is none. All attachments to a site must pass the same offset.
 	Semaphore, SemaphoreOffset uint64
 	Args                       []Operand
 }
@@ -21,8 +23,9 @@ type Probe struct {
 // noteStap is the kind of probe notes (_SDT_NOTE_TYPE of sys/sdt.h).
 const noteStap = 3
 
-// Probes returns the USDT probes of the file, in the order of its notes; none is not an error. A probe whose site is not in loaded code is
-// left out, as it cannot be attached to. ErrMalformed if the notes are truncated or inconsistent, ErrTooLarge if there are too many.
+// Probes returns the USDT probes of the file, in the order of its notes; none is not an error. A
+// probe whose site is not in loaded code is left out, as it cannot be attached to. ErrMalformed if
+// the notes are truncated or inconsistent, ErrTooLarge if there are too many.
 func (f *File) Probes() ([]Probe, error) {
 	s := f.sectionNamed(".note.stapsdt")
 	if s == nil {
@@ -75,11 +78,12 @@ func (f *File) parseProbes(data []byte, base uint64) ([]Probe, error) {
 	return probes, nil
 }
 
-// parseProbe reads a note's descriptor: the addresses of site, base and semaphore, then provider, name and arguments
-// as C strings (the note layout of sys/sdt.h).
+// parseProbe reads a note's descriptor: the addresses of site, base and semaphore, then provider,
+// name and arguments as C strings (the note layout of sys/sdt.h).
 //
-// Tools such as prelink move a file's addresses without looking into notes. The base is the address that the section
-// .stapsdt.base had when the note was made; by as much as that section (now at base) has moved, everything has.
+// Tools such as prelink move a file's addresses without looking into notes. The base is the address
+// that the section .stapsdt.base had when the note was made; by as much as that section (now at
+// base) has moved, everything has.
 func parseProbe(desc []byte, base uint64) (probe Probe, args string, err error) {
 	const addresses = 3 * 8
 	if len(desc) < addresses {

@@ -37,7 +37,8 @@ func withNotes(notes ...[]byte) elftest.Image {
 }
 
 func TestProbesMovedByPrelink(t *testing.T) {
-	// The notes were made when the base was at 0x13000; since then everything moved down by 0x10000.
+	// The notes were made when the base was at 0x13000; since then everything moved down by
+	// 0x10000.
 	probes, err := open(t, withNotes(elftest.Probe("vm", "start", "", 0x11010, 0x13000, 0x12110))).Probes()
 	if err != nil || len(probes) != 1 {
 		t.Fatalf("probes %v, %v", probes, err)

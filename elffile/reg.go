@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Reg is a general-purpose register of amd64 or arm64. The numbers are this package's own and follow neither pt_regs
-// nor DWARF; readers of registers map them by name.
+// A Reg is a general-purpose register of amd64 or arm64. The numbers are this package's own and
+// follow neither pt_regs nor DWARF; readers of registers map them by name.
 type Reg uint8
 
 const (
@@ -78,8 +78,9 @@ func (r Reg) String() string {
 	return "invalid"
 }
 
-// parseReg returns the register that contains the assembler's name: RAX for rax, eax, ax and al. The width is not returned, as an operand
-// has its own. ah and the like are unknown: they are not the low part of a register.
+// parseReg returns the register that contains the assembler's name: RAX for rax, eax, ax and al.
+// The width is not returned, as an operand has its own. ah and the like are unknown: they are not
+// the low part of a register.
 func parseReg(machine elf.Machine, name string) (Reg, bool) {
 	switch machine {
 	case elf.EM_X86_64:

@@ -8,13 +8,15 @@ import (
 	"slices"
 )
 
-// TLSModuleSlot returns the address (of the file) of a word that holds the file's own TLS module id once the dynamic
-// linker has relocated it: the target of a DTPMOD64 relocation. With the id, a reader of a thread's memory finds the
-// thread's copy of a TLS variable: dtv[id] + the symbol's value (ELF Handling for Thread-Local Storage, section 3).
+// TLSModuleSlot returns the address (of the file) of a word that holds the file's own TLS module id
+// once the dynamic linker has relocated it: the target of a DTPMOD64 relocation. With the id, a
+// reader of a thread's memory finds the thread's copy of a TLS variable: dtv[id] + the symbol's
+// value (ELF Handling for Thread-Local Storage, section 3).
 //
-// A relocation with a symbol may be about a variable of another module, so only those without one count; compilers
-// use them for variables that are local to the module. ErrNotFound if there is none: the file has no such variable,
-// or reaches it in another way (initial-exec, TLS descriptors).
+// A relocation with a symbol may be about a variable of another module, so only those without one
+// count; compilers use them for variables that are local to the module. ErrNotFound if there is
+// none: the file has no such variable, or reaches it in another way (initial-exec, TLS
+// descriptors).
 func (f *File) TLSModuleSlot() (vaddr uint64, err error) {
 	var kind uint32
 	switch f.machine {
@@ -29,7 +31,8 @@ func (f *File) TLSModuleSlot() (vaddr uint64, err error) {
 	budget := uint64(maxRelocations) // of all sections: a crafted file may have many that name the same bytes
 	for i := range f.sections {
 		s := &f.sections[i]
-		// Relocations that the dynamic linker applies are loaded with the file; others are left over from linking.
+		// Relocations that the dynamic linker applies are loaded with the file; others are left
+		// over from linking.
 		if elf.SectionType(s.Type) != elf.SHT_RELA || elf.SectionFlag(s.Flags)&elf.SHF_ALLOC == 0 {
 			continue
 		}
@@ -58,10 +61,10 @@ type Pointer struct {
 	To uint64 // the address
 }
 
-// Pointers returns the words that relocations without a symbol set (R_X86_64_RELATIVE), in the order of their addresses.
-// Tables of functions and of texts consist of such words in libraries: their bytes in the file are not the addresses.
-// ErrNotFound if there are none, which is also so where the linker packed them (DT_RELR); ErrTooLarge if there are more than
-// real libraries have.
+// Pointers returns the words that relocations without a symbol set (R_X86_64_RELATIVE), in the
+// order of their addresses. Tables of functions and of texts consist of such words in libraries:
+// their bytes in the file are not the addresses. ErrNotFound if there are none, which is also so
+// where the linker packed them (DT_RELR); ErrTooLarge if there are more than real libraries have.
 func (f *File) Pointers() ([]Pointer, error) {
 	if f.machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("pointers on %v: %w", f.machine, ErrUnsupported)

@@ -8,7 +8,8 @@ import (
 	"io"
 )
 
-// read returns size bytes at off, after checking that the file has them and that they are no more than limit.
+// read returns size bytes at off, after checking that the file has them and that they are no more
+// than limit.
 func (f *File) read(off, size, limit uint64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
@@ -48,7 +49,8 @@ func (f *File) sectionNamed(name string) *elf.Section64 {
 	return nil
 }
 
-// sectionTyped returns the first section of that type, or nil. It is used for symbol tables: a file has one of each.
+// sectionTyped returns the first section of that type, or nil. It is used for symbol tables: a file
+// has one of each.
 func (f *File) sectionTyped(t elf.SectionType) *elf.Section64 {
 	for i := range f.sections {
 		if s := &f.sections[i]; elf.SectionType(s.Type) == t {
@@ -69,8 +71,8 @@ func (f *File) sectionData(s *elf.Section64, limit uint64) ([]byte, error) {
 	return f.read(s.Off, s.Size, limit)
 }
 
-// eachRecord streams the records of size bytes of s to visit, which must not keep them, until visit says false. It
-// needs chunkSize bytes however long the section is.
+// eachRecord streams the records of size bytes of s to visit, which must not keep them, until visit
+// says false. It needs chunkSize bytes however long the section is.
 func (f *File) eachRecord(s *elf.Section64, size, limit uint64, visit func(record []byte) bool) error {
 	if elf.SectionType(s.Type) == elf.SHT_NOBITS {
 		return nil
@@ -101,8 +103,9 @@ func (f *File) eachRecord(s *elf.Section64, size, limit uint64, visit func(recor
 	return nil
 }
 
-// cString returns the NUL-terminated string at off in a string table, cut at maxName bytes. It is empty where the
-// offset is out of range. The cap keeps a table without NULs from costing its whole length per symbol.
+// cString returns the NUL-terminated string at off in a string table, cut at maxName bytes. It is
+// empty where the offset is out of range. The cap keeps a table without NULs from costing its whole
+// length per symbol.
 func cString(table []byte, off uint32) []byte {
 	if uint64(off) >= uint64(len(table)) {
 		return nil

@@ -93,8 +93,8 @@ func TestAddressToOffsetPastTheEnd(t *testing.T) {
 	}
 }
 
-// TestBiasOfProcess checks the bias of every library that a child has mapped: its memory must have the file's header
-// where the bias says.
+// TestBiasOfProcess checks the bias of every library that a child has mapped: its memory must have
+// the file's header where the bias says.
 func TestBiasOfProcess(t *testing.T) {
 	maps, memory := child(t)
 	checked := 0

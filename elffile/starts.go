@@ -10,15 +10,15 @@ import (
 	"sort"
 )
 
-// Starts are the start addresses of a file's functions, as far as .eh_frame has them, which a stripped file has, too. They are immutable
-// and take four bytes per function.
+// Starts are the start addresses of a file's functions, as far as .eh_frame has them, which a
+// stripped file has, too. They are immutable and take four bytes per function.
 type Starts struct {
 	base  uint64   // what starts counts from
 	start []uint32 // ascending
 }
 
-// FunctionStarts reads them from the sorted table of .eh_frame_hdr. ErrNotFound if the file has none, or one in an encoding that linkers do
-// not write.
+// FunctionStarts reads them from the sorted table of .eh_frame_hdr. ErrNotFound if the file has
+// none, or one in an encoding that linkers do not write.
 func (f *File) FunctionStarts() (*Starts, error) {
 	header := f.segmentTyped(elf.PT_GNU_EH_FRAME)
 	if header == nil {
@@ -48,7 +48,8 @@ func (f *File) FunctionStarts() (*Starts, error) {
 	return s, nil
 }
 
-// Find returns the start of the function around addr. Padding after a function, and code without an entry, count as the function before it.
+// Find returns the start of the function around addr. Padding after a function, and code without an
+// entry, count as the function before it.
 func (s *Starts) Find(addr uint64) (start uint64, ok bool) {
 	if s == nil || addr < s.base || addr-s.base > math.MaxUint32 {
 		return 0, false
@@ -69,15 +70,15 @@ func (s *Starts) Bytes() int64 {
 	return int64(4 * len(s.start))
 }
 
-// Stripped reports whether the file has only the symbol table for dynamic linking, so that a file with debug information may have more
-// names.
+// Stripped reports whether the file has only the symbol table for dynamic linking, so that a file
+// with debug information may have more names.
 func (f *File) Stripped() bool {
 	s := f.sectionTyped(elf.SHT_SYMTAB)
 	return s == nil
 }
 
-// DebugLink returns the name of the file with this file's separated debug information, from .gnu_debuglink; "" if there is none. It is a
-// name without a directory.
+// DebugLink returns the name of the file with this file's separated debug information, from
+// .gnu_debuglink; "" if there is none. It is a name without a directory.
 func (f *File) DebugLink() string {
 	const longest = 256 // NAME_MAX and a NUL; a checksum follows
 	s := f.sectionNamed(".gnu_debuglink")

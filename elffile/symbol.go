@@ -14,12 +14,13 @@ type Symbol struct {
 	Type  elf.SymType // STT_FUNC, STT_OBJECT, STT_TLS, ...
 }
 
-// FindSymbols returns those of the named symbols that the file defines: it searches .dynsym, then .symtab, then .gnu_debugdata, as far as
-// needed. A name that the file lacks is absent from the result. An error means that a table which might have a missing name could not be
-// read; then there is no result.
+// FindSymbols returns those of the named symbols that the file defines: it searches .dynsym, then
+// .symtab, then .gnu_debugdata, as far as needed. A name that the file lacks is absent from the
+// result. An error means that a table which might have a missing name could not be read; then there
+// is no result.
 //
-// Only the requested names become Go strings: ten names of libjvm.so (58,000 symbols) take its string table for a moment (2.7 MB) and a few
-// milliseconds.
+// Only the requested names become Go strings: ten names of libjvm.so (58,000 symbols) take its
+// string table for a moment (2.7 MB) and a few milliseconds.
 func (f *File) FindSymbols(names ...string) (map[string]Symbol, error) {
 	missing := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -86,11 +87,13 @@ func (f *File) symbolSection(t elf.SectionType, title string) (*symbolSection, e
 	return &symbolSection{file: f, section: s, names: names}, nil
 }
 
-// each calls visit for every symbol until it returns false. The symbol is overwritten between calls.
+// each calls visit for every symbol until it returns false. The symbol is overwritten between
+// calls.
 func (t *symbolSection) each(visit func(*elf.Sym64) bool) error {
 	var sym elf.Sym64
 	err := t.file.eachRecord(t.section, elf.Sym64Size, maxSymbols, func(b []byte) bool {
-		// Layout: Elf64_Sym of elf.h. By hand, as encoding/binary takes a second for a million of them.
+		// Layout: Elf64_Sym of elf.h. By hand, as encoding/binary takes a second for a million of
+		// them.
 		sym.Name = binary.LittleEndian.Uint32(b)
 		sym.Info, sym.Other = b[4], b[5]
 		sym.Shndx = binary.LittleEndian.Uint16(b[6:])
@@ -104,8 +107,8 @@ func (t *symbolSection) each(visit func(*elf.Sym64) bool) error {
 	return nil
 }
 
-// inCode reports whether sym is in a section that holds code. Symbols without a type are labels of hand-written
-// assembly there, and names of anything elsewhere.
+// inCode reports whether sym is in a section that holds code. Symbols without a type are labels of
+// hand-written assembly there, and names of anything elsewhere.
 func (t *symbolSection) inCode(sym *elf.Sym64) bool {
 	i := int(sym.Shndx)
 	return i < len(t.file.sections) && elf.SectionFlag(t.file.sections[i].Flags)&elf.SHF_EXECINSTR != 0

@@ -9,9 +9,10 @@ import (
 
 // A Table maps addresses to the names of the functions there. It is immutable.
 //
-// It is compact, because agents keep several tables for long: two 32-bit words per symbol, and the names in one array, without what each
-// has in common with the one before. The libjvm.so of JDK 17 takes 44 bytes for each of 43,700 symbols, whose mangled names have 49 bytes
-// on average: 1.9 MB in total, with four pointers for the garbage collector.
+// It is compact, because agents keep several tables for long: two 32-bit words per symbol, and the
+// names in one array, without what each has in common with the one before. The libjvm.so of JDK 17
+// takes 44 bytes for each of 43,700 symbols, whose mangled names have 49 bytes on average: 1.9 MB
+// in total, with four pointers for the garbage collector.
 type Table struct {
 	base   uint64   // what starts counts from
 	start  []uint32 // ascending, distinct
@@ -32,8 +33,8 @@ func (t *Table) Len() int { return len(t.start) }
 // Bytes is the memory that the table holds.
 func (t *Table) Bytes() int64 { return int64(8*len(t.start) + 4*len(t.blocks) + len(t.names)) }
 
-// maxNesting is how many symbols inside a function Find skips to reach one that still covers the address. Labels and outlined parts nest
-// two or three deep.
+// maxNesting is how many symbols inside a function Find skips to reach one that still covers the
+// address. Labels and outlined parts nest two or three deep.
 const maxNesting = 16
 
 // Find returns the index of the innermost symbol that covers addr.
@@ -74,14 +75,15 @@ func (t *Table) Names() iter.Seq2[int, string] {
 	}
 }
 
-// nextName returns the first of the names in a table, and the others. before, which it overwrites, is the one before.
+// nextName returns the first of the names in a table, and the others. before, which it overwrites,
+// is the one before.
 func nextName(before, names []byte) (name, rest []byte) {
 	own, rest, _ := bytes.Cut(names[1:], []byte{0})
 	return append(before[:names[0]], own...), rest
 }
 
-// appendName appends a name to those of a table: how many bytes it shares with the one before, which is empty at the begin of a block, in one
-// byte, then the others and a NUL.
+// appendName appends a name to those of a table: how many bytes it shares with the one before,
+// which is empty at the begin of a block, in one byte, then the others and a NUL.
 func appendName(names, before, name []byte) []byte {
 	shared := sharedPrefix(before, name)
 	return append(append(append(names, byte(shared)), name[shared:]...), 0)

@@ -85,7 +85,8 @@ func TestTableIsBounded(t *testing.T) {
 	}
 }
 
-// Names of neighbours share what they begin with, in memory too: 300 bytes are more than a byte can say.
+// Names of neighbours share what they begin with, in memory too: 300 bytes are more than a byte can
+// say.
 func TestTableNames(t *testing.T) {
 	var b TableBuilder
 	var names []string
@@ -112,7 +113,8 @@ func TestTableNames(t *testing.T) {
 	}
 }
 
-// checkTable checks what every table must hold: ascending symbols, each found at its start under a name.
+// checkTable checks what every table must hold: ascending symbols, each found at its start under a
+// name.
 func checkTable(t *testing.T, table *Table) {
 	t.Helper()
 	for i := range table.Len() {

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Preference orders symbols at the same address: the highest is kept. Build breaks ties by what people write: fewer leading underscores,
-// then the shorter name, then alphabetically.
+// Preference orders symbols at the same address: the highest is kept. Build breaks ties by what
+// people write: fewer leading underscores, then the shorter name, then alphabetically.
 type Preference uint8
 
-// A TableBuilder collects symbols for a Table. It keeps addresses from Base to Base + 4 GiB: what one ELF file loads,
-// or one kernel, never spans more.
+// A TableBuilder collects symbols for a Table. It keeps addresses from Base to Base + 4 GiB: what
+// one ELF file loads, or one kernel, never spans more.
 type TableBuilder struct {
 	Base    uint64
 	entries []entry
@@ -21,15 +21,16 @@ type TableBuilder struct {
 	limit   int // of names, if it is less than maxNameBytes
 }
 
-// Grow makes room for that many more symbols and bytes of names. It avoids the garbage of growing gradually, which would be several times
-// the table.
+// Grow makes room for that many more symbols and bytes of names. It avoids the garbage of growing
+// gradually, which would be several times the table.
 func (b *TableBuilder) Grow(symbols, nameBytes int) {
 	b.entries = slices.Grow(b.entries, min(symbols, maxSymbols))
 	b.names = slices.Grow(b.names, min(nameBytes, maxNameBytes))
 }
 
-// expect is Grow for the symbols of a string table of nameBytes, and bounds the names accordingly: symbols may share a name or the end of
-// one, but if that more than doubles the names, the table was crafted to grow.
+// expect is Grow for the symbols of a string table of nameBytes, and bounds the names accordingly:
+// symbols may share a name or the end of one, but if that more than doubles the names, the table
+// was crafted to grow.
 func (b *TableBuilder) expect(symbols, nameBytes int) {
 	b.Grow(symbols, nameBytes)
 	b.limit = len(b.names) + 2*nameBytes + maxName
@@ -44,8 +45,9 @@ type entry struct {
 
 const noName = math.MaxUint32
 
-// Add adds a symbol of size bytes, with its name cut at maxName bytes. A symbol of size 0 extends to the next symbol or end mark; inside a
-// symbol with a size it counts as a label and is left out. ErrTooLarge when the table is full.
+// Add adds a symbol of size bytes, with its name cut at maxName bytes. A symbol of size 0 extends
+// to the next symbol or end mark; inside a symbol with a size it counts as a label and is left out.
+// ErrTooLarge when the table is full.
 func (b *TableBuilder) Add(start, size uint64, name []byte, preference Preference) error {
 	if len(name) == 0 || bytes.IndexByte(name, 0) >= 0 || !b.inRange(start) {
 		return nil
@@ -64,7 +66,8 @@ func (b *TableBuilder) Add(start, size uint64, name []byte, preference Preferenc
 	return nil
 }
 
-// End marks an address where the preceding symbol ends: the end of a segment, or something that is not a function.
+// End marks an address where the preceding symbol ends: the end of a segment, or something that is
+// not a function.
 func (b *TableBuilder) End(addr uint64) error {
 	if !b.inRange(addr) {
 		return nil
@@ -125,7 +128,8 @@ func (b *TableBuilder) nameBefore(kept []entry, i int) []byte {
 	return cString(b.names, kept[i-1].name)
 }
 
-// resolveSizes extends symbols without a size to the next entry, and drops end marks and inner labels. It filters in place.
+// resolveSizes extends symbols without a size to the next entry, and drops end marks and inner
+// labels. It filters in place.
 func (b *TableBuilder) resolveSizes() []entry {
 	kept := b.entries[:0]
 	var covered uint64 // end of what sized symbols cover so far
@@ -147,8 +151,8 @@ func (b *TableBuilder) resolveSizes() []entry {
 	return kept
 }
 
-// sort sorts by compare. Addresses and indexes are sorted in one word each, which takes a third of the time; then entries are moved, and
-// those at the same address, which are few, are compared.
+// sort sorts by compare. Addresses and indexes are sorted in one word each, which takes a third of
+// the time; then entries are moved, and those at the same address, which are few, are compared.
 func (b *TableBuilder) sort() {
 	keys := make([]uint64, len(b.entries))
 	for i, e := range b.entries {
@@ -176,7 +180,8 @@ func (b *TableBuilder) sort() {
 	}
 }
 
-// compare sorts by address, the one to keep first; end marks come after symbols at the same address.
+// compare sorts by address, the one to keep first; end marks come after symbols at the same
+// address.
 func (b *TableBuilder) compare(x, y entry) int {
 	if c := cmp.Compare(x.start, y.start); c != 0 {
 		return c

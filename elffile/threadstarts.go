@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// glibc's functions at the bottom of a thread's stack, start_thread and __libc_start_call_main, end the thread themselves: by the system
-// call exit in a loop, which no other function has. On x86-64 the loop is xor %edi,%edi; mov REGISTER,%eax; syscall; jmp to the xor, in all
-// releases since 2.34. Distributions strip both names.
+// glibc's functions at the bottom of a thread's stack, start_thread and __libc_start_call_main, end
+// the thread themselves: by the system call exit in a loop, which no other function has. On x86-64
+// the loop is xor %edi,%edi; mov REGISTER,%eax; syscall; jmp to the xor, in all releases since
+// 2.34. Distributions strip both names.
 var (
 	exitLoopBegin = []byte{0x31, 0xff}
 	exitLoopEnd   = []byte{0x0f, 0x05, 0xeb, 0xf8}
@@ -20,8 +21,8 @@ const (
 	maxThreadStarts = 16       // glibc has 2
 )
 
-// ThreadStarts returns the start addresses of the functions of a C library at which the stacks of threads end, ascending. It returns none
-// for any other file, or if their code is unknown.
+// ThreadStarts returns the start addresses of the functions of a C library at which the stacks of
+// threads end, ascending. It returns none for any other file, or if their code is unknown.
 func (f *File) ThreadStarts(functions *Starts) (starts []uint64) {
 	if functions == nil || f.machine != elf.EM_X86_64 {
 		return nil

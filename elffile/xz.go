@@ -15,12 +15,13 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// decompress returns the content of one xz stream. Layouts: "The .xz File Format", version 1.2.1, sections 2.1.1
-// (stream header), 3 (block) and 5.3.1 (LZMA2).
+// decompress returns the content of one xz stream. Layouts: "The .xz File Format", version 1.2.1,
+// sections 2.1.1 (stream header), 3 (block) and 5.3.1 (LZMA2).
 //
-// The container is parsed here and only its LZMA2 chunks are passed to the library, block by block. The library's own reader would allocate
-// the dictionary that each block header requests, up to 4 GiB; a dictionary of the size of the block's content is sufficient. The index and
-// the footer at the end of the stream are not needed and not read.
+// The container is parsed here and only its LZMA2 chunks are passed to the library, block by block.
+// The library's own reader would allocate the dictionary that each block header requests, up to 4
+// GiB; a dictionary of the size of the block's content is sufficient. The index and the footer at
+// the end of the stream are not needed and not read.
 func decompress(stream []byte) (plain []byte, err error) {
 	check, err := blockCheck(stream)
 	if err != nil {
@@ -89,8 +90,8 @@ func (h littleEndian) Sum(b []byte) []byte {
 	return sum
 }
 
-// blockHeader returns the length of the block header at the start of data, 0 if the index is there. It checks that LZMA2 is the only
-// filter; the sizes in the header are not needed and not trusted.
+// blockHeader returns the length of the block header at the start of data, 0 if the index is there.
+// It checks that LZMA2 is the only filter; the sizes in the header are not needed and not trusted.
 func blockHeader(data []byte) (length int, err error) {
 	const filterCount, hasCompressed, hasPlain, lzma2 = 0x03, 0x40, 0x80, 0x21
 	if len(data) == 0 {
@@ -137,8 +138,9 @@ func decodeChunks(chunks []byte, size int) ([]byte, error) {
 	return plain, nil
 }
 
-// measureChunks returns the length of a run of LZMA2 chunks with its end mark, and the size of its content, in bytes. Nothing is
-// decompressed: each chunk states both, and the decoder uses these sizes.
+// measureChunks returns the length of a run of LZMA2 chunks with its end mark, and the size of its
+// content, in bytes. Nothing is decompressed: each chunk states both, and the decoder uses these
+// sizes.
 func measureChunks(data []byte) (length int, plain uint64, err error) {
 	const end, stored, storedNoReset, compressed, withProps = 0, 1, 2, 0x80, 0xc0
 	for at := 0; at < len(data); {

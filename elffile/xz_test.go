@@ -45,8 +45,8 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
-// referenceStream is what "xz -T2" of XZ Utils 5.4.1 makes of "hello\n". Unlike the library's, its block header states
-// both sizes, and it asks for a dictionary of 8 MiB.
+// referenceStream is what "xz -T2" of XZ Utils 5.4.1 makes of "hello\n". Unlike the library's, its
+// block header states both sizes, and it asks for a dictionary of 8 MiB.
 const referenceStream = "fd377a585a000004e6d6b44604c00a06210116000000000000000000aa308ea601000568656c6c6f0a000000" +
 	"a56097f194f6fde0000126063a933b0a1fb6f37d010000000004595a"
 

@@ -10,7 +10,8 @@ import (
 // DebugFiles locates the debug file of a stripped file. The zero value finds none.
 type DebugFiles struct {
 	Path string // of the stripped file, as the process sees it
-	// Open opens a file with that path, as an Opener does. It may look in several roots, and returns the files that it finds.
+	// Open opens a file with that path, as an Opener does. It may look in several roots, and
+	// returns the files that it finds.
 	Open func(path string) []*os.File
 
 	most int64 // maximum bytes of symbols; 0: no bound
@@ -19,7 +20,8 @@ type DebugFiles struct {
 // DebugDirectory is where distributions install debug files.
 const DebugDirectory = "/usr/lib/debug"
 
-// symbols returns the symbols of the first debug file that has the build id of the stripped one, nil if there is none, or too many.
+// symbols returns the symbols of the first debug file that has the build id of the stripped one,
+// nil if there is none, or too many.
 func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Table {
 	if d.Open == nil || buildID == "" {
 		return nil
@@ -36,7 +38,8 @@ func (d DebugFiles) symbols(stripped *elffile.File, buildID string) *elffile.Tab
 	return nil
 }
 
-// paths returns the paths at which GDB looks, too: by build id, and by the name in the stripped file.
+// paths returns the paths at which GDB looks, too: by build id, and by the name in the stripped
+// file.
 func (d DebugFiles) paths(link, buildID string) []string {
 	var list []string
 	if len(buildID) > 2 {

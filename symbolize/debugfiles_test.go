@@ -22,7 +22,8 @@ func withID(id byte, sections ...elftest.Section) []byte {
 	}.Bytes()
 }
 
-// A stripped file gets the names of the debug file with its build id, and of no other file at the same place.
+// A stripped file gets the names of the debug file with its build id, and of no other file at the
+// same place.
 func TestDebugFiles(t *testing.T) {
 	link := elftest.Section{Name: ".gnu_debuglink", Data: []byte("libz.debug\x00\x00crc!"), Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}}
 	symtab := elftest.Symbols(elf.SHT_SYMTAB, elftest.Symbol{Name: "inflate", Value: 0x1000, Size: 0x20})

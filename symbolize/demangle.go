@@ -11,8 +11,8 @@ import (
 // maxMangled is the longest mangled that is demangled, in bytes: the demangler recurses into it.
 const maxMangled = 2048
 
-// functionName turns a linker's mangled into a name for people: C++ and Rust names are demangled, with parameters. Other names stay as they
-// are.
+// functionName turns a linker's mangled into a name for people: C++ and Rust names are demangled,
+// with parameters. Other names stay as they are.
 func functionName(mangled string) (name string) {
 	if len(mangled) > maxMangled || !strings.HasPrefix(mangled, "_") {
 		return symbol.CleanName(mangled)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A FileKey identifies the content of a file. Either the build id alone is set, or the other fields, so that a file
-// that was replaced or rewritten is another one.
+// A FileKey identifies the content of a file. Either the build id alone is set, or the other
+// fields, so that a file that was replaced or rewritten is another one.
 type FileKey struct {
 	Device, Inode uint64
 	Size          int64 // bytes
@@ -18,13 +18,16 @@ type FileKey struct {
 	BuildID       string
 }
 
-// An Opener opens the file of a mapping. It is called on the goroutine that requests the file, which waits. The Opener must look in the
-// right mount namespace, and must not open a file that would block (a FIFO).
+// An Opener opens the file of a mapping. It is called on the goroutine that requests the file,
+// which waits. The Opener must look in the right mount namespace, and must not open a file that
+// would block (a FIFO).
 type Opener func() (*os.File, error)
 
-// Files is a cache of the symbols of ELF files, bounded by their memory: the least recently requested files are dropped, and with DropIdle those that are not in use. While a file is
-// read, up to 100 MB more can be in use for a moment, if the file was crafted for that; for libjvm.so it is 10 MB. Several goroutines may
-// call its methods: reading one file does not delay requests for another.
+// Files is a cache of the symbols of ELF files, bounded by their memory: the least recently
+// requested files are dropped, and with DropIdle those that are not in use. While a file is read,
+// up to 100 MB more can be in use for a moment, if the file was crafted for that; for libjvm.so it
+// is 10 MB. Several goroutines may call its methods: reading one file does not delay requests for
+// another.
 type Files struct {
 	limit int64 // bytes
 	names nameCache
@@ -54,8 +57,8 @@ func NewFiles(limit int64) *Files {
 	return &Files{limit: limit, entries: make(map[FileKey]*list.Element)}
 }
 
-// Get returns the file with that key, which open opens if it is not in the cache. A malformed file is cached as such. A failure to open is
-// not cached, as its reason may be the exit of the process.
+// Get returns the file with that key, which open opens if it is not in the cache. A malformed file
+// is cached as such. A failure to open is not cached, as its reason may be the exit of the process.
 func (c *Files) Get(key FileKey, open Opener) (*Object, error) {
 	return c.GetWithDebug(key, open, DebugFiles{})
 }
@@ -81,7 +84,8 @@ func (c *Files) GetWithDebug(key FileKey, open Opener, debug DebugFiles) (*Objec
 	})
 }
 
-// Known returns what Get returned for the file of that key; ok is false if that is not in the cache. It opens no file.
+// Known returns what Get returned for the file of that key; ok is false if that is not in the
+// cache. It opens no file.
 func (c *Files) Known(key FileKey) (o *Object, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +114,8 @@ func (c *Files) use(at *list.Element) *fileEntry {
 	return e
 }
 
-// GetBytes is Get for an ELF file in memory, such as the vDSO: image is read if key is not in the cache, and not kept.
+// GetBytes is Get for an ELF file in memory, such as the vDSO: image is read if key is not in the
+// cache, and not kept.
 func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	return c.get(key, func() (*Object, bool, error) {
 		object, err := readObject(bytes.NewReader(image), int64(len(image)), DebugFiles{})
@@ -118,7 +123,8 @@ func (c *Files) GetBytes(key FileKey, image []byte) (*Object, error) {
 	})
 }
 
-// get returns an entry's content, which load reads at most once; load also reports whether its failure is temporary.
+// get returns an entry's content, which load reads at most once; load also reports whether its
+// failure is temporary.
 func (c *Files) get(key FileKey, load func() (object *Object, passing bool, err error)) (*Object, error) {
 	e := c.entry(key)
 	e.once.Do(func() {

@@ -130,7 +130,8 @@ func TestFilesKeepsStrippedFiles(t *testing.T) {
 func TestFilesRemembersFailures(t *testing.T) {
 	files := NewFiles(1 << 20)
 
-	// A file that cannot be opened is tried again: it may have been requested for a process that ended.
+	// A file that cannot be opened is tried again: it may have been requested for a process that
+	// ended.
 	attempts := 0
 	gone := func() (*os.File, error) { attempts++; return nil, os.ErrNotExist }
 	for range 3 {

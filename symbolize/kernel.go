@@ -13,30 +13,34 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// ErrKernelHidden means that the kernel shows every symbol at address 0, so that its frames stay [unknown].
+// ErrKernelHidden means that the kernel shows every symbol at address 0, so that its frames stay
+// [unknown].
 var ErrKernelHidden = errors.New("kernel symbol addresses are hidden: run the agent with CAP_SYSLOG, " +
 	"and with sysctl kernel.kptr_restrict at 0 or 1")
 
-// A Kernel names the functions of the running kernel and its modules, as of when it was read, and code that was loaded since. 60,000 functions
-// take about 2 MB.
+// A Kernel names the functions of the running kernel and its modules, as of when it was read, and
+// code that was loaded since. 60,000 functions take about 2 MB.
 type Kernel struct {
 	table  *elffile.Table    // module functions are named as in /proc/kallsyms: "function\t[module]"
 	ends   map[string]uint64 // where modules end, by name
 	loaded *Loaded
 }
 
-// Limits of what is read; a line is an address, a type, a name of less than 512 bytes (KSYM_NAME_LEN of the kernel's
-// kallsyms.h) and a module's of less than 64. Debian's kernels have 250,000 lines with their modules.
+// Limits of what is read; a line is an address, a type, a name of less than 512 bytes
+// (KSYM_NAME_LEN of the kernel's kallsyms.h) and a module's of less than 64. Debian's kernels have
+// 250,000 lines with their modules.
 const (
 	maxKallsymsLine  = 1 << 10
 	maxKallsymsLines = 2 << 20
-	// maxKernelFunction is the assumed maximum length of a function in bytes, if no symbol follows it.
+	// maxKernelFunction is the assumed maximum length of a function in bytes, if no symbol follows
+	// it.
 	maxKernelFunction = 1 << 20
 )
 
-// ReadKallsyms reads /proc/kallsyms, or input in its format, and adds BPF programs to loaded. It keeps functions only. Where a module ends, by its
-// name, is in ends: without that its last function is taken to end where the next symbol is. The error is ErrKernelHidden if the reader may not
-// see addresses; any other error means that the input has another format, or is too long.
+// ReadKallsyms reads /proc/kallsyms, or input in its format, and adds BPF programs to loaded. It
+// keeps functions only. Where a module ends, by its name, is in ends: without that its last
+// function is taken to end where the next symbol is. The error is ErrKernelHidden if the reader may
+// not see addresses; any other error means that the input has another format, or is too long.
 func ReadKallsyms(r io.Reader, ends map[string]uint64, loaded *Loaded) (*Kernel, error) {
 	if loaded == nil {
 		loaded = new(Loaded)
@@ -59,7 +63,8 @@ func ReadKallsyms(r io.Reader, ends map[string]uint64, loaded *Loaded) (*Kernel,
 			continue
 		}
 		if functions == 0 {
-			// The first symbol of code lies in the kernel's image, and modules are placed within a near jump of it.
+			// The first symbol of code lies in the kernel's image, and modules are placed within a
+			// near jump of it.
 			const nearJump = 2 << 30
 			builder.Base = addr - min(addr, nearJump)
 		}
@@ -88,8 +93,9 @@ func ReadKallsyms(r io.Reader, ends map[string]uint64, loaded *Loaded) (*Kernel,
 	return nil, errors.New("kallsyms: no functions")
 }
 
-// ReadModules reads where the modules of the kernel end, from /proc/modules or input in its format: "ext4 1118208 1 - Live 0xffffffffc0400000". Since
-// Linux 6.4 a module's size includes data that may be elsewhere: then its code ends before that. The error means that the input has another
+// ReadModules reads where the modules of the kernel end, from /proc/modules or input in its format:
+// "ext4 1118208 1 - Live 0xffffffffc0400000". Since Linux 6.4 a module's size includes data that
+// may be elsewhere: then its code ends before that. The error means that the input has another
 // format, or is too long.
 func ReadModules(r io.Reader) (ends map[string]uint64, err error) {
 	const maxModules = 1 << 16
@@ -114,8 +120,8 @@ func ReadModules(r io.Reader) (ends map[string]uint64, err error) {
 	return ends, nil
 }
 
-// parseKallsyms splits a line into its fields: "ffffffff81000000 T _stext", with a tab and "[module]" after names of a module. The name
-// includes the module.
+// parseKallsyms splits a line into its fields: "ffffffff81000000 T _stext", with a tab and
+// "[module]" after names of a module. The name includes the module.
 func parseKallsyms(line []byte) (addr uint64, kind byte, name []byte, err error) {
 	if len(line) > maxKallsymsLine {
 		return 0, 0, nil, fmt.Errorf("%d bytes long", len(line))
@@ -131,9 +137,10 @@ func parseKallsyms(line []byte) (addr uint64, kind byte, name []byte, err error)
 	return addr, rest[0], rest[2:], nil
 }
 
-// isKernelFunction reports whether a symbol names executed code: of type text, or weak, which is nearly always code. Other symbols mark the
-// end of the function before them. So do the paddings of NOPs before every function in kernels built for live patching
-// (CONFIG_PREFIX_SYMBOLS; half of all symbols on such a kernel), and the symbols at the end of the text sections.
+// isKernelFunction reports whether a symbol names executed code: of type text, or weak, which is
+// nearly always code. Other symbols mark the end of the function before them. So do the paddings of
+// NOPs before every function in kernels built for live patching (CONFIG_PREFIX_SYMBOLS; half of all
+// symbols on such a kernel), and the symbols at the end of the text sections.
 func isKernelFunction(kind byte, name []byte) bool {
 	switch kind {
 	case 't', 'T', 'w', 'W':
@@ -142,8 +149,8 @@ func isKernelFunction(kind byte, name []byte) bool {
 	return false
 }
 
-// Lookup returns the function at an address, and its module's name without brackets, empty for the kernel itself. A
-// nil Kernel knows none.
+// Lookup returns the function at an address, and its module's name without brackets, empty for the
+// kernel itself. A nil Kernel knows none.
 func (k *Kernel) Lookup(addr uint64) (name, module string, ok bool) {
 	if k == nil {
 		return "", "", false
@@ -168,7 +175,8 @@ func (k *Kernel) With(loaded *Loaded) *Kernel {
 	return &Kernel{table: k.table, ends: k.ends, loaded: loaded}
 }
 
-// Find returns where functions of the kernel itself begin and where the next ones do, by name. It omits those that there are not. A nil Kernel has none.
+// Find returns where functions of the kernel itself begin and where the next ones do, by name. It
+// omits those that there are not. A nil Kernel has none.
 func (k *Kernel) Find(names ...string) map[string][2]uint64 {
 	found := map[string][2]uint64{}
 	for i := range k.Len() {

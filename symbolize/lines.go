@@ -10,8 +10,8 @@ import (
 // HasLines reports whether Lines may find anything in the file: whether it is a Go program.
 func (o *Object) HasLines() bool { return o != nil && o.lines != nil }
 
-// HasFrame reports whether the function of Go at addr has a frame of its own there: otherwise the return address is on top of the stack. ok
-// is false if that is not known. r is as for Lines.
+// HasFrame reports whether the function of Go at addr has a frame of its own there: otherwise the
+// return address is on top of the stack. ok is false if that is not known. r is as for Lines.
 func (o *Object) HasFrame(r io.ReaderAt, m symbol.Mapping, addr uint64) (has, ok bool, err error) {
 	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
 		return false, false, nil
@@ -24,8 +24,9 @@ func (o *Object) HasFrame(r io.ReaderAt, m symbol.Mapping, addr uint64) (has, ok
 	return n != 0, ok, err
 }
 
-// Lines is Frame for a Go program, with the lines and the inlined functions at addr, innermost first. It reads them from the file, which r
-// must be: the tables of a program are large, and little of them is needed. There are none where no function of Go is.
+// Lines is Frame for a Go program, with the lines and the inlined functions at addr, innermost
+// first. It reads them from the file, which r must be: the tables of a program are large, and
+// little of them is needed. There are none where no function of Go is.
 func (o *Object) Lines(r io.ReaderAt, m symbol.Mapping, addr uint64) ([]symbol.Frame, error) {
 	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
 		return nil, nil

@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// Loaded names code that comes into the kernel and goes while it runs: BPF programs, and what calls them. Several goroutines may use it. The
-// zero value is empty.
+// Loaded names code that comes into the kernel and goes while it runs: BPF programs, and what calls
+// them. Several goroutines may use it. The zero value is empty.
 //
-// Code that has gone keeps its name until other code is at its place, as samples of it may wait to be named.
+// Code that has gone keeps its name until other code is at its place, as samples of it may wait to
+// be named.
 type Loaded struct {
 	mu   sync.RWMutex
 	code []loadedCode // ascending; none overlaps another one
@@ -25,12 +26,14 @@ type loadedCode struct {
 const (
 	// maxLoaded bounds the functions of BPF programs; each takes about 100 bytes.
 	maxLoaded = 1 << 16
-	// guessedCode is the assumed length of a function in bytes whose length is not known, up to the end of a page.
+	// guessedCode is the assumed length of a function in bytes whose length is not known, up to the
+	// end of a page.
 	guessedCode = 4096
 )
 
-// Add notes that there is code of so many bytes, in place of all that was there. With a size of 0, which is that of code whose size is not
-// known, it ends where other code begins, and with its page.
+// Add notes that there is code of so many bytes, in place of all that was there. With a size of 0,
+// which is that of code whose size is not known, it ends where other code begins, and with its
+// page.
 func (l *Loaded) Add(start, size uint64, name string) {
 	end := start + size
 	if size == 0 {
@@ -113,5 +116,6 @@ func (l *Loaded) after(addr uint64) int {
 // loadedModule is the module that /proc/kallsyms names for BPF programs.
 const loadedModule = "\t[bpf]"
 
-// loadedName returns the name of a symbol of /proc/kallsyms that comes and goes, without the module; ok is false for others.
+// loadedName returns the name of a symbol of /proc/kallsyms that comes and goes, without the
+// module; ok is false for others.
 func loadedName(name []byte) (string, bool) { return strings.CutSuffix(string(name), loadedModule) }

@@ -1,5 +1,6 @@
-// Package symbolize turns addresses into frames: it asks the VM first, or the map that it writes for perf, then the ELF file mapped there,
-// then the kernel's symbol table. A frame without a name is [unknown] in its mapping.
+// Package symbolize turns addresses into frames: it asks the VM first, or the map that it writes
+// for perf, then the ELF file mapped there, then the kernel's symbol table. A frame without a name
+// is [unknown] in its mapping.
 package symbolize
 
 import (
@@ -9,11 +10,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// kernelMapping is the mapping of frames of the kernel itself; for a module it is the module's name in brackets.
+// kernelMapping is the mapping of frames of the kernel itself; for a module it is the module's name
+// in brackets.
 const kernelMapping = "[kernel]"
 
-// Frame names the code at addr in the mapping m of the file. Code without a name is [unknown] there, with the start address of its function
-// if the file has it. addr is an address of the process; for a return address pass addr-1, as the call may be the last instruction of its
+// Frame names the code at addr in the mapping m of the file. Code without a name is [unknown]
+// there, with the start address of its function if the file has it. addr is an address of the
+// process; for a return address pass addr-1, as the call may be the last instruction of its
 // function. A nil Object, for a file that could not be read or a mapping without one, has no names.
 func (o *Object) Frame(m symbol.Mapping, addr uint64) symbol.Frame {
 	m.File = symbol.CleanName(m.File)
@@ -32,8 +35,9 @@ func (o *Object) Frame(m symbol.Mapping, addr uint64) symbol.Frame {
 	return frame
 }
 
-// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although no symbol says so (IsThreadRoot): C
-// libraries are stripped of the names of the functions that begin threads.
+// EndsThread reports whether the stack of a thread may end at an address in the mapping m, although
+// no symbol says so (IsThreadRoot): C libraries are stripped of the names of the functions that
+// begin threads.
 func (o *Object) EndsThread(m symbol.Mapping, addr uint64) bool {
 	if o == nil || len(o.bottoms) == 0 {
 		return false
@@ -67,7 +71,8 @@ func (o *Object) lookupMapped(m symbol.Mapping, addr uint64) (Name, bool) {
 	return o.Lookup(addr - bias)
 }
 
-// Frame names the kernel's code at addr, in the mapping [kernel] or that of a module. A nil Kernel has no names.
+// Frame names the kernel's code at addr, in the mapping [kernel] or that of a module. A nil Kernel
+// has no names.
 func (k *Kernel) Frame(addr uint64) symbol.Frame {
 	frame := symbol.Frame{Function: symbol.Unknown, Kind: symbol.KindKernel, Address: addr}
 	m := symbol.Mapping{File: kernelMapping}

@@ -74,7 +74,8 @@ func libjvm(t testing.TB) string {
 	return machineFile(t, "libjvm.so of JDK 17", "/usr/lib/jvm/*17*/lib/server/libjvm.so")
 }
 
-// mapped returns a file as it would be mapped at base, its executable segment only, and the file's object.
+// mapped returns a file as it would be mapped at base, its executable segment only, and the file's
+// object.
 func mapped(t testing.TB, path string, base uint64) (symbol.Mapping, *Object) {
 	t.Helper()
 	file, err := elf.Open(path)
@@ -200,7 +201,8 @@ func TestVDSO(t *testing.T) {
 		if elf.ST_TYPE(s.Info) != elf.STT_FUNC || !strings.HasSuffix(s.Name, "clock_gettime") {
 			continue
 		}
-		// On amd64 clock_gettime is an alias of __vdso_clock_gettime, on arm64 there is __kernel_clock_gettime.
+		// On amd64 clock_gettime is an alias of __vdso_clock_gettime, on arm64 there is
+		// __kernel_clock_gettime.
 		frame := o.Frame(m, m.Start+s.Value)
 		if !strings.HasSuffix(frame.Function, "clock_gettime") || frame.Mapping.Value().File != "[vdso]" {
 			t.Errorf("%s is %+v", s.Name, frame)
@@ -210,8 +212,9 @@ func TestVDSO(t *testing.T) {
 	t.Error("the vDSO has no clock_gettime")
 }
 
-// BenchmarkLibjvm measures the cost of one JVM: reading the file, and 1,000 lookups of distinct functions, the first time (they are
-// demangled) and later. "heap-B" is the live heap that the symbols add.
+// BenchmarkLibjvm measures the cost of one JVM: reading the file, and 1,000 lookups of distinct
+// functions, the first time (they are demangled) and later. "heap-B" is the live heap that the
+// symbols add.
 func BenchmarkLibjvm(b *testing.B) {
 	path := libjvm(b)
 	open := func() (*os.File, error) { return os.Open(path) }

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// An Object is the data read from one ELF file. It holds no file open. Take it from a Files for each use: a caller that keeps it keeps its
-// memory, beyond the bound of the cache.
+// An Object is the data read from one ELF file. It holds no file open. Take it from a Files for
+// each use: a caller that keeps it keeps its memory, beyond the bound of the cache.
 type Object struct {
 	id       uint64 // unique among all objects that one Files loaded
 	buildID  string
@@ -24,8 +24,9 @@ type Object struct {
 // objectOverhead is the memory of an Object and its entry in the cache, roughly, in bytes.
 const objectOverhead = 1 << 10
 
-// readObject reads the needed parts of an ELF file. A file without readable symbols is not an error: its build id and its segments are
-// still useful. A stripped file gets the symbols of its debug file, if debug finds one.
+// readObject reads the needed parts of an ELF file. A file without readable symbols is not an
+// error: its build id and its segments are still useful. A stripped file gets the symbols of its
+// debug file, if debug finds one.
 func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	file, err := elffile.Open(r, size)
 	if err != nil {
@@ -46,10 +47,12 @@ func readObject(r io.ReaderAt, size int64, debug DebugFiles) (*Object, error) {
 	return o, nil
 }
 
-// functionStart returns the start of the function around an address of the file that no symbol covers.
+// functionStart returns the start of the function around an address of the file that no symbol
+// covers.
 func (o *Object) functionStart(vaddr uint64) (uint64, bool) { return o.starts.Find(vaddr) }
 
-// Lookup returns the function at an address of the file (an address of a process minus the load bias).
+// Lookup returns the function at an address of the file (an address of a process minus the load
+// bias).
 func (o *Object) Lookup(vaddr uint64) (Name, bool) {
 	if o.table == nil {
 		return Name{}, false

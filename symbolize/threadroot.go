@@ -2,22 +2,26 @@ package symbolize
 
 import "strings"
 
-// IsThreadRoot reports whether a stack legitimately ends in the function with that symbol (Frame.SystemName). A walk by frame pointers that
-// ends there is complete, one that ends elsewhere was truncated.
+// IsThreadRoot reports whether a stack legitimately ends in the function with that symbol
+// (Frame.SystemName). A walk by frame pointers that ends there is complete, one that ends elsewhere
+// was truncated.
 //
-// In addition to code that begins threads, this includes main and the functions that programs pass to pthread_create: their callers are in
-// libc, which is usually built without frame pointers, so that a walk rarely gets further.
+// In addition to code that begins threads, this includes main and the functions that programs pass
+// to pthread_create: their callers are in libc, which is usually built without frame pointers, so
+// that a walk rarely gets further.
 func IsThreadRoot(symbol string) bool {
 	switch symbol {
 	case
 		// The first instructions of a process, in the C library and in the dynamic linker.
 		"_start", "_start_c", "_dl_start_user",
-		// glibc and musl: the first function of a new thread or process, which clears the frame pointer.
+		// glibc and musl: the first function of a new thread or process, which clears the frame
+		// pointer.
 		"clone", "__clone", "clone3", "__clone3", "__clone_internal",
 		"start_thread", "__start_thread", "__pthread_start", "thread_start",
 		// Entry points of programs.
 		"main",
-		// HotSpot: entry of the threads of the VM (JDK 9 and later, JDK 8), and of the launcher's main thread.
+		// HotSpot: entry of the threads of the VM (JDK 9 and later, JDK 8), and of the launcher's
+		// main thread.
 		"_ZL19thread_native_entryP6Thread", "thread_native_entry", "_ZL10java_startP6Thread", "java_start",
 		"ThreadJavaMain", "JavaMain",
 		// Go: the bottom of every goroutine, and of the threads and the stack of the runtime.

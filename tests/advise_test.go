@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// Two guests gain from hints (go run ./tests/advise measures how much). A recording without hints is enough to find them, and the JVM does
-// what they say.
+// Two guests gain from hints (go run ./tests/advise measures how much). A recording without hints
+// is enough to find them, and the JVM does what they say.
 func TestAdvise(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdks := needs.JDKs(t)
@@ -127,7 +127,8 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// startClocked starts a guest that works on demand, keeps it working until the test ends, and returns its process id.
+// startClocked starts a guest that works on demand, keeps it working until the test ends, and
+// returns its process id.
 func startClocked(t *testing.T, c jvm.Command) (pid int) {
 	t.Helper()
 	g, err := jvm.Start(context.WithoutCancel(t.Context()), c)

@@ -21,8 +21,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// Verdicts of audit on versions whose work is known: a chain of multiplications, of which one version has more. The guest counts it.
-// Intervals may miss the truth in one of 10,000 cases; a busy machine makes them wider, not wrong.
+// Verdicts of audit on versions whose work is known: a chain of multiplications, of which one
+// version has more. The guest counts it. Intervals may miss the truth in one of 10,000 cases; a
+// busy machine makes them wider, not wrong.
 func TestAuditKnown(t *testing.T) {
 	dir := t.TempDir()
 	bin, err := guests.BuildAudited(t.Context(), dir)
@@ -80,7 +81,8 @@ func TestAuditKnown(t *testing.T) {
 		!strings.HasPrefix(first, "no difference that matters: ") && !strings.HasPrefix(first, "undecided: ") {
 		t.Errorf("slower0: %q, want no difference", first)
 	}
-	// Two processes that run the same code: two versions of each are compared. On a busy machine the canary may be found late.
+	// Two processes that run the same code: two versions of each are compared. On a busy machine
+	// the canary may be found late.
 	for attempt := 1; ; attempt++ {
 		got = audit("slower0", "-p", canary, "-d", "5")
 		n := strings.Count(got.stdout, "process "+canary)
@@ -143,8 +145,8 @@ func workOf(t *testing.T, out io.Reader) map[string][2]float64 {
 	return work
 }
 
-// Two stock JVMs of which one does half as much work again in a method: audit finds that from outside, and no difference between two
-// that do the same.
+// Two stock JVMs of which one does half as much work again in a method: audit finds that from
+// outside, and no difference between two that do the same.
 func TestAuditStockJVMs(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
@@ -163,7 +165,8 @@ func TestAuditStockJVMs(t *testing.T) {
 		}
 		pids[i] = strconv.Itoa(guest.PID())
 	}
-	// Code that is the same may run at different speeds in two processes, by its place in the caches: by a few percent.
+	// Code that is the same may run at different speeds in two processes, by its place in the
+	// caches: by a few percent.
 	percent := regexp.MustCompile(`is ([0-9.]+) % ± ([0-9.]+) (slower|faster) than version `)
 	for method, least := range map[string]float64{"guest.Paced.heavy": 30, "guest.Paced.light": 0} {
 		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", method, breakpoints.Flag, "-d", map[float64]string{30: "60", 0: "10"}[least])
@@ -183,7 +186,8 @@ func TestAuditStockJVMs(t *testing.T) {
 	}
 }
 
-// The same by iterations of a loop that calls a method, of which one JVM does half as much work again in each.
+// The same by iterations of a loop that calls a method, of which one JVM does half as much work
+// again in each.
 func TestAuditStockLoops(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)

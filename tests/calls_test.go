@@ -51,8 +51,9 @@ func checkShares(t *testing.T, got, truth *guests.VMGraph, samples uint64) {
 			t.Errorf("%v was never called", e)
 		}
 	}
-	// A burst of 7x32 looks at more calls than a hundred turns of the program's loop make, so its samples are nearly
-	// draws of their own; that bursts weigh differently by chance is taken for a factor of two. Five deviations.
+	// A burst of 7x32 looks at more calls than a hundred turns of the program's loop make, so its
+	// samples are nearly draws of their own; that bursts weigh differently by chance is taken for a
+	// factor of two. Five deviations.
 	draws := float64(samples) / 2
 	for e, calls := range truth.Edges() {
 		share, want := got.Weight(e)/got.Total(), calls/truth.Total()
@@ -62,8 +63,9 @@ func checkShares(t *testing.T, got, truth *guests.VMGraph, samples uint64) {
 	}
 }
 
-// TestCallsRecord: every call of a cooperating guest gets its share and says how it was sampled, and the guest computes
-// what it always does. The reports show the calls, and a second recording has the same.
+// TestCallsRecord: every call of a cooperating guest gets its share and says how it was sampled,
+// and the guest computes what it always does. The reports show the calls, and a second recording
+// has the same.
 func TestCallsRecord(t *testing.T) {
 	guest := startVM(t, "virtual")
 	recording, truth := guest.record(t)
@@ -85,7 +87,8 @@ func TestCallsRecord(t *testing.T) {
 
 	t.Run("report", func(t *testing.T) {
 		got := mustSucceed(t, "report", "--view=edges", first).stdout
-		// The call site of the method name has two targets, and gives one of them three quarters of its calls.
+		// The call site of the method name has two targets, and gives one of them three quarters of
+		// its calls.
 		for _, want := range []string{`dispatch:\d+ -> Shape0\.hash`, `>\s+7\d\.\d%\s+Shape0\.name`, `\s2\d\.\d%\s+Shape1\.name`} {
 			if !regexp.MustCompile(want).MatchString(got) {
 				t.Errorf("no %s in\n%s", want, got)
@@ -95,9 +98,9 @@ func TestCallsRecord(t *testing.T) {
 	t.Run("compare", func(t *testing.T) {
 		again, _ := guest.record(t)
 		got := mustSucceed(t, "compare", "--by=edge", first, write(t, again.Profile)).stdout
-		// Each share q of n draws is off its truth p by sqrt(2p/(πn)) in the mean, those of two recordings from each other
-		// by √2 times that. The overlap is short of 100 by half the sum: by 50·√(2·2E/(πn)), 4 for 32 edges and half of
-		// 3000 draws. The same again for chance.
+		// Each share q of n draws is off its truth p by sqrt(2p/(πn)) in the mean, those of two
+		// recordings from each other by √2 times that. The overlap is short of 100 by half the sum:
+		// by 50·√(2·2E/(πn)), 4 for 32 edges and half of 3000 draws. The same again for chance.
 		if overlap := overlapIn(t, got); overlap <= 90 {
 			t.Errorf("two recordings of the same overlap by %v:\n%s", overlap, got)
 		}

@@ -17,8 +17,8 @@ import (
 // guestSocket is where guests connect: VMPROF_SOCKET_PATH of contrib/guest/vmprof.h.
 const guestSocket = "/run/vmprof-agent/guest.sock"
 
-// TestDoctorLeavesGuestsAlone: the doctor tries the engine of cooperating guests, and never is there for guests to
-// connect to. They try all the time.
+// TestDoctorLeavesGuestsAlone: the doctor tries the engine of cooperating guests, and never is
+// there for guests to connect to. They try all the time.
 func TestDoctorLeavesGuestsAlone(t *testing.T) {
 	needs.Root(t, "sampling")
 	var out strings.Builder
@@ -44,7 +44,8 @@ func TestDoctorLeavesGuestsAlone(t *testing.T) {
 	}
 }
 
-// TestCountersAreFound: whether a machine has performance counters is read off it, by who asks for the engine that needs them.
+// TestCountersAreFound: whether a machine has performance counters is read off it, by who asks for
+// the engine that needs them.
 func TestCountersAreFound(t *testing.T) {
 	needs.Root(t, "sampling")
 	got := agent(t, "record", "-e", "calls", "--engine=branch", "-p", strconv.Itoa(os.Getpid()), "-d", "100ms", "-o", output(t, "out.pb.gz"))
@@ -64,7 +65,8 @@ func TestDoctorOfExperiments(t *testing.T) {
 	}
 }
 
-// listening returns which process listens on a socket of the kind that guests connect to, 0 if none does.
+// listening returns which process listens on a socket of the kind that guests connect to, 0 if none
+// does.
 func listening(t *testing.T, path string) int {
 	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

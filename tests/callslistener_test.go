@@ -18,8 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// TestCallsKilledListener: an agent that is killed while it listens leaves no breakpoint: all of the thread's debug
-// registers can be had again, and the JVM is unhurt.
+// TestCallsKilledListener: an agent that is killed while it listens leaves no breakpoint: all of
+// the thread's debug registers can be had again, and the JVM is unhurt.
 func TestCallsKilledListener(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("how many debug registers there are is known of amd64 only")
@@ -69,7 +69,8 @@ func threadOf(t *testing.T, pid int, name string) int {
 	return 0
 }
 
-// takeBreakpoints takes all four debug registers of a thread for a moment. The error is ENOSPC if somebody has one.
+// takeBreakpoints takes all four debug registers of a thread for a moment. The error is ENOSPC if
+// somebody has one.
 func takeBreakpoints(tid int) error {
 	const executed = 4 // HW_BREAKPOINT_X of linux/hw_breakpoint.h
 	for range 4 {

@@ -36,8 +36,9 @@ func startNode(t *testing.T) *node.Guest {
 	return g
 }
 
-// TestCallsOfMappedCode: code that only a map for perf names has these names in a CPU profile. Its calls are sampled without
-// a flag for it, and three of four calls of a function have the right caller.
+// TestCallsOfMappedCode: code that only a map for perf names has these names in a CPU profile. Its
+// calls are sampled without a flag for it, and three of four calls of a function have the right
+// caller.
 func TestCallsOfMappedCode(t *testing.T) {
 	unsafe := breakpoints.Check()
 	flag := breakpoints.Flag
@@ -86,8 +87,9 @@ func TestCallsOfMappedCode(t *testing.T) {
 	if often+rarely < enough {
 		t.Fatalf("%v calls of leaf, want %d or more:\n%s", often+rarely, enough, recording.Output)
 	}
-	// A window has whole turns of the loop, of four calls of leaf and two others, and a part of one at its end, in which all
-	// four may be missing from one caller. The rest is drawn, if not by chance: five deviations.
+	// A window has whole turns of the loop, of four calls of leaf and two others, and a part of one
+	// at its end, in which all four may be missing from one caller. The rest is drawn, if not by
+	// chance: five deviations.
 	share, want := often/(often+rarely), 0.75
 	tolerance := 4/(samples*4./6) + 5*math.Sqrt(want*(1-want)/(often+rarely))
 	if math.Abs(share-want) > tolerance {
@@ -95,7 +97,8 @@ func TestCallsOfMappedCode(t *testing.T) {
 	}
 }
 
-// jsFunction is the function in V8's name for it, "JS:leaf file:12:14"; "" for what is not compiled JavaScript.
+// jsFunction is the function in V8's name for it, "JS:leaf file:12:14"; "" for what is not compiled
+// JavaScript.
 func jsFunction(name string) string {
 	name, ok := strings.CutPrefix(name, "JS:")
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// TestCallsKilledPage: an agent that is killed while a guest is armed leaves it unarmed, and without a probe. The guest
-// goes on, computes the same, and gets along with the next agent.
+// TestCallsKilledPage: an agent that is killed while a guest is armed leaves it unarmed, and
+// without a probe. The guest goes on, computes the same, and gets along with the next agent.
 func TestCallsKilledPage(t *testing.T) {
 	guest := startVM(t, "skewed")
 	// Bursts this long are never over.

@@ -15,9 +15,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// Of two runs of one program, compare says no more than what the guests measured themselves, and it finds a method that is 10 %
-// slower. All are recorded at the same time, so that they share what the machine does. A method has a sixth of a CPU: 10,000 samples
-// in 15 s, so an interval of at most 4 points where the machine is not busy.
+// Of two runs of one program, compare says no more than what the guests measured themselves, and it
+// finds a method that is 10 % slower. All are recorded at the same time, so that they share what
+// the machine does. A method has a sixth of a CPU: 10,000 samples in 15 s, so an interval of at
+// most 4 points where the machine is not busy.
 func TestCompareKnown(t *testing.T) {
 	needs.Root(t, "sampling")
 	const (
@@ -106,10 +107,11 @@ func TestRecordAgainst(t *testing.T) {
 	}
 }
 
-// checkCompared fails where the comparison and the guests' own clocks disagree by more than the interval and a point: what the
-// ledgers lack at both ends of the recording is less. A verdict must have the right sign. It must be there where the truth is so far
-// beyond the minimum effect of 1 % that an estimate anywhere in its interval gives one: on a busy machine intervals are wide,
-// and what is undecided is right.
+// checkCompared fails where the comparison and the guests' own clocks disagree by more than the
+// interval and a point: what the ledgers lack at both ends of the recording is less. A verdict must
+// have the right sign. It must be there where the truth is so far beyond the minimum effect of 1 %
+// that an estimate anywhere in its interval gives one: on a busy machine intervals are wide, and
+// what is undecided is right.
 func checkCompared(t *testing.T, text string, a, b guests.Truth) {
 	t.Helper()
 	const tolerance = 1

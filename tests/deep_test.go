@@ -23,7 +23,8 @@ type recursion struct {
 	least int    // frames left out, as the marker has it; 0: there is none
 }
 
-// TestDeepRecursion: stacks with more frames than a sample has room for keep their root, up to a bound.
+// TestDeepRecursion: stacks with more frames than a sample has room for keep their root, up to a
+// bound.
 func TestDeepRecursion(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk := needs.JDK(t)

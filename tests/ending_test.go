@@ -77,7 +77,8 @@ func TestGuestEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// A process that ends while the agent starts is an error, and a file that was there before stays as it is.
+// A process that ends while the agent starts is an error, and a file that was there before stays as
+// it is.
 func TestEndedBeforeRecordingKeepsTheFile(t *testing.T) {
 	needs.Root(t, "sampling")
 	short := exec.CommandContext(t.Context(), "/bin/sleep", "0.05")
@@ -98,7 +99,8 @@ func TestEndedBeforeRecordingKeepsTheFile(t *testing.T) {
 	}
 }
 
-// A reader that stands still loses samples, and counts each of them: the guest's deep stacks fill the ring at once.
+// A reader that stands still loses samples, and counts each of them: the guest's deep stacks fill
+// the ring at once.
 func TestStalledReaderCountsLosses(t *testing.T) {
 	guest := start(t, "Recursive")
 	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: 4000})
@@ -138,7 +140,8 @@ func TestStalledReaderCountsLosses(t *testing.T) {
 	}
 }
 
-// kill -9 leaves nothing: no breakpoint in the guest's code, no BPF program in the kernel. The guest goes on.
+// kill -9 leaves nothing: no breakpoint in the guest's code, no BPF program in the kernel. The
+// guest goes on.
 func TestKilledAgentLeavesNothing(t *testing.T) {
 	guest := start(t, "Plain")
 	run := sampling(t, guest)
@@ -180,7 +183,8 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	checkHeavy(t, recording.Profile)
 }
 
-// patched returns how many bytes of a file's executable pages the process has otherwise than the file.
+// patched returns how many bytes of a file's executable pages the process has otherwise than the
+// file.
 func patched(t *testing.T, pid int, file string) (n int) {
 	t.Helper()
 	process, err := procfs.NewProc(pid)

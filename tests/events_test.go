@@ -35,8 +35,8 @@ func startEvents(t *testing.T, jdk jvm.JDK, program events.Program, flags ...str
 	return guest
 }
 
-// recordEvents records kinds of events of a guest while it runs, all of that, and checks that nothing of it got lost without
-// being counted.
+// recordEvents records kinds of events of a guest while it runs, all of that, and checks that
+// nothing of it got lost without being counted.
 func recordEvents(t *testing.T, guest *events.Guest, kinds string, threads, amount int, flags ...string) (*profile.Profile, events.Truth) {
 	t.Helper()
 	var truth events.Truth
@@ -69,8 +69,9 @@ func onEveryJDK(t *testing.T, test func(t *testing.T, jdk jvm.JDK)) {
 	}
 }
 
-// Bytes by class and method are what chance allows of so many events: of n that are drawn in proportion to bytes, a share p has
-// a standard error of sqrt(p(1-p)/n). Recording does not change what the guest does.
+// Bytes by class and method are what chance allows of so many events: of n that are drawn in
+// proportion to bytes, a share p has a standard error of sqrt(p(1-p)/n). Recording does not change
+// what the guest does.
 func TestRecordAllocations(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
 		guest := startEvents(t, jdk, events.Allocating)
@@ -106,7 +107,8 @@ func TestRecordAllocations(t *testing.T) {
 		check := func(what string, rows []events.Row, of float64) {
 			t.Helper()
 			share, got := of/all, events.Sum(rows, bytes)/all
-			// Four standard errors, a little for what is not drawn, such as the first objects after collections.
+			// Four standard errors, a little for what is not drawn, such as the first objects after
+			// collections.
 			if allowed := 4*math.Sqrt(share*(1-share)/n) + 0.01; math.Abs(got-share) > allowed {
 				t.Errorf("%s: %.2f%% of all bytes, %.2f%% in truth, allowed are %.2f", what, 100*got, 100*share, 100*allowed)
 			}
@@ -137,7 +139,8 @@ func TestRecordAllocations(t *testing.T) {
 	})
 }
 
-// Windows of a recording of events add up to what the program did, and compare finds no difference between them.
+// Windows of a recording of events add up to what the program did, and compare finds no difference
+// between them.
 func TestRecordWindowsOfEvents(t *testing.T) {
 	needs.Root(t, "sampling")
 	guest := startEvents(t, needs.JDK(t), events.Allocating)
@@ -178,13 +181,14 @@ func TestRecordLocks(t *testing.T) {
 	onEveryJDK(t, recordLocks)
 }
 
-// So are they in a JVM without symbols, whose threads are found by their ids: those of the program are new when it waits, and only
-// waits are recorded.
+// So are they in a JVM without symbols, whose threads are found by their ids: those of the program
+// are new when it waits, and only waits are recorded.
 func TestRecordLocksWithoutSymbols(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) { recordLocks(t, strippedJDK(t, jdk)) })
 }
 
-// strippedJDK is a copy of a JDK whose libjvm has no table of symbols. What need not be copied is linked.
+// strippedJDK is a copy of a JDK whose libjvm has no table of symbols. What need not be copied is
+// linked.
 func strippedJDK(t *testing.T, jdk jvm.JDK) jvm.JDK {
 	t.Helper()
 	home := t.TempDir()
@@ -247,8 +251,9 @@ func recordLocks(t *testing.T, jdk jvm.JDK) {
 	}
 	rows := events.Own(rowsOf(t, p, "acquisitions", "contentions", "delay"))
 	const contentions, delay = 1, 2
-	// On a busy machine a record takes so long that the budget has room for one in several. Those are drawn by lot, for all locks alike: a few
-	// events of one do not say how many of them there were.
+	// On a busy machine a record takes so long that the budget has room for one in several. Those
+	// are drawn by lot, for all locks alike: a few events of one do not say how many of them there
+	// were.
 	every := 1.0
 	ofWait := func(wait events.Waited) []events.Row {
 		own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
@@ -265,8 +270,8 @@ func recordLocks(t *testing.T, jdk jvm.JDK) {
 		own := ofWait(wait)
 		got := time.Duration(events.Sum(own, delay))
 		t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), every, got, wait.LongTimes, wait.LongSum)
-		// What the thread measures around the wait is longer by the way to the lock, and by being kept from its CPU there: there
-		// are more threads than CPUs, and a time slice is 3 ms.
+		// What the thread measures around the wait is longer by the way to the lock, and by being
+		// kept from its CPU there: there are more threads than CPUs, and a time slice is 3 ms.
 		allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond +
 			4*wait.StandardError(every)
 		if off := got - wait.LongSum; off > allowed || off < -allowed {
@@ -275,7 +280,8 @@ func recordLocks(t *testing.T, jdk jvm.JDK) {
 	}
 }
 
-// The JVM's own log of safepoints has as many as are recorded, and as long ones. Samples that were taken meanwhile are marked.
+// The JVM's own log of safepoints has as many as are recorded, and as long ones. Samples that were
+// taken meanwhile are marked.
 func TestRecordSafepoints(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
 		path := filepath.Join(t.TempDir(), "safepoints.log")
@@ -361,7 +367,8 @@ func TestRecordSafepoints(t *testing.T) {
 				own += float64(sample.Value[0])
 			}
 		}
-		// The parallel collector's threads work in pauses only. What they do as one begins or ends may be outside of it.
+		// The parallel collector's threads work in pauses only. What they do as one begins or ends
+		// may be outside of it.
 		t.Logf("%.0f samples of the collector, %.0f of them while Java threads run", collecting, unmarked)
 		if collecting < 20 || unmarked > collecting/10 {
 			t.Errorf("%.0f of %.0f samples of the collector's threads were taken while Java threads ran", unmarked, collecting)
@@ -379,7 +386,8 @@ func TestRecordSafepoints(t *testing.T) {
 	})
 }
 
-// kill -9 leaves no probe of any kind of event: the guest's libraries are as they were, and it goes on.
+// kill -9 leaves no probe of any kind of event: the guest's libraries are as they were, and it goes
+// on.
 func TestKilledRecordingOfEventsLeavesNothing(t *testing.T) {
 	needs.Root(t, "sampling")
 	guest := startEvents(t, needs.JDK(t), events.Allocating)

@@ -10,8 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// Cards that stores make dirty, by method, are what chance allows of so many records, and their classes are right. Stores into young objects
-// are not recorded. The cards of a thread after its last record, up to 255 in each round, are missing.
+// Cards that stores make dirty, by method, are what chance allows of so many records, and their
+// classes are right. Stores into young objects are not recorded. The cards of a thread after its
+// last record, up to 255 in each round, are missing.
 func TestRecordBarriers(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
 		if jdk.Version > 25 {
@@ -55,7 +56,8 @@ func TestRecordBarriers(t *testing.T) {
 				}
 			}
 		}
-		// Each round but the last one ends with a collection, which may move an object before the agent has looked it up.
+		// Each round but the last one ends with a collection, which may move an object before the
+		// agent has looked it up.
 		t.Logf("classes of %.0f events are known", known)
 		if known < n/10 {
 			t.Errorf("classes of %.0f of %.0f events are known", known, n)
@@ -63,8 +65,8 @@ func TestRecordBarriers(t *testing.T) {
 	})
 }
 
-// Where there is no place for the probe, the profile says why: the barriers of other collectors call nothing, and without symbols the
-// function of G1's is not found.
+// Where there is no place for the probe, the profile says why: the barriers of other collectors
+// call nothing, and without symbols the function of G1's is not found.
 func TestRecordBarriersOfOthers(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk := needs.JDK(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// TestEventsServe: a server that records events alone, without ticks, has the objects of a JVM by class and place, accounts
-// for them, and claims nothing that it does not have.
+// TestEventsServe: a server that records events alone, without ticks, has the objects of a JVM by
+// class and place, accounts for them, and claims nothing that it does not have.
 func TestEventsServe(t *testing.T) {
 	needs.Root(t, "sampling")
 	guest, err := events.Start(t.Context(), needs.JDK(t), events.Allocating)
@@ -30,7 +30,8 @@ func TestEventsServe(t *testing.T) {
 		return status == http.StatusOK
 	})
 	defer repeat(t, func() error {
-		// A run allocates the same each time, and buffers begin with it: the many ends within one are what is drawn from.
+		// A run allocates the same each time, and buffers begin with it: the many ends within one
+		// are what is drawn from.
 		_, err := guest.Run(1, 10_000_000)
 		return err
 	})()

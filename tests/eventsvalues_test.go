@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A guest's own probe-NOPs are read each time: which slots its threads take, and that they give back the same.
+// A guest's own probe-NOPs are read each time: which slots its threads take, and that they give
+// back the same.
 func TestRecordProbeNOPs(t *testing.T) {
 	const begins, ends = "usdt:vmprof:thread=arg1", "usdt:vmprof:thread_end=arg1"
 	const threads = 3 // beside the main one, which is there before

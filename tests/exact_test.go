@@ -70,8 +70,8 @@ func TestExactEdges(t *testing.T) {
 	}
 }
 
-// A JVM that a command starts later is found although nothing is sampled. It ends with its standard input, after three
-// seconds.
+// A JVM that a command starts later is found although nothing is sampled. It ends with its standard
+// input, after three seconds.
 func TestExactCommand(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk, path := needs.JDK(t), output(t, "out.pb.gz")
@@ -97,7 +97,8 @@ func TestExactCommand(t *testing.T) {
 	}
 }
 
-// Objects are counted in each context that allocates them, by class, and calls are counted all the same.
+// Objects are counted in each context that allocates them, by class, and calls are counted all the
+// same.
 func TestExactObjects(t *testing.T) {
 	needs.Root(t, "sampling")
 	const rounds = 1000
@@ -161,7 +162,8 @@ func TestExactObjects(t *testing.T) {
 	}
 }
 
-// makesPath is the part of a stack from calls.Exact.makes on, outermost first; "" if it is elsewhere, as where classes are loaded.
+// makesPath is the part of a stack from calls.Exact.makes on, outermost first; "" if it is
+// elsewhere, as where classes are loaded.
 func makesPath(s *profile.Sample) string {
 	var path []string
 	for _, location := range slices.Backward(s.Location) {
@@ -291,8 +293,8 @@ func probedIn(t *testing.T, pid int, mapping *proc.Mapping) func() bool {
 	}
 }
 
-// contextsOf returns the contexts of the guest's own threads in a profile, without methods of which the truth does not
-// speak.
+// contextsOf returns the contexts of the guest's own threads in a profile, without methods of which
+// the truth does not speak.
 func contextsOf(t *testing.T, p *profile.Profile, truth guests.Contexts) guests.Contexts {
 	t.Helper()
 	index, known, contexts := callsIndex(t, p), truth.Methods(), guests.Contexts{}

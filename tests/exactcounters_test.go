@@ -18,8 +18,9 @@ import (
 // warmRounds have the JVM count the calls of all the guest's methods.
 const warmRounds = 3000
 
-// Every call of the guest's own methods is in the profile as often as the guest counted it itself, where one thread makes them:
-// recursive ones, inlined ones, virtual ones, native methods, and such that exceptions end.
+// Every call of the guest's own methods is in the profile as often as the guest counted it itself,
+// where one thread makes them: recursive ones, inlined ones, virtual ones, native methods, and such
+// that exceptions end.
 func TestExactCounters(t *testing.T) {
 	needs.Root(t, "reading JVMs")
 	for _, jdk := range needs.JDKs(t) {
@@ -37,7 +38,8 @@ func TestExactCounters(t *testing.T) {
 	}
 }
 
-// Threads that count the same calls at the same time lose some of them, and count none that was not made.
+// Threads that count the same calls at the same time lose some of them, and count none that was not
+// made.
 func TestExactCountersThreads(t *testing.T) {
 	needs.Root(t, "reading JVMs")
 	want, got, p := recordCounters(t, needs.JDK(t), 4, 2000)
@@ -54,8 +56,8 @@ func TestExactCountersThreads(t *testing.T) {
 	}
 }
 
-// recordCounters has threads of the guest make their calls while their counters are recorded, and returns what they called, by
-// the names of caller and callee, in truth and in the profile.
+// recordCounters has threads of the guest make their calls while their counters are recorded, and
+// returns what they called, by the names of caller and callee, in truth and in the profile.
 func recordCounters(t *testing.T, jdk jvm.JDK, threads, rounds int) (want, got map[string]int64, _ *profile.Profile) {
 	t.Helper()
 	guest := startCounted(t, jdk, strings.Fields(counters.Flags)...)
@@ -96,8 +98,8 @@ func recordCounters(t *testing.T, jdk jvm.JDK, threads, rounds int) (want, got m
 	return edgesSince(after, before), got, recording.Profile
 }
 
-// edgesSince are the calls between two truths that bytecode of the caller makes: what is called through the class library,
-// by reflection or by the VM has another caller.
+// edgesSince are the calls between two truths that bytecode of the caller makes: what is called
+// through the class library, by reflection or by the VM has another caller.
 func edgesSince(after, before guests.Contexts) map[string]int64 {
 	indirect := map[string]bool{
 		"calls.Exact.reflected": true, "calls.Exact.element": true, "calls.Exact$Lazy.<clinit>": true, "calls.Exact.everything": true,

@@ -40,7 +40,8 @@ func serveWith(t *testing.T, args ...string) (url string, command *exec.Cmd) {
 	return url, command
 }
 
-// What was recorded before the server was killed is in the history of the next one, with the hot method's share.
+// What was recorded before the server was killed is in the history of the next one, with the hot
+// method's share.
 func TestHistory(t *testing.T) {
 	guest := start(t, "Plain")
 	dir := filepath.Join(t.TempDir(), "history")

@@ -1,8 +1,8 @@
-// Package tests runs the built agent end to end: beside guests whose profile is known, with every way to start and to
-// end it, and with what goes wrong.
+// Package tests runs the built agent end to end: beside guests whose profile is known, with every
+// way to start and to end it, and with what goes wrong.
 //
-// The tests need root, BPF and a JDK. Where one is missing they are skipped with that reason; in CI, where the
-// environment has CI=true, they fail.
+// The tests need root, BPF and a JDK. Where one is missing they are skipped with that reason; in
+// CI, where the environment has CI=true, they fail.
 package tests
 
 import (
@@ -30,14 +30,16 @@ var built profiler.Agent
 
 func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
-// frequency of the tests' recordings: enough for shares of a second's recording, little enough for two CPUs.
+// frequency of the tests' recordings: enough for shares of a second's recording, little enough for
+// two CPUs.
 const frequency = 999
 
 // start starts a guest in its default flavour, and ends it with the test.
 func start(t *testing.T, class string) *guests.Guest {
 	t.Helper()
 	needs.Root(t, "sampling")
-	// The hot method is looked for by its name: that is only known for sure where it is not inlined.
+	// The hot method is looked for by its name: that is only known for sure where it is not
+	// inlined.
 	flags := []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Plain::heavy"}
 	guest, err := guests.Start(t.Context(), needs.JDK(t), guests.Program{Name: class, Class: class}, guests.Flavour{Flags: flags})
 	if err != nil {
@@ -84,7 +86,8 @@ func mustSucceed(t *testing.T, args ...string) outcome {
 // output returns a path for a recording in a directory of its own.
 func output(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
 
-// patience is how long tests wait for something to happen: on a busy machine what takes a second may take a minute.
+// patience is how long tests wait for something to happen: on a busy machine what takes a second
+// may take a minute.
 const patience = wait.Long
 
 // eventually waits until something is true, and fails the test when that does not happen.
@@ -93,8 +96,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	wait.For(t, patience, what, is)
 }
 
-// recordWork samples a process until it has used so much CPU time, and its own start and compilation before that: on a busy machine a length
-// of time says nothing of how many samples there are.
+// recordWork samples a process until it has used so much CPU time, and its own start and
+// compilation before that: on a busy machine a length of time says nothing of how many samples
+// there are.
 func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
 	t.Helper()
 	used := func(after time.Duration) func() bool {
@@ -113,8 +117,8 @@ func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
 	return recording.Profile
 }
 
-// unhurried are those that were not cut for the time that their walk took: where others interrupt it, as on a busy machine, a few are. They
-// say so. Most are not cut.
+// unhurried are those that were not cut for the time that their walk took: where others interrupt
+// it, as on a busy machine, a few are. They say so. Most are not cut.
 func unhurried(t *testing.T, all []stacks.Stack) []stacks.Stack {
 	t.Helper()
 	const most = 0.1

@@ -18,7 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// Threads are off the CPU for as long as they say themselves, for what they say, and with whole stacks.
+// Threads are off the CPU for as long as they say themselves, for what they say, and with whole
+// stacks.
 func TestRecordOffCPU(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) { recordOffCPU(t, jdk) })
 }
@@ -58,7 +59,8 @@ func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
 				t.Errorf("%s was runnable for %v of %v", away.Method, time.Duration(f.Right), time.Duration(f.Time))
 			}
 		} else if wrong := f.Wrong() + f.VM; wrong > 0.1*(f.Time-delayed)+0.01*float64(away.Sum) {
-			// The second part is for what all ways share, such as waiting for a collection, where nearly all of the time is delays.
+			// The second part is for what all ways share, such as waiting for a collection, where
+			// nearly all of the time is delays.
 			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(f.Right), time.Duration(f.Time-delayed), away.Cause)
 			logRows(t, f.Rows)
 		}
@@ -78,7 +80,8 @@ func logRows(t *testing.T, rows []events.Row) {
 // offCPU is the column of the time in rows of off-CPU time.
 const offCPU = 1
 
-// The wall time of each thread is how long it existed, and the parts are what the thread says itself.
+// The wall time of each thread is how long it existed, and the parts are what the thread says
+// itself.
 func TestRecordWall(t *testing.T) { onEveryJDK(t, recordWall) }
 
 func recordWall(t *testing.T, jdk jvm.JDK) {
@@ -154,14 +157,16 @@ func TestRecordTimeIntervals(t *testing.T) {
 				wrong++
 			}
 		}
-		// Of six intervals that contain the truth in 95 of 100 cases each, four or more are wrong in one of 10,000.
+		// Of six intervals that contain the truth in 95 of 100 cases each, four or more are wrong
+		// in one of 10,000.
 		if printed == 0 || wrong > 3 {
 			t.Errorf("%s: %d of %d intervals are wrong\n%s", kind, wrong, printed, &text)
 		}
 	}
 }
 
-// Threads are woken by whom they say themselves, and the frames of who did it follow those of the wait.
+// Threads are woken by whom they say themselves, and the frames of who did it follow those of the
+// wait.
 func TestRecordWakers(t *testing.T) {
 	onEveryJDK(t, func(t *testing.T, jdk jvm.JDK) {
 		guest := startEvents(t, jdk, events.Woken)

@@ -18,8 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// windowProgram is for --window-exec: it keeps each part of a window in the directory parts. It hangs on CPU time; of the others it
-// counts the parts, and labels the guest.
+// windowProgram is for --window-exec: it keeps each part of a window in the directory parts. It
+// hangs on CPU time; of the others it counts the parts, and labels the guest.
 const windowProgram = `#!/bin/sh
 kept=$(mktemp "%[1]s/parts/$VMPROF_KIND.XXXXXX")
 cat >"$kept"
@@ -28,8 +28,9 @@ mv "$kept" "$kept.pb.gz"
 printf '# TYPE parts_total counter\nparts_total{kind="%%s"} 1\nprocess_labels{pid="%[2]d",team="checkout"} 1\n' "$VMPROF_KIND"
 `
 
-// TestServeOwn: the user's own numbers of a window. A rule has what report says of the same window, a program has its metrics, labels the
-// process, and loses nothing but the part of the window that it hangs on. The window has its slowest calls, too.
+// TestServeOwn: the user's own numbers of a window. A rule has what report says of the same window,
+// a program has its metrics, labels the process, and loses nothing but the part of the window that
+// it hangs on. The window has its slowest calls, too.
 func TestServeOwn(t *testing.T) {
 	t.Parallel() // most of it is the wait for a window
 	needs.Root(t, "sampling")
@@ -118,7 +119,8 @@ func reportedSeconds(t *testing.T, where string, files []string) map[string]floa
 	if len(files) == 0 {
 		return nil
 	}
-	// With a price of one for each nanosecond, the values are in a file, and not rounded for people.
+	// With a price of one for each nanosecond, the values are in a file, and not rounded for
+	// people.
 	path, model := output(t, "where.pb.gz"), output(t, "model.yaml")
 	if err := os.WriteFile(model, []byte("name: time\nunit: ns\nresolution: one\nprices:\n- of: wall\n  price: 1\n  per: ns\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// The CPU time of a program that sleeps often is what its own clock counted, also that of threads that ended before they were sampled, and units
-// have their part of it.
+// The CPU time of a program that sleeps often is what its own clock counted, also that of threads
+// that ended before they were sampled, and units have their part of it.
 func TestRecordPaced(t *testing.T) {
 	needs.Root(t, "sampling")
 	for _, test := range []struct {
@@ -58,7 +58,8 @@ func TestRecordPaced(t *testing.T) {
 		used := truth.Process - before.Process
 		name := strconv.Itoa(test.hz) + " Hz, units of " + test.order.Length.String()
 		t.Logf("%s: %v of CPU time, in truth %v; %d samples; in units %v", name, all.CPU, used, all.Samples, units.CPU)
-		// The guest reads its clock before it answers and sleeps, and the kernel counts the time of a thread that ends after its clock can be read.
+		// The guest reads its clock before it answers and sleeps, and the kernel counts the time of
+		// a thread that ends after its clock can be read.
 		off, most := paced.Off(used, all.CPU), 0.01
 		if test.order.OwnThreads {
 			most = 0.1

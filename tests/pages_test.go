@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
-// views are those in which every page is looked at. With VMPROF_PICTURES, pictures of them go to that directory.
+// views are those in which every page is looked at. With VMPROF_PICTURES, pictures of them go to
+// that directory.
 var views = map[string]browser.View{
 	"wide": {Width: 1600}, "wide-dark": {Width: 1600, Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true},
 }
@@ -27,7 +28,8 @@ func lookTwice(t *testing.T, b *browser.Browser, name, address string) {
 	lookIn(t, b, name, address, nil, "wide", "narrow-dark")
 }
 
-// look opens a page in all views, and says what is wrong with them. The page is ready when it is drawn; then it is prepared.
+// look opens a page in all views, and says what is wrong with them. The page is ready when it is
+// drawn; then it is prepared.
 func look(t *testing.T, b *browser.Browser, name, address string, prepare func(*browser.Tab)) {
 	t.Helper()
 	lookIn(t, b, name, address, prepare, slices.Collect(maps.Keys(views))...)
@@ -67,8 +69,8 @@ func shareOf(t *testing.T, tab *browser.Tab, method string) float64 {
 	return share
 }
 
-// The pages of record, report, compare and serve draw the hot method of a real program, can be used with the keyboard, and have no
-// serious finding of axe-core, whatever their width and colours.
+// The pages of record, report, compare and serve draw the hot method of a real program, can be used
+// with the keyboard, and have no serious finding of axe-core, whatever their width and colours.
 func TestPages(t *testing.T) {
 	guest := start(t, "Plain")
 	b := browser.Start(t)

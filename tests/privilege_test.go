@@ -35,7 +35,8 @@ func TestWithSixCapabilities(t *testing.T) {
 	checkHeavy(t, p)
 }
 
-// A limit on locked memory that cannot be raised is no error: kernels since 5.11 do not count BPF memory by it.
+// A limit on locked memory that cannot be raised is no error: kernels since 5.11 do not count BPF
+// memory by it.
 func TestWithoutLockedMemory(t *testing.T) {
 	guest := start(t, "Plain")
 	needParanoidAtMost(t, 2)
@@ -51,7 +52,8 @@ func TestWithoutLockedMemory(t *testing.T) {
 	}
 }
 
-// needParanoidAtMost lowers the sysctl for the test if it must: above 2, the kernel asks for CAP_SYS_ADMIN too.
+// needParanoidAtMost lowers the sysctl for the test if it must: above 2, the kernel asks for
+// CAP_SYS_ADMIN too.
 func needParanoidAtMost(t *testing.T, most int) {
 	t.Helper()
 	const sysctl = "/proc/sys/kernel/perf_event_paranoid"

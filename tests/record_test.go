@@ -154,8 +154,8 @@ func TestRecordMachine(t *testing.T) {
 	checkHeavy(t, p)
 }
 
-// The agent starts a command, and a JVM that the command starts later is profiled too. The guest ends with its standard
-// input, two seconds after it is ready.
+// The agent starts a command, and a JVM that the command starts later is profiled too. The guest
+// ends with its standard input, two seconds after it is ready.
 func TestRecordCommand(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk, path := needs.JDK(t), output(t, "out.pb.gz")

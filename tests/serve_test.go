@@ -59,7 +59,8 @@ func addressIn(t *testing.T, messages *bufio.Reader) string {
 	}
 }
 
-// repeat calls run again and again until the function that it returns is called, which waits for the last one to end.
+// repeat calls run again and again until the function that it returns is called, which waits for
+// the last one to end.
 func repeat(t *testing.T, run func() error) (stop func()) {
 	t.Helper()
 	quit, ended := make(chan struct{}), make(chan struct{})

@@ -110,7 +110,8 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 	checkMean(t, p, truth)
 }
 
-// noticed is how long it may take until a new thread has breakpoints, on a busy machine. Calls that it is in by then are not seen.
+// noticed is how long it may take until a new thread has breakpoints, on a busy machine. Calls that
+// it is in by then are not seen.
 const noticed = time.Second
 
 // checkSlow compares one call with the program's account of it.

@@ -21,7 +21,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// startNative starts a native program that knows how long it is off the CPU, and ends it with the test.
+// startNative starts a native program that knows how long it is off the CPU, and ends it with the
+// test.
 func startNative(t *testing.T) *events.Guest {
 	t.Helper()
 	needs.Root(t, "sampling")
@@ -54,7 +55,8 @@ func recordWaits(t *testing.T, pid int, work func() error) []events.Row {
 	return rowsOf(t, recording.Profile, "waits", "offcpu")
 }
 
-// workerRows are those of the goroutine that works, also in handlers of signals: its thread has others before and after.
+// workerRows are those of the goroutine that works, also in handlers of signals: its thread has
+// others before and after.
 func workerRows(rows []events.Row) []events.Row {
 	return events.Where(rows, func(r events.Row) bool { return r.Has("main.execute.func1") })
 }
@@ -67,8 +69,8 @@ func causeSum(rows []events.Row, causes ...string) (sum time.Duration) {
 	return sum
 }
 
-// A thread that could run, but whose group has used up its quota, is throttled for as long as the kernel says, and throttled or runnable for
-// as long as it says itself.
+// A thread that could run, but whose group has used up its quota, is throttled for as long as the
+// kernel says, and throttled or runnable for as long as it says itself.
 func TestRecordThrottled(t *testing.T) {
 	guest := startNative(t)
 	group := cgroup.New(t, cgroup.CPU)
@@ -93,14 +95,16 @@ func TestRecordThrottled(t *testing.T) {
 		t.Errorf("%v of %v were throttled or runnable", all, of)
 		logRows(t, rows)
 	}
-	// It is runnable while others have the CPU, also when it is woken or moved while its group is throttled. The kernel's time is the sum over CPUs,
-	// of all threads. On a busy machine the thread waits for a CPU when its group may go on: the kernel does not say when that was.
+	// It is runnable while others have the CPU, also when it is woken or moved while its group is
+	// throttled. The kernel's time is the sum over CPUs, of all threads. On a busy machine the
+	// thread waits for a CPU when its group may go on: the kernel does not say when that was.
 	if float64(got) < 0.5*float64(throttled) {
 		t.Errorf("%v of %v were throttled, in truth %v", got, all, throttled)
 	}
 }
 
-// Threads of a JVM with a quota are off the CPU for as long as they say. What they wait for may take longer than what they know: the VM is throttled as well.
+// Threads of a JVM with a quota are off the CPU for as long as they say. What they wait for may
+// take longer than what they know: the VM is throttled as well.
 func TestRecordThrottledJVM(t *testing.T) {
 	guest := startEvents(t, needs.JDK(t), events.Away)
 	if _, err := guest.Run(1, 300); err != nil {
@@ -125,11 +129,12 @@ func TestRecordThrottledJVM(t *testing.T) {
 	}
 }
 
-// A stoppedTime is how long a process was stopped: from when that was seen, and from when it was ordered.
+// A stoppedTime is how long a process was stopped: from when that was seen, and from when it was
+// ordered.
 type stoppedTime struct{ least, most time.Duration }
 
-// repeatStops stops a process again and again, and lets it go on: each time for longer than waits are of which only some are recorded, which on
-// a busy machine is half a second.
+// repeatStops stops a process again and again, and lets it go on: each time for longer than waits
+// are of which only some are recorded, which on a busy machine is half a second.
 func repeatStops(stop, goOn func()) (all stoppedTime) {
 	const rounds, each = 2, 1500 * time.Millisecond
 	for range rounds {
@@ -184,7 +189,8 @@ func stopBySignal(t *testing.T, pid int) {
 	})
 }
 
-// checkStopped fails unless each of the threads was stopped for that time, within 5 %. Those that are not exact may have been for longer.
+// checkStopped fails unless each of the threads was stopped for that time, within 5 %. Those that
+// are not exact may have been for longer.
 func checkStopped(t *testing.T, threads map[int64][]events.Row, truth stoppedTime, exact func([]events.Row) bool) {
 	t.Helper()
 	least, most := time.Duration(0.95*float64(truth.least)), time.Duration(1.05*float64(truth.most))
@@ -202,7 +208,8 @@ func checkStopped(t *testing.T, threads map[int64][]events.Row, truth stoppedTim
 	t.Logf("%d threads, stopped for %v to %v", len(threads), truth.least, truth.most)
 }
 
-// recordStops records a process that is stopped again and again, and returns what each of its threads that lasted was off the CPU.
+// recordStops records a process that is stopped again and again, and returns what each of its
+// threads that lasted was off the CPU.
 func recordStops(t *testing.T, pid int, stop, goOn func()) (threads map[int64][]events.Row, truth stoppedTime) {
 	t.Helper()
 	before, after := map[int64]byte{}, map[int64]byte{}
@@ -235,7 +242,8 @@ func TestRecordStopped(t *testing.T) {
 	t.Run("JVM", func(t *testing.T) { check(t, start(t, "Plain").PID()) })
 }
 
-// So is every thread of a frozen group. Version 1 leaves threads where they are that sleep: they wait for what they waited for.
+// So is every thread of a frozen group. Version 1 leaves threads where they are that sleep: they
+// wait for what they waited for.
 func TestRecordFrozen(t *testing.T) {
 	check := func(t *testing.T, c cgroup.Controller, pid int) {
 		group := cgroup.New(t, c)
@@ -247,7 +255,8 @@ func TestRecordFrozen(t *testing.T) {
 		if c == cgroup.Freezer {
 			maps.DeleteFunc(threads, func(_ int64, rows []events.Row) bool { return !busy(rows) })
 		}
-		// At the recording's end other threads wait again, with the same registers as when they were frozen: that seems to go on.
+		// At the recording's end other threads wait again, with the same registers as when they
+		// were frozen: that seems to go on.
 		checkStopped(t, threads, truth, busy)
 	}
 	t.Run("native", func(t *testing.T) { check(t, cgroup.Frozen, startBusy(t).PID()) })
@@ -260,7 +269,8 @@ func TestRecordFrozen(t *testing.T) {
 	})
 }
 
-// A thread that touches memory which has to be read from a file waits for page faults, for as long as it says itself.
+// A thread that touches memory which has to be read from a file waits for page faults, for as long
+// as it says itself.
 func TestRecordPageFaults(t *testing.T) {
 	guest := startNative(t)
 	path := storedFile(t, 8<<20)
@@ -275,8 +285,9 @@ func TestRecordPageFaults(t *testing.T) {
 	if len(truth.Away) != 1 {
 		t.Fatalf("%+v", truth)
 	}
-	// Reading takes tens of thousands of waits. The clock of a thread's CPU time runs from the moment when the scheduler has chosen it, some 5 us
-	// before the tracepoint at which its wait ends: these are in both.
+	// Reading takes tens of thousands of waits. The clock of a thread's CPU time runs from the
+	// moment when the scheduler has chosen it, some 5 us before the tracepoint at which its wait
+	// ends: these are in both.
 	const chosen = 10 * time.Microsecond
 	away := &truth.Away[0]
 	found := away.Find(rows, offCPU)
@@ -289,7 +300,8 @@ func TestRecordPageFaults(t *testing.T) {
 	checkWays(t, rows, truth)
 }
 
-// voluntarySwitches returns how often the threads that a process has now left a CPU to wait, by the kernel's count.
+// voluntarySwitches returns how often the threads that a process has now left a CPU to wait, by the
+// kernel's count.
 func voluntarySwitches(t *testing.T, pid int) (n int) {
 	t.Helper()
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))

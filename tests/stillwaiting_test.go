@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// Threads that do not go on while somebody records have their whole stacks, and all of the recording's time.
+// Threads that do not go on while somebody records have their whole stacks, and all of the
+// recording's time.
 func TestRecordStillWaiting(t *testing.T) { onEveryJDK(t, recordStillWaiting) }
 
 func recordStillWaiting(t *testing.T, jdk jvm.JDK) {

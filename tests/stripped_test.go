@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// stripped returns a copy of a JDK whose libjvm has no .symtab, as in distributions that strip all they ship. What is the same
-// in both is linked.
+// stripped returns a copy of a JDK whose libjvm has no .symtab, as in distributions that strip all
+// they ship. What is the same in both is linked.
 func stripped(t *testing.T, jdk jvm.JDK) jvm.JDK {
 	t.Helper()
 	home := t.TempDir()
@@ -83,7 +83,8 @@ func strip(t *testing.T, file []byte) {
 	}
 }
 
-// TestStripped: threads are found where no symbol of libjvm leads to them, so that native code has its Java callers.
+// TestStripped: threads are found where no symbol of libjvm leads to them, so that native code has
+// its Java callers.
 func TestStripped(t *testing.T) {
 	needs.Root(t, "sampling")
 	for _, jdk := range needs.JDKs(t) {

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// trigonometry spends its time in the VM's stub of Math.cos, which month calls through one of two methods that C2 inlines.
+// trigonometry spends its time in the VM's stub of Math.cos, which month calls through one of two
+// methods that C2 inlines.
 const trigonometry = `
 public class Trigonometry {
     static volatile double sum;
@@ -29,7 +30,8 @@ public class Trigonometry {
     }
 }`
 
-// HotSpot does not record where compiled code calls a stub. A stack says so, and with DebugNonSafepoints it has the inlined method.
+// HotSpot does not record where compiled code calls a stub. A stack says so, and with
+// DebugNonSafepoints it has the inlined method.
 func TestStubCallers(t *testing.T) {
 	needs.Root(t, "sampling")
 	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{

@@ -45,7 +45,8 @@ func recordTimeline(t *testing.T, jdk jvm.JDK, kind string) {
 	}
 	lanes := &m.Lanes[0]
 	steps := laneOf(t, lanes, "worker-0")
-	// A stage shares its first and its last step with others: no cause counts for more than what the step has of the stage.
+	// A stage shares its first and its last step with others: no cause counts for more than what
+	// the step has of the stage.
 	var all, right, delayed float64
 	for _, stage := range truth.Stages {
 		own, runnable := 0.0, 0.0
@@ -107,7 +108,8 @@ func laneOf(t *testing.T, l *stored.Lanes, thread string) (steps []map[string]fl
 	return steps
 }
 
-// The page draws the lanes. A click on a thread shows the stacks of its group only, and a drag zooms; both can be undone.
+// The page draws the lanes. A click on a thread shows the stacks of its group only, and a drag
+// zooms; both can be undone.
 func TestLanesPage(t *testing.T) {
 	b := browser.Start(t)
 	path := lanesPage(t)
@@ -146,7 +148,8 @@ func TestLanesPage(t *testing.T) {
 	}
 }
 
-// lanesPage writes a page with five threads of 5 s: three clerks that wait for an accountant, and one that is idle.
+// lanesPage writes a page with five threads of 5 s: three clerks that wait for an accountant, and
+// one that is idle.
 func lanesPage(t *testing.T) (path string) {
 	t.Helper()
 	const running, sleep, monitor, idle = 0, 1, 2, 3

@@ -81,7 +81,8 @@ func TestTopAllocations(t *testing.T) {
 	term.End(0)
 }
 
-// A process that starts later and has the name of -p is shown too, and so is the end of the last one.
+// A process that starts later and has the name of -p is shown too, and so is the end of the last
+// one.
 func TestTopFollows(t *testing.T) {
 	needs.Root(t, "sampling")
 	jdk, name := needs.JDK(t), fmt.Sprintf("followed-%d", os.Getpid())
@@ -125,7 +126,8 @@ func probes(t *testing.T, pid int) (n int) {
 	return n
 }
 
-// A process that is stopped did not choose to use no CPU time, and top says so; when it continues, it is shown.
+// A process that is stopped did not choose to use no CPU time, and top says so; when it continues,
+// it is shown.
 func TestTopStopped(t *testing.T) {
 	needs.Root(t, "sampling")
 	loop := exec.Command("sh", "-c", "kill -STOP $$; while :; do :; done")
@@ -195,7 +197,8 @@ func TestTopViews(t *testing.T) {
 			term := startTop(t, append(args, "--interval=1")...)
 			term.Resize(200, 50)
 			at := term.Shows("vmprof-agent top", 0)
-			// The search leaves rows of the two programs only. The title has its words, too, but not what rows have after them.
+			// The search leaves rows of the two programs only. The title has its words, too, but
+			// not what rows have after them.
 			for _, view := range []struct{ key, heading, search, row string }{
 				{"m", "share 95 % range method", "guest.Waitin", "guest.Waiting."},
 				{"o", "wait/s", "guest.Waitin", "guest.Waiting."},

@@ -51,7 +51,8 @@ public class Upcalls {
     }
 }`
 
-// Stacks of Java code that native code has called by java.lang.foreign go on at the Java code that called the native code.
+// Stacks of Java code that native code has called by java.lang.foreign go on at the Java code that
+// called the native code.
 func TestUpcalls(t *testing.T) {
 	needs.Root(t, "sampling")
 	const minJDK = 22

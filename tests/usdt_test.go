@@ -32,7 +32,8 @@ func startPHP(t *testing.T, p php.Program) *php.Guest {
 	return g
 }
 
-// keepBusy has the guest do rounds until the function that it returns is called, which returns all answers.
+// keepBusy has the guest do rounds until the function that it returns is called, which returns all
+// answers.
 func keepBusy(t *testing.T, g *php.Guest, rounds int) (stop func() map[string]int) {
 	t.Helper()
 	answers := map[string]int{}
@@ -51,7 +52,8 @@ func usdtArgs(g *php.Guest, more ...string) []string {
 	return append([]string{"record", "-e", "calls", "--engine=usdt", "-p", strconv.Itoa(g.PID())}, more...)
 }
 
-// untouched checks that nobody's probe is in the guest: neither a breakpoint nor a count in its semaphore.
+// untouched checks that nobody's probe is in the guest: neither a breakpoint nor a count in its
+// semaphore.
 func untouched(t *testing.T, g *php.Guest) {
 	t.Helper()
 	if v, err := g.Semaphore(); v != 0 || err != nil {
@@ -62,7 +64,8 @@ func untouched(t *testing.T, g *php.Guest) {
 	}
 }
 
-// TestUSDTRecord: every call gets its share, and neither the guest's results nor its memory are changed.
+// TestUSDTRecord: every call gets its share, and neither the guest's results nor its memory are
+// changed.
 func TestUSDTRecord(t *testing.T) {
 	g := startPHP(t, php.Known)
 	truth, err := php.Truth()
@@ -81,8 +84,9 @@ func TestUSDTRecord(t *testing.T) {
 	for _, n := range truth {
 		calls += float64(n)
 	}
-	// A window looks at 1,792 calls, which is 17 rounds. How much each weighs is disturbed where other programs use the
-	// CPU: if five windows had all of the weight, five standard deviations of 5 x 256 draws are 7 points for the largest share.
+	// A window looks at 1,792 calls, which is 17 rounds. How much each weighs is disturbed where
+	// other programs use the CPU: if five windows had all of the weight, five standard deviations
+	// of 5 x 256 draws are 7 points for the largest share.
 	for c, n := range truth {
 		share, want := got[c]/total, float64(n)/calls
 		if tolerance := 5 * math.Sqrt(want*(1-want)/(5*256)); math.Abs(share-want) > tolerance {
@@ -149,8 +153,8 @@ func phpCalls(t *testing.T, path string) (map[php.Call]float64, float64) {
 	return calls, total
 }
 
-// TestUSDTKilled: an agent that is killed while a probe is attached leaves nothing behind, and the guest goes on as if
-// nothing had been.
+// TestUSDTKilled: an agent that is killed while a probe is attached leaves nothing behind, and the
+// guest goes on as if nothing had been.
 func TestUSDTKilled(t *testing.T) {
 	g := startPHP(t, php.Known)
 	stop := keepBusy(t, g, 2000)

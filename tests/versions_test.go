@@ -73,9 +73,10 @@ func readCompilationLog(t *testing.T, path string) map[int]*loggedVersion {
 	return versions
 }
 
-// The versions in a profile are those of the JVM's own log: the same ids, levels, kinds, sizes and order, given up when the log says
-// so, and with the reasons that it has. The guest has a method that is compiled again when it meets other classes, one that is only ever
-// entered in its loop, and one that C2 must not compile.
+// The versions in a profile are those of the JVM's own log: the same ids, levels, kinds, sizes and
+// order, given up when the log says so, and with the reasons that it has. The guest has a method
+// that is compiled again when it meets other classes, one that is only ever entered in its loop,
+// and one that C2 must not compile.
 func TestVersionsKnown(t *testing.T) { versionsKnown(t, needs.JDKs(t)) }
 
 // The same of JDKs that have no package here.
@@ -127,8 +128,9 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 	}
 }
 
-// checkVersions compares with the log. Excluded says that C2 was kept from compiling plain. Unless the VM announces code, as the JDK 8 of this
-// test does not, only those versions are known that were sampled, and when the recording began by the log's clock is not.
+// checkVersions compares with the log. Excluded says that C2 was kept from compiling plain. Unless
+// the VM announces code, as the JDK 8 of this test does not, only those versions are known that
+// were sampled, and when the recording began by the log's clock is not.
 func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVersion, excluded, announced bool) {
 	find := func(name string) *versions.Method {
 		list, err := vs.Find("guest.Versions." + name)
@@ -146,7 +148,8 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 	if announced && math.IsNaN(start) {
 		t.Fatal("no version of sum was announced")
 	}
-	// The log has stamps before a version is installed and its probe is hit; a busy machine may be slow in between.
+	// The log has stamps before a version is installed and its probe is hit; a busy machine may be
+	// slow in between.
 	const tolerance = 0.1
 	for _, name := range []string{"sum", "loop", "plain"} {
 		m, want := find(name), 0
@@ -210,8 +213,8 @@ func busiest(m *versions.Method) *versions.Code {
 	return slices.MaxFunc(m.Versions, func(a, b *versions.Code) int { return int(a.Self) - int(b.Self) })
 }
 
-// A version that is known to be slower per call is, with an interval: C2's code for three classes of receivers, after that for one. Without
-// C1 the two follow each other.
+// A version that is known to be slower per call is, with an interval: C2's code for three classes
+// of receivers, after that for one. Without C1 the two follow each other.
 func TestVersionsVerdictKnown(t *testing.T) {
 	needs.Root(t, "sampling")
 	breakpoints.Need(t) // they count the calls

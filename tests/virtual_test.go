@@ -12,8 +12,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// TestVirtualThreads: a virtual thread that has yielded has all of its calls and those of its carrier, though its outer frames are on
-// the heap. JDK 21 keeps them there in another form than later ones.
+// TestVirtualThreads: a virtual thread that has yielded has all of its calls and those of its
+// carrier, though its outer frames are on the heap. JDK 21 keeps them there in another form than
+// later ones.
 func TestVirtualThreads(t *testing.T) {
 	needs.Root(t, "sampling")
 	program := guests.Virtuals()

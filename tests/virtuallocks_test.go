@@ -11,8 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// TestRecordVirtualLocks: waits of virtual threads for locks are what they have measured themselves, with their stacks, whether they keep
-// their carriers, as JDK 21 has it for monitors, or not. What off-CPU time does not have of them is said.
+// TestRecordVirtualLocks: waits of virtual threads for locks are what they have measured
+// themselves, with their stacks, whether they keep their carriers, as JDK 21 has it for monitors,
+// or not. What off-CPU time does not have of them is said.
 func TestRecordVirtualLocks(t *testing.T) {
 	needs.Root(t, "sampling")
 	installed := needs.JDKs(t)
@@ -42,7 +43,8 @@ func recordVirtualLocks(t *testing.T, jdk jvm.JDK) {
 			}
 		}
 		t.Logf("%s: %d events, %v; %d waits, %v in truth", method, events.Count(own), got, times, want)
-		// Around the wait a carrier may be kept from its CPU, for a time slice or two, and short waits count for nothing in the truth.
+		// Around the wait a carrier may be kept from its CPU, for a time slice or two, and short
+		// waits count for nothing in the truth.
 		if allowed := want/10 + 2*time.Duration(times)*100*time.Microsecond; times < 10 || got < want-allowed || got > want+allowed {
 			t.Errorf("%s: %v in %d events, %v in truth, allowed are %v\n%v", method, got, events.Count(own), want, allowed, p.Comments)
 		}

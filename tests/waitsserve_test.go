@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A scrape is what metrics say of the time of threads when a window was just closed, and what the kernel says then.
+// A scrape is what metrics say of the time of threads when a window was just closed, and what the
+// kernel says then.
 type scrape struct {
 	at      time.Time
 	windows int
@@ -57,7 +58,8 @@ func scrapeAfter(t *testing.T, url, metric string, pid, windows int) (s scrape) 
 	return s
 }
 
-// Windows of a server add up: between two scrapes each thread has the time that passed, on a CPU and off it.
+// Windows of a server add up: between two scrapes each thread has the time that passed, on a CPU
+// and off it.
 func TestServeWaits(t *testing.T) {
 	needs.Root(t, "sampling")
 	for _, test := range []struct {
@@ -88,7 +90,8 @@ func TestServeWaits(t *testing.T) {
 			} else if math.Abs(float64(running-used)) > 0.05*float64(used)+float64(passed)/20 {
 				t.Errorf("threads ran for %v, by the kernel's account for %v", running, used)
 			}
-			// A thread that comes or goes counts with its part. The scrape is a moment later than the window's end.
+			// A thread that comes or goes counts with its part. The scrape is a moment later than
+			// the window's end.
 			fewest, most := min(first.threads, last.threads), max(first.threads, last.threads)
 			if low, high := 0.95*float64(fewest)*float64(passed), 1.05*float64(most)*float64(passed); float64(sum) < low || float64(sum) > high {
 				t.Errorf("%d to %d threads have %v together in %v", fewest, most, sum, passed)

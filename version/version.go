@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// release is set when a release is built: -ldflags "-X github.com/vmprof-agent/vmprof-agent/version.release=v1.2.3".
+// release is set when a release is built: -ldflags "-X
+// github.com/vmprof-agent/vmprof-agent/version.release=v1.2.3".
 var release string
 
 // An Info is one build.
@@ -22,7 +23,8 @@ type Info struct {
 	Arch     string `json:"arch"`
 }
 
-// Get returns the running build. A release's own version goes before what the Go toolchain recorded.
+// Get returns the running build. A release's own version goes before what the Go toolchain
+// recorded.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo()
 	return from(release, build)

@@ -5,45 +5,51 @@ import (
 	"slices"
 )
 
-// A CallCounter is a Process whose VM counts calls for its own ends, and whose compilations can be enumerated. What
-// it counts is read from outside, while the guest runs on: numbers of one answer are of nearly the same moment.
+// A CallCounter is a Process whose VM counts calls for its own ends, and whose compilations can be
+// enumerated. What it counts is read from outside, while the guest runs on: numbers of one answer
+// are of nearly the same moment.
 //
-// Methods are identified by the address of the VM's method structure, as in Site.Method. Such an address is good
-// while the method's class is loaded. An implementation that has seen the method before tells when something else
-// lies there now, and then answers as if there was nothing.
+// Methods are identified by the address of the VM's method structure, as in Site.Method. Such an
+// address is good while the method's class is loaded. An implementation that has seen the method
+// before tells when something else lies there now, and then answers as if there was nothing.
 //
 // Like those of Process, its methods are called from one goroutine at a time.
 type CallCounter interface {
 	Process
 
-	// Compilations visits all compilations that are there now, those that are not entered any more included, in no
-	// order, until visit returns false. Some milliseconds per thousand of them.
+	// Compilations visits all compilations that are there now, those that are not entered any more
+	// included, in no order, until visit returns false. Some milliseconds per thousand of them.
 	Compilations(visit func(Compilation) bool) error
-	// Compilation describes the one that a compiled site is in. ErrStale if another version is there now.
+	// Compilation describes the one that a compiled site is in. ErrStale if another version is
+	// there now.
 	Compilation(Site) (Compilation, error)
-	// Current is the compilation that calls of each of these methods enter now: two reads of some bytes each. Methods
-	// that are interpreted are absent, and all are if the VM does not say.
+	// Current is the compilation that calls of each of these methods enter now: two reads of some
+	// bytes each. Methods that are interpreted are absent, and all are if the VM does not say.
 	Current(methods []uint64) (map[uint64]Compilation, error)
-	// Scopes is what is inlined at a compiled site, innermost first: the last one is in the compiled method itself.
-	// It follows the rules of Lookup and has as many elements, except where Lookup only remembers a name.
+	// Scopes is what is inlined at a compiled site, innermost first: the last one is in the
+	// compiled method itself. It follows the rules of Lookup and has as many elements, except where
+	// Lookup only remembers a name.
 	Scopes(Site) ([]Scope, error)
-	// InlineTree is what was inlined where in a compilation, as far as the VM keeps track: methods that were inlined
-	// without a place where the VM may have to look at the frame are not in it. The caller must not change it.
+	// InlineTree is what was inlined where in a compilation, as far as the VM keeps track: methods
+	// that were inlined without a place where the VM may have to look at the frame are not in it.
+	// The caller must not change it.
 	InlineTree(Compilation) (*InlineTree, error)
-	// PassingTree is an InlineTree of which the Process remembers nothing: for a look at many compilations.
+	// PassingTree is an InlineTree of which the Process remembers nothing: for a look at many
+	// compilations.
 	PassingTree(Compilation) (*InlineTree, error)
-	// AtEdge reports whether a sampled compiled site (Site.Exact) is in a prologue or an epilogue, where the frame
-	// does not stand: the call was just made, or is about to return.
+	// AtEdge reports whether a sampled compiled site (Site.Exact) is in a prologue or an epilogue,
+	// where the frame does not stand: the call was just made, or is about to return.
 	AtEdge(Site) (bool, error)
 
-	// Profiles reads what the VM counted in these methods, some ten microseconds each. Methods that cannot be read,
-	// or are not what they were, are absent. The caller must not change the result.
+	// Profiles reads what the VM counted in these methods, some ten microseconds each. Methods that
+	// cannot be read, or are not what they were, are absent. The caller must not change the result.
 	Profiles(methods []uint64) (map[uint64]*MethodProfile, error)
 	// Names names places as Lookup does, many at a time. Those that cannot be read are zero Frames.
 	Names(places []Scope) ([]Frame, error)
 }
 
-// A Compilation is one version of a method's code. Addresses are the guest's; they are reused when the code is gone.
+// A Compilation is one version of a method's code. Addresses are the guest's; they are reused when
+// the code is gone.
 type Compilation struct {
 	Addr          uint64 // of the VM's structure for it
 	Begin, End    uint64 // of its code, stubs behind it included
@@ -67,8 +73,8 @@ type Scope struct {
 	BCI    int // bytecode index, -1 if unknown
 }
 
-// An InlineTree is what was compiled into one compilation. Node 0 is the compiled method; a node comes after its
-// parent.
+// An InlineTree is what was compiled into one compilation. Node 0 is the compiled method; a node
+// comes after its parent.
 type InlineTree struct{ Nodes []InlineNode }
 
 // An InlineNode is one copy of a method's body.
@@ -76,13 +82,15 @@ type InlineNode struct {
 	Parent int // index of the node that it was inlined into, -1 for node 0
 	BCI    int // of the call in the parent that it stands for, -1 for node 0
 	Method uint64
-	// Calls are the bytecode indexes of the calls that the code makes, ascending. If the instructions do not show them,
-	// they are those of all places for which the VM has debug information.
+	// Calls are the bytecode indexes of the calls that the code makes, ascending. If the
+	// instructions do not show them, they are those of all places for which the VM has debug
+	// information.
 	Calls []int
 }
 
-// Vanished are the methods that node n was seen to call, by its method's profile, although the code neither calls nor contains them: they were
-// inlined without a trace. In any order; a method may be there twice.
+// Vanished are the methods that node n was seen to call, by its method's profile, although the code
+// neither calls nor contains them: they were inlined without a trace. In any order; a method may be
+// there twice.
 func (t *InlineTree) Vanished(n int, p *MethodProfile) (targets []uint64) {
 	node := &t.Nodes[n]
 	for i := range p.Calls {
@@ -99,13 +107,14 @@ func (t *InlineTree) Vanished(n int, p *MethodProfile) (targets []uint64) {
 	return targets
 }
 
-// A MethodProfile is what a VM counted in one method. Everything in it was counted from the same moment on, and stops
-// when code without counters takes over, so that ratios are good for longer than numbers.
+// A MethodProfile is what a VM counted in one method. Everything in it was counted from the same
+// moment on, and stops when code without counters takes over, so that ratios are good for longer
+// than numbers.
 type MethodProfile struct {
 	Method   uint64
 	Bytecode int // bytes of it; 0 for native methods
-	// Counted reports that calls were counted: Invocations and the counts in Calls have a meaning. Otherwise
-	// only what the method can call is known.
+	// Counted reports that calls were counted: Invocations and the counts in Calls have a meaning.
+	// Otherwise only what the method can call is known.
 	Counted     bool
 	Invocations uint64 // of the method, since its calls are counted
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
@@ -148,15 +157,16 @@ func (k CallKind) String() string {
 type CallCount struct {
 	BCI  int
 	Kind CallKind
-	// Count is how often the call was made. The part that Receivers do not add up to went to receivers that the VM
-	// did not distinguish.
+	// Count is how often the call was made. The part that Receivers do not add up to went to
+	// receivers that the VM did not distinguish.
 	Count     uint64
 	Receivers []Receiver // of virtual and interface calls, by descending count
-	// Target is the only method that can be called here, if that is known: else 0. It is known once the call was made
-	// by the interpreter, and for static and special calls and for methods that cannot be overridden.
+	// Target is the only method that can be called here, if that is known: else 0. It is known once
+	// the call was made by the interpreter, and for static and special calls and for methods that
+	// cannot be overridden.
 	Target uint64
-	// Function and Signature are what the call's class file says, in the form of Frame: the class is the one that was
-	// declared there, not that of Target. Empty for most dynamic calls.
+	// Function and Signature are what the call's class file says, in the form of Frame: the class
+	// is the one that was declared there, not that of Target. Empty for most dynamic calls.
 	Function, Signature string
 }
 
@@ -183,12 +193,13 @@ type Receiver struct {
 
 // A FlowReader is a Process whose VM shows the control flow of methods, and counts it.
 type FlowReader interface {
-	// Flow reads the control flow graph of a method, and how often its blocks were executed while the VM counted. ErrUnknown if the
-	// method or its bytecode cannot be read.
+	// Flow reads the control flow graph of a method, and how often its blocks were executed while
+	// the VM counted. ErrUnknown if the method or its bytecode cannot be read.
 	Flow(method uint64) (*MethodFlow, error)
 }
 
-// A MethodFlow is the control flow graph of a method. The counts are of the time in which the VM counted: warm-up.
+// A MethodFlow is the control flow graph of a method. The counts are of the time in which the VM
+// counted: warm-up.
 type MethodFlow struct {
 	Counted bool // Count has a meaning
 	Blocks  []FlowBlock
@@ -216,9 +227,9 @@ type FlowBlock struct {
 
 // A SafepointReader is a Process whose compiled code shows where threads can be stopped.
 type SafepointReader interface {
-	// Safepoints are the places in a compilation at which threads look whether they are to stop, and to which calls of other
-	// methods return, by ascending address. Some ten microseconds per kilobyte of code. ErrStale if it is gone; ErrUnknown if the VM
-	// does not show them.
+	// Safepoints are the places in a compilation at which threads look whether they are to stop,
+	// and to which calls of other methods return, by ascending address. Some ten microseconds per
+	// kilobyte of code. ErrStale if it is gone; ErrUnknown if the VM does not show them.
 	Safepoints(Compilation) ([]Safepoint, error)
 }
 

@@ -1,10 +1,11 @@
 package vmruntime
 
-// A MethodCounts is what a VM has counted in one method so far, as numbers only: MethodProfile says what they are of. Two
-// readings of it differ by what happened between them.
+// A MethodCounts is what a VM has counted in one method so far, as numbers only: MethodProfile says
+// what they are of. Two readings of it differ by what happened between them.
 type MethodCounts struct {
 	Method uint64
-	// Data is where the VM counts the method's calls, 0 if it does not do so yet. At another place it began anew.
+	// Data is where the VM counts the method's calls, 0 if it does not do so yet. At another place
+	// it began anew.
 	Data uint64
 	// Unreadable reports that the VM counts, but its numbers could not be read or make no sense.
 	Unreadable  bool

@@ -1,14 +1,15 @@
 // Package vmruntime says what a guest VM keeps at an address.
 //
-// Three lifetimes, three types. A Runtime recognises a VM, most by their shared object; an Image is what one build of
-// that object taught us (offsets, probe sites), kept by build id; a Process is one running guest. "Not mine" is
-// nil, nil, not an error.
+// Three lifetimes, three types. A Runtime recognises a VM, most by their shared object; an Image is
+// what one build of that object taught us (offsets, probe sites), kept by build id; a Process is
+// one running guest. "Not mine" is nil, nil, not an error.
 //
 //	img, err := rt.Image(file)            // once per build
 //	p, err := img.Attach(target)          // once per process
 //	frames, err := p.Lookup(site)         // once per distinct site of a sampled stack
 //
-// Everything that comes out of a Memory is hostile: implementations cap every count, length and pointer chain.
+// Everything that comes out of a Memory is hostile: implementations cap every count, length and
+// pointer chain.
 package vmruntime
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// A Runtime is one kind of VM. Each also implements Library or CodeMapper, by which its VMs are found.
+// A Runtime is one kind of VM. Each also implements Library or CodeMapper, by which its VMs are
+// found.
 type Runtime interface {
 	// Name is the kind's name for labels: "hotspot".
 	Name() string
@@ -35,7 +37,8 @@ type Library interface {
 	Image(file *elffile.File) (Image, error)
 }
 
-// An Image is what one build of a VM's shared object taught. It may be used for many processes at once.
+// An Image is what one build of a VM's shared object taught. It may be used for many processes at
+// once.
 type Image interface {
 	// Attach opens one process. ErrStarting if its VM is not yet far enough.
 	Attach(Target) (Process, error)
@@ -45,11 +48,12 @@ type Image interface {
 type Target struct {
 	Memory Memory
 	Bias   uint64 // load bias of the VM's shared object: address in the process minus address in the file
-	// Epoch says how many times the guest has unloaded classes by now, counted as in Site.Epoch. Nil if that is not
-	// known: then the names of interpreted methods cannot be checked, nor kept for later.
+	// Epoch says how many times the guest has unloaded classes by now, counted as in Site.Epoch.
+	// Nil if that is not known: then the names of interpreted methods cannot be checked, nor kept
+	// for later.
 	Epoch func() uint32
-	// Seen says what a method structure was when the kernel side met it last in an interpreted frame; false if it did
-	// not, or does not know any more. Nil if nobody looks.
+	// Seen says what a method structure was when the kernel side met it last in an interpreted
+	// frame; false if it did not, or does not know any more. Nil if nobody looks.
 	Seen func(method uint64) (SeenMethod, bool)
 }
 
@@ -61,12 +65,12 @@ type SeenMethod struct {
 	Since uint32 // Site.Epoch from which on it is known to be that
 }
 
-// EpochChange is what is added to an epoch when a method structure was met as another method than before, without
-// classes being unloaded. What is below it counts classes that were unloaded.
+// EpochChange is what is added to an epoch when a method structure was met as another method than
+// before, without classes being unloaded. What is below it counts classes that were unloaded.
 const EpochChange = 1 << 20
 
-// A Memory reads one target's address space. Implementations never write, never stop the target, and bound the
-// time one call may take.
+// A Memory reads one target's address space. Implementations never write, never stop the target,
+// and bound the time one call may take.
 type Memory interface {
 	// Read fills p from the target's address addr, or fails.
 	Read(addr uint64, p []byte) error
@@ -89,12 +93,13 @@ const (
 	Compiled SiteKind = iota + 1
 	// Interpreted is a frame of the bytecode interpreter.
 	Interpreted
-	// Stub is code that the VM generated for itself: runtime stubs, adapters, vtable chunks, codelets.
+	// Stub is code that the VM generated for itself: runtime stubs, adapters, vtable chunks,
+	// codelets.
 	Stub
 )
 
-// A Site is one physical frame of a guest, as the kernel saw it at the moment of the sample. It is comparable and
-// identifies a code version: code memory that was reused since gives another Site.
+// A Site is one physical frame of a guest, as the kernel saw it at the moment of the sample. It is
+// comparable and identifies a code version: code memory that was reused since gives another Site.
 type Site struct {
 	Kind    SiteKind
 	Exact   bool   // PC is the sampled instruction; otherwise it is a return address
@@ -126,8 +131,8 @@ type Frame struct {
 	BCI       int    // bytecode index, -1 if unknown
 	Tier      Tier
 	Enters    bool // it may enter a monitor there, if it is interpreted and calls the VM
-	// Approximate marks an innermost frame of a compilation where the VM did not record what is inlined: it is this method, or a
-	// method that was inlined in it.
+	// Approximate marks an innermost frame of a compilation where the VM did not record what is
+	// inlined: it is this method, or a method that was inlined in it.
 	Approximate bool
 }
 
@@ -136,8 +141,8 @@ var ErrStarting = errors.New("the VM is still starting")
 
 // Errors of Process.Lookup that callers count apart.
 var (
-	// ErrStale: the code or method of that site is gone and its memory may hold something else. The site must
-	// not be named after what is there now.
+	// ErrStale: the code or method of that site is gone and its memory may hold something else. The
+	// site must not be named after what is there now.
 	ErrStale = errors.New("code was unloaded before it could be named")
 	// ErrUnknown: the guest keeps nothing at that site.
 	ErrUnknown = errors.New("no guest code at this address")
@@ -145,8 +150,9 @@ var (
 	ErrMalformed = errors.New("guest data is malformed")
 )
 
-// A CodeLoad reports that a compilation was installed. The strings are what the VM announced, possibly cut at the
-// kernel side's bounds; they name the method even when the code is gone before it can be read.
+// A CodeLoad reports that a compilation was installed. The strings are what the VM announced,
+// possibly cut at the kernel side's bounds; they name the method even when the code is gone before
+// it can be read.
 type CodeLoad struct {
 	At                     time.Duration // CLOCK_MONOTONIC
 	Begin                  uint64        // first instruction
@@ -157,7 +163,8 @@ type CodeLoad struct {
 
 // A Process is one guest. Its methods are called from one goroutine at a time.
 type Process interface {
-	// Lookup resolves a site to frames, innermost first: all but the last were inlined into the next one.
+	// Lookup resolves a site to frames, innermost first: all but the last were inlined into the
+	// next one.
 	Lookup(Site) ([]Frame, error)
 	// Loaded reports that a compilation appeared, in the order of the event stream.
 	Loaded(CodeLoad)

@@ -68,7 +68,8 @@ func checkKernelMemory(_ context.Context, env *Env) Result {
 	return Result{Status: Info, Detail: fmt.Sprintf("about %.0f MB for samples of CPU time, %.0f MB with all events", float64(samples)/mb, float64(events)/mb)}
 }
 
-// checkMemlock only informs. Since Linux 5.11, BPF memory counts towards the cgroup, and the limit has no effect.
+// checkMemlock only informs. Since Linux 5.11, BPF memory counts towards the cgroup, and the limit
+// has no effect.
 func checkMemlock(_ context.Context, env *Env) Result {
 	limit, err := env.Memlock()
 	switch {

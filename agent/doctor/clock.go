@@ -8,12 +8,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
-// A TickTrial prepares samples at the kernel's own tick, as recording with --clock=tick does, and takes no sample. It returns the highest
-// rate of samples in Hz.
+// A TickTrial prepares samples at the kernel's own tick, as recording with --clock=tick does, and
+// takes no sample. It returns the highest rate of samples in Hz.
 type TickTrial func(ctx context.Context) (hz int, err error)
 
-// findClock reports which clock recording takes by default, and whether the other one works here. It only informs, as none but the
-// default is needed.
+// findClock reports which clock recording takes by default, and whether the other one works here.
+// It only informs, as none but the default is needed.
 func findClock(ctx context.Context, env *Env) []Finding {
 	if env.Tick == nil {
 		return nil

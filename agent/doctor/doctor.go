@@ -1,11 +1,12 @@
-// Package doctor finds out whether this machine can be profiled. If not, it reports why and the remedy.
+// Package doctor finds out whether this machine can be profiled. If not, it reports why and the
+// remedy.
 //
 //	report := doctor.Run(ctx, doctor.Host())
 //	err := report.WriteText(os.Stdout, 80)
 //	if !report.Ready { … }
 //
-// A check asks the running system, and tries the real operation if possible, because versions and settings do not prove what a kernel
-// allows. No trial leaves anything behind.
+// A check asks the running system, and tries the real operation if possible, because versions and
+// settings do not prove what a kernel allows. No trial leaves anything behind.
 package doctor
 
 import "context"
@@ -27,7 +28,8 @@ type Check struct {
 	Run   func(context.Context, *Env) Result
 }
 
-// A Result is the outcome of a check. Why and Remedy are whole sentences, empty if the status is OK.
+// A Result is the outcome of a check. Why and Remedy are whole sentences, empty if the status is
+// OK.
 type Result struct {
 	Status Status `json:"status"`
 	Detail string `json:"detail"`           // what was found

@@ -6,8 +6,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// An EngineTrial tries all call engines, as recording does, and takes them away again. It must not be noticed: the guests'
-// socket that the trial listens on is one of its own, to which nobody connects.
+// An EngineTrial tries all call engines, as recording does, and takes them away again. It must not
+// be noticed: the guests' socket that the trial listens on is one of its own, to which nobody
+// connects.
 type EngineTrial func(ctx context.Context) ([]profile.Choice, error)
 
 // findEngines says which call engines work here. None is needed for anything but calls.

@@ -20,9 +20,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// An Env is what the checks look at: where the pseudo file systems are, and what can be tried on the kernel. Tests
-// replace parts of it. The functions are called one after the other, but for UserName and Inspect:
-// they are called for several processes at once, and while Tick, OffCPU and Engines are.
+// An Env is what the checks look at: where the pseudo file systems are, and what can be tried on
+// the kernel. Tests replace parts of it. The functions are called one after the other, but for
+// UserName and Inspect: they are called for several processes at once, and while Tick, OffCPU and
+// Engines are.
 type Env struct {
 	Proc    proc.Root
 	Sys     string // where sysfs is
@@ -41,8 +42,8 @@ type Env struct {
 	Memory         func() (samples, events uint64, err error) // bytes of the kernel: bpf.Memory
 	UprobeMulti    func() error                               // ebpf.ErrNotSupported: the kernel has none
 
-	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of them: unix.ENODEV means
-	// that this one is offline.
+	// CPUs is one more than the highest CPU number. OpenEvent tries a sampling event on one of
+	// them: unix.ENODEV means that this one is offline.
 	CPUs      func() (int, error)
 	OpenEvent func(cpu int) error
 
@@ -59,7 +60,8 @@ type Env struct {
 	Pool     *proc.Pool       // for reads of processes
 }
 
-// Host is the machine the program runs on. Tick, OffCPU, Engines and Inspect are nil, GuestSocket is empty.
+// Host is the machine the program runs on. Tick, OffCPU, Engines and Inspect are nil, GuestSocket
+// is empty.
 func Host() *Env {
 	program, err := os.Executable()
 	if err != nil {
@@ -110,8 +112,8 @@ func userName(uid uint32) string {
 	return id
 }
 
-// loadProgram loads a program that samples nothing but needs what the real ones need: the type, the GPL-only helpers,
-// and the right to read kernel memory, which lockdown may refuse.
+// loadProgram loads a program that samples nothing but needs what the real ones need: the type, the
+// GPL-only helpers, and the right to read kernel memory, which lockdown may refuse.
 func loadProgram() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name:    "vmprof_doctor",

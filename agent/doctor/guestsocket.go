@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// findGuestSocket says whether an agent that starts now could share pages with guests, and have the socket to which they
-// connect. It looks and takes nothing: neither guests nor an agent that has the socket, or is about to take it, notice.
+// findGuestSocket says whether an agent that starts now could share pages with guests, and have the
+// socket to which they connect. It looks and takes nothing: neither guests nor an agent that has
+// the socket, or is about to take it, notice.
 func findGuestSocket(env *Env) Result {
 	const why = "Calls of VMs with vmprof.h cannot be sampled."
 	otherPath := func(first string) string {
@@ -54,8 +55,8 @@ func findGuestSocket(env *Env) Result {
 	return ok("for VMs with vmprof.h, which connect to " + path)
 }
 
-// lockOwner returns which process holds a lock on a file, by flock(2); 0 for none. Trying to lock the file would be in the
-// way of others, even if only for a moment.
+// lockOwner returns which process holds a lock on a file, by flock(2); 0 for none. Trying to lock
+// the file would be in the way of others, even if only for a moment.
 func lockOwner(env *Env, path string) (pid int, err error) {
 	var st unix.Stat_t
 	err = unix.Stat(path, &st)
@@ -70,8 +71,8 @@ func lockOwner(env *Env, path string) (pid int, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	// As proc(5) says: "1: FLOCK  ADVISORY  WRITE 4711 00:1a:123 0 EOF", device numbers in hexadecimal. Those who only
-	// wait have an arrow behind the number.
+	// As proc(5) says: "1: FLOCK ADVISORY WRITE 4711 00:1a:123 0 EOF", device numbers in
+	// hexadecimal. Those who only wait have an arrow behind the number.
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
@@ -82,8 +83,8 @@ func lockOwner(env *Env, path string) (pid int, err error) {
 	return 0, lines.Err()
 }
 
-// writable reports whether files can be made in a directory. If that does not exist, it is about the next one above, where
-// it would have to be made. What it is about is returned.
+// writable reports whether files can be made in a directory. If that does not exist, it is about
+// the next one above, where it would have to be made. What it is about is returned.
 func writable(dir string) (at string, err error) {
 	st, err := os.Stat(dir)
 	switch {

@@ -16,9 +16,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// A JVMInspector tries out what the agent can do with a JVM, from outside, as recording does; lib is the code of its
-// VM's library. The error says why only native frames are supported; the rest of the Inspection may be known even so. It
-// bounds its own time: what the JVM can delay, it reads through a proc.Pool.
+// A JVMInspector tries out what the agent can do with a JVM, from outside, as recording does; lib
+// is the code of its VM's library. The error says why only native frames are supported; the rest of
+// the Inspection may be known even so. It bounds its own time: what the JVM can delay, it reads
+// through a proc.Pool.
 type JVMInspector func(ctx context.Context, pid int, lib *proc.Mapping) (Inspection, error)
 
 // An Inspection is what was found out about a JVM. Its text comes from the JVM and may be hostile.
@@ -79,7 +80,8 @@ func findJVMs(ctx context.Context, env *Env) ([]*JVM, Result) {
 	return jvms, processes(env, len(jvms), int(looked.Load()), int(denied.Load()), int(failed.Load()))
 }
 
-// atOnce is how many processes are looked at for each CPU: most of the time is waiting for the kernel and for workers.
+// atOnce is how many processes are looked at for each CPU: most of the time is waiting for the
+// kernel and for workers.
 const atOnce = 2
 
 // errNoCode is the error for kernel threads and zombies, which have no code that could be mapped.
@@ -177,7 +179,8 @@ func pidList(pids []int, all bool) string {
 	return b.String()
 }
 
-// findings are the lines of JVMs. Those that are alike share one, in the place of the first, unless a line for each is wanted.
+// findings are the lines of JVMs. Those that are alike share one, in the place of the first, unless
+// a line for each is wanted.
 func findings(jvms []JVM, all bool) (list []Finding) {
 	alike := make(map[Result]int)
 	var pids [][]int

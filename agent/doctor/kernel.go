@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// The oldest kernel that is supported: what it has and older ones lack are BPF cookies, bpf_loop, sleepable uprobes and
-// hash maps without preallocation in perf_event programs.
+// The oldest kernel that is supported: what it has and older ones lack are BPF cookies, bpf_loop,
+// sleepable uprobes and hash maps without preallocation in perf_event programs.
 const oldestMajor, oldestMinor = 6, 1
 
 func checkKernel(_ context.Context, env *Env) Result {
@@ -71,7 +71,8 @@ func checkBTF(_ context.Context, env *Env) Result {
 	return ok("present")
 }
 
-// checkLockdown only informs: what lockdown forbids the agent, if anything, shows where that is tried.
+// checkLockdown only informs: what lockdown forbids the agent, if anything, shows where that is
+// tried.
 func checkLockdown(_ context.Context, env *Env) Result {
 	// The LSM lists its modes and marks the active one: "none [integrity] confidentiality".
 	b, err := os.ReadFile(filepath.Join(env.Sys, "kernel/security/lockdown"))

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// An OffCPUTrial loads and attaches what records off-CPU time, as recording does, and records nothing.
+// An OffCPUTrial loads and attaches what records off-CPU time, as recording does, and records
+// nothing.
 type OffCPUTrial func(ctx context.Context) error
 
 // findOffCPU reports whether off-CPU time can be recorded. Nothing else needs that.

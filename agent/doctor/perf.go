@@ -29,8 +29,9 @@ func sysctl(env *Env, name string) (int, error) {
 	return n, nil
 }
 
-// checkParanoid knows the one value that matters. Up to 2 the kernel asks for CAP_PERFMON; from 3 on, which is a patch
-// of Debian and Ubuntu, for CAP_SYS_ADMIN. Kernels without that patch take 3 for 2, so what they do decides.
+// checkParanoid knows the one value that matters. Up to 2 the kernel asks for CAP_PERFMON; from 3
+// on, which is a patch of Debian and Ubuntu, for CAP_SYS_ADMIN. Kernels without that patch take 3
+// for 2, so what they do decides.
 func checkParanoid(_ context.Context, env *Env) Result {
 	level, err := sysctl(env, "kernel/perf_event_paranoid")
 	if err != nil {

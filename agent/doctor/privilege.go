@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
-// grant is the remedy for missing capabilities: one command for all of them, since a second setcap undoes the first.
+// grant is the remedy for missing capabilities: one command for all of them, since a second setcap
+// undoes the first.
 func grant(env *Env) string {
 	return "Run as root, or grant the capabilities once: setcap " +
 		"'cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep cap_syslog,cap_checkpoint_restore+ep' " + env.Program
@@ -35,7 +36,8 @@ func need(env *Env, c cap.Value, without Status, why string) Result {
 	return Result{without, "not held", why, grant(env)}
 }
 
-// needOrAdmin is need for the two capabilities that were split off CAP_SYS_ADMIN, which still includes them.
+// needOrAdmin is need for the two capabilities that were split off CAP_SYS_ADMIN, which still
+// includes them.
 func needOrAdmin(env *Env, c cap.Value, without Status, why string) Result {
 	r := need(env, c, without, why)
 	if r.Status != OK && has(env, cap.SYS_ADMIN) {
@@ -70,7 +72,8 @@ func checkCapSyslog(_ context.Context, env *Env) Result {
 	return r
 }
 
-// checkCapCheckpointRestore: /proc/PID/map_files, through which files are read that were deleted or replaced since.
+// checkCapCheckpointRestore: /proc/PID/map_files, through which files are read that were deleted or
+// replaced since.
 func checkCapCheckpointRestore(_ context.Context, env *Env) Result {
 	return needOrAdmin(env, cap.CHECKPOINT_RESTORE, Limited,
 		"Files that were replaced while in use cannot be read: after an upgrade of its JDK a running JVM has no "+
@@ -111,8 +114,8 @@ func (e *Env) privileges() privilege.System {
 // refused reports whether err is the kernel saying that it will not, rather than that it cannot.
 func refused(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) }
 
-// refusal is the result of something that takes CAP_BPF and CAP_PERFMON and was refused. Libraries add guesses to
-// such errors, which are left out: the lines on capabilities know.
+// refusal is the result of something that takes CAP_BPF and CAP_PERFMON and was refused. Libraries
+// add guesses to such errors, which are left out: the lines on capabilities know.
 func refusal(env *Env, status Status, why string) Result {
 	return Result{status, unix.EPERM.Error(), why, privilegeRemedy(env)}
 }

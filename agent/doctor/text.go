@@ -16,9 +16,9 @@ const (
 	maxWidth    = 100
 )
 
-// WriteText writes one line for each finding, cut into several where it is wider than the terminal's width in columns,
-// then why those that are not met matter and, after an arrow, how to mend them. JVMs that are alike share a line unless all
-// is true. The last line sums up.
+// WriteText writes one line for each finding, cut into several where it is wider than the
+// terminal's width in columns, then why those that are not met matter and, after an arrow, how to
+// mend them. JVMs that are alike share a line unless all is true. The last line sums up.
 func (r Report) WriteText(w io.Writer, width int, all bool) error {
 	t := &text{width: min(max(width, minWidth), maxWidth)}
 	for _, f := range r.Findings {
@@ -105,7 +105,8 @@ func (t *text) finding(f Finding) {
 	}
 }
 
-// paragraph breaks s between words. The first line begins with that prefix, the others are indented as far.
+// paragraph breaks s between words. The first line begins with that prefix, the others are indented
+// as far.
 func (t *text) paragraph(prefix, s string) {
 	indent := strings.Repeat(" ", len(prefix))
 	line := ""

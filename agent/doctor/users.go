@@ -13,13 +13,15 @@ import (
 // maxShownUsers is how many users a detail names.
 const maxShownUsers = 5
 
-// Ids of people, as distributions assign them (UID_MIN and UID_MAX of login.defs), without nobody's.
+// Ids of people, as distributions assign them (UID_MIN and UID_MAX of login.defs), without
+// nobody's.
 const firstUser, lastUser = 1000, 60000
 
 // noLoginID is /proc/PID/loginuid of processes that belong to no login.
 const noLoginID = "4294967295"
 
-// checkUsers reports who else can log in: every local user can read what serve shows on a loopback address.
+// checkUsers reports who else can log in: every local user can read what serve shows on a loopback
+// address.
 func checkUsers(_ context.Context, env *Env) Result {
 	users := loggedIn(env)
 	passwd, err := os.ReadFile(env.Passwd)
@@ -51,7 +53,8 @@ func checkUsers(_ context.Context, env *Env) Result {
 		"If you do not trust them all: vmprof-agent serve --listen unix:/run/vmprof-agent/http.sock --web.socket-group=GROUP."}
 }
 
-// loggedIn are the users other than root to whose logins processes belong: the list of accounts lacks those of directory services.
+// loggedIn are the users other than root to whose logins processes belong: the list of accounts
+// lacks those of directory services.
 func loggedIn(env *Env) (names []string) {
 	pids, err := env.Proc.PIDs()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // errHidden: the kernel shows zeros in place of its addresses.
 var errHidden = errors.New("addresses are hidden")
 
-// kallsymsVisible returns errHidden if all of the first symbols are at zero. A few really are: per-CPU variables.
+// kallsymsVisible returns errHidden if all of the first symbols are at zero. A few really are:
+// per-CPU variables.
 func kallsymsVisible(env *Env) error {
 	const lines = 10000
 	f, err := os.Open(filepath.Join(env.Proc.String(), "kallsyms"))
@@ -83,7 +84,8 @@ func checkHidepid(_ context.Context, env *Env) Result {
 	}
 	mode := ""
 	for line := range strings.Lines(string(b)) {
-		// device, mount point, type, options: the last mount on a mount point is the one that shows.
+		// device, mount point, type, options: the last mount on a mount point is the one that
+		// shows.
 		fields := strings.Fields(line)
 		if len(fields) < 4 || fields[1] != env.Proc.String() {
 			continue

@@ -60,7 +60,8 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.PID, err))
 }
 
-// missing is since when, until when and why the stacks of a process have no Java frames, although it has a VM. Process.mu guards it.
+// missing is since when, until when and why the stacks of a process have no Java frames, although
+// it has a VM. Process.mu guards it.
 type missing struct {
 	since, until time.Duration // CLOCK_MONOTONIC; until is 0 if they still have none
 	why          error         // the last failure; nil if there was no attempt to attach
@@ -72,8 +73,8 @@ var errAttaching = errors.New("the agent is still attaching to its JVM")
 // usualDelay is how long it may take to attach to a VM, without a note.
 const usualDelay = time.Second
 
-// AttachResult records the outcome of an attempt to attach that ended at that time of CLOCK_MONOTONIC, or errAttaching when one
-// begins.
+// AttachResult records the outcome of an attempt to attach that ended at that time of
+// CLOCK_MONOTONIC, or errAttaching when one begins.
 func (p *Process) AttachResult(now time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,8 +96,8 @@ func (p *Process) Attaching() bool {
 	return p.missing.why != nil && p.missing.until == 0 && p.Attachment.Load() == 0 && !p.Exited.Load()
 }
 
-// MissingFrames is the note of missing Java frames for a profile that began at that time of CLOCK_MONOTONIC; "" if none are missing,
-// or if it is among the process's notes.
+// MissingFrames is the note of missing Java frames for a profile that began at that time of
+// CLOCK_MONOTONIC; "" if none are missing, or if it is among the process's notes.
 func (p *Process) MissingFrames(began time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,12 +114,14 @@ func (p *Process) MissingFrames(began time.Duration) string {
 	return fmt.Sprintf("%s until %.1f s after its JVM was found: %v", note, (m.until - m.since).Seconds(), m.why)
 }
 
-// A libraryError is what is wrong with a library, whichever process maps it. It does not pass while the VM starts.
+// A libraryError is what is wrong with a library, whichever process maps it. It does not pass while
+// the VM starts.
 type libraryError struct{ error }
 
 func (e libraryError) Unwrap() error { return e.error }
 
-// attach announces to the kernel side how to walk p's stacks, and reads the maps that name what is found there.
+// attach announces to the kernel side how to walk p's stacks, and reads the maps that name what is
+// found there.
 func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	if vm, ok := bridge.Recognise(rs.runtimes, lib.Path); ok {
 		if err := vm.Kernel.Usable(); err != nil {
@@ -224,8 +227,8 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	return g, nil
 }
 
-// announce announces p's VM to the kernel side, unless p is gone: then its pid may be another process's, whose VM was announced
-// already.
+// announce announces p's VM to the kernel side, unless p is gone: then its pid may be another
+// process's, whose VM was announced already.
 func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpdateFlags) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -238,7 +241,8 @@ func (rs *Resolver) announce(p *Process, k *bpf.HotspotProcess, how ebpf.MapUpda
 	return nil
 }
 
-// refresh announces to the kernel side kinds of code that the VM had not generated when it was attached.
+// refresh announces to the kernel side kinds of code that the VM had not generated when it was
+// attached.
 func (rs *Resolver) refresh(p *Process, g *VM) {
 	if !g.records.Pending() || !g.refresh.Due(proc.Monotonic()) {
 		return
@@ -273,9 +277,10 @@ func (rs *Resolver) withdraw(p *Process, g *VM) {
 	}
 }
 
-// An attachPace says when a process that has no VM yet is looked at again, or a VM that could not be attached is tried again. No
-// failure is final: while its library is loaded, what is read of it may be anything. For startTime after the first attempt the pauses
-// grow to a second, and the agent comes back by itself. Later the process is tried again when it is sampled, once in retryInterval.
+// An attachPace says when a process that has no VM yet is looked at again, or a VM that could not
+// be attached is tried again. No failure is final: while its library is loaded, what is read of it
+// may be anything. For startTime after the first attempt the pauses grow to a second, and the agent
+// comes back by itself. Later the process is tried again when it is sampled, once in retryInterval.
 type attachPace struct {
 	pauses   retry.Backoff
 	begun    time.Duration // CLOCK_MONOTONIC: of the first attempt, 0 before it
@@ -300,8 +305,8 @@ func (a *attachPace) due(now time.Duration) bool {
 	return a.pauses.Due(now)
 }
 
-// failed puts off the next attempt. While the VM may be starting, starting is true: then somebody must see to it that there is
-// one at a.pauses.Next.
+// failed puts off the next attempt. While the VM may be starting, starting is true: then somebody
+// must see to it that there is one at a.pauses.Next.
 func (a *attachPace) failed(now time.Duration) (starting bool) {
 	if now-a.begun < startTime {
 		return true
@@ -310,7 +315,8 @@ func (a *attachPace) failed(now time.Duration) (starting bool) {
 	return false
 }
 
-// report reports, once, whether a failure is to be logged: one that will not pass at once, others after a while.
+// report reports, once, whether a failure is to be logged: one that will not pass at once, others
+// after a while.
 func (a *attachPace) report(now time.Duration, passes bool) bool {
 	if a.reported || passes && now-a.begun < patience {
 		return false

@@ -19,7 +19,8 @@ type fakeImage func(vmruntime.Target) (vmruntime.Process, error)
 
 func (f fakeImage) Attach(t vmruntime.Target) (vmruntime.Process, error) { return f(t) }
 
-// fakeVM is a resolver, and this test's own process, whose executable the resolver takes for a VM's library.
+// fakeVM is a resolver, and this test's own process, whose executable the resolver takes for a VM's
+// library.
 func fakeVM(t *testing.T, attach fakeImage) (*Resolver, *Process, *proc.Mapping) {
 	t.Helper()
 	pool := proc.NewPool(proc.PoolOptions{})
@@ -58,8 +59,8 @@ func fakeVM(t *testing.T, attach fakeImage) (*Resolver, *Process, *proc.Mapping)
 	return rs, p, lib
 }
 
-// TestAttachAgain: whatever the reason is why a VM cannot be attached, it is tried again: by the agent itself while the
-// VM may be starting, and then when it is sampled.
+// TestAttachAgain: whatever the reason is why a VM cannot be attached, it is tried again: by the
+// agent itself while the VM may be starting, and then when it is sampled.
 func TestAttachAgain(t *testing.T) {
 	for _, reason := range []error{vmruntime.ErrStarting, vmruntime.ErrMalformed, proc.ErrUnmapped, errors.New("anything")} {
 		attempts := 0
@@ -95,8 +96,8 @@ func TestAttachAgain(t *testing.T) {
 	}
 }
 
-// TestLookAgain: a process that has no VM yet is looked at again: by the agent itself if it is a java launcher, and then
-// when it is sampled. Visits of a worker in between use nothing up.
+// TestLookAgain: a process that has no VM yet is looked at again: by the agent itself if it is a
+// java launcher, and then when it is sampled. Visits of a worker in between use nothing up.
 func TestLookAgain(t *testing.T) {
 	for _, comm := range []string{"java", "other"} {
 		rs, p, _ := fakeVM(t, nil)
@@ -117,8 +118,8 @@ func TestLookAgain(t *testing.T) {
 	}
 }
 
-// TestMissingFrames: every profile of a process whose VM is not attached says that its Java frames are missing, however short
-// it is and however few attempts there were.
+// TestMissingFrames: every profile of a process whose VM is not attached says that its Java frames
+// are missing, however short it is and however few attempts there were.
 func TestMissingFrames(t *testing.T) {
 	p := NewProcess(proc.Identity{PID: 7})
 	note := func(began time.Duration) string {
@@ -172,7 +173,8 @@ func TestMissingFramesAtOnce(t *testing.T) {
 	}
 }
 
-// TestAttachPace: a VM is tried often while it may be starting, and once a minute after that, for ever.
+// TestAttachPace: a VM is tried often while it may be starting, and once a minute after that, for
+// ever.
 func TestAttachPace(t *testing.T) {
 	pace := newAttachPace()
 	now, last := time.Second, time.Duration(0)

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// What was read of a process when it ran another program already is not its own. A name by mappings that were read before stays.
+// What was read of a process when it ran another program already is not its own. A name by mappings
+// that were read before stays.
 func TestDisown(t *testing.T) {
 	rs, p, _ := fakeVM(t, nil)
 	frame := func(pc uint64, end bpf.WalkEnd) RawFrame {

@@ -10,12 +10,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A Stage is what the agent does for one process when it panics. A panic is a fault of the agent's that something in the
-// process has brought out: it costs that process what is done at that stage, and nobody else anything.
+// A Stage is what the agent does for one process when it panics. A panic is a fault of the agent's
+// that something in the process has brought out: it costs that process what is done at that stage,
+// and nobody else anything.
 //
-// These goroutines handle processes, and recover: the pool's (proc.Catch), workers (Resolver.work), and in package agent the drainer
-// (receive), those that close a window (end), the one that looks for VMs (withVM), those that set breakpoints (estimator.run,
-// listener.Engine, monitors.Engine), and Follow. The others only count, or wait for the kernel.
+// These goroutines handle processes, and recover: the pool's (proc.Catch), workers (Resolver.work),
+// and in package agent the drainer (receive), those that close a window (end), the one that looks
+// for VMs (withVM), those that set breakpoints (estimator.run, listener.Engine, monitors.Engine),
+// and Follow. The others only count, or wait for the kernel.
 type Stage string
 
 // The stages.
@@ -36,8 +38,8 @@ const (
 
 var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen, StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
 
-// longestFailure is the longest time for which a process is left alone after a failure. The first one takes retryInterval,
-// each other one twice as long as the last.
+// longestFailure is the longest time for which a process is left alone after a failure. The first
+// one takes retryInterval, each other one twice as long as the last.
 const longestFailure = time.Hour
 
 // failures counts panics by stage. The zero value is ready for use.
@@ -68,7 +70,8 @@ func (f *failures) all() map[string]uint64 {
 	return all
 }
 
-// Attempt calls do, which does something for a process. A panic is counted, logged and noted, and Attempt returns it.
+// Attempt calls do, which does something for a process. A panic is counted, logged and noted, and
+// Attempt returns it.
 func (rs *Resolver) Attempt(s Stage, p *Process, do func()) error {
 	err := proc.Catch(func() error {
 		rs.Reach(s, p.PID)
@@ -94,10 +97,12 @@ func (rs *Resolver) DiscoverFailed(p *Process, err error) {
 	rs.Failed(StageDiscover, p, err)
 }
 
-// CountFailure counts a panic that is of no known process, and returns how many there are of that stage.
+// CountFailure counts a panic that is of no known process, and returns how many there are of that
+// stage.
 func (rs *Resolver) CountFailure(s Stage) uint64 { return rs.panics.add(s) }
 
-// Keep calls do, which is for no process alone. A panic is counted, the first one of a stage is logged with its stack, and what is done next goes on.
+// Keep calls do, which is for no process alone. A panic is counted, the first one of a stage is
+// logged with its stack, and what is done next goes on.
 func (rs *Resolver) Keep(s Stage, do func()) {
 	err := proc.Catch(func() error {
 		do()
@@ -108,7 +113,8 @@ func (rs *Resolver) Keep(s Stage, do func()) {
 	}
 }
 
-// Failed counts a panic, logs the first one of a process with its stack, and notes it in the process's profiles.
+// Failed counts a panic, logs the first one of a process with its stack, and notes it in the
+// process's profiles.
 func (rs *Resolver) Failed(s Stage, p *Process, err error) {
 	rs.panics.add(s)
 	if !p.failureLogged.Swap(true) {
@@ -132,7 +138,8 @@ func StackOf(err error) string {
 	return string(e.Stack)
 }
 
-// maxLost bounds the frames of a process that is left alone, and that are named when it is not any more.
+// maxLost bounds the frames of a process that is left alone, and that are named when it is not any
+// more.
 const maxLost = 1 << 14
 
 // A failureState is how a naming worker that failed goes on with a process.
@@ -142,7 +149,8 @@ type failureState struct {
 	lost  []Wanted      // frames that came meanwhile, maxLost at most
 }
 
-// workFailed gives back everything that the worker holds of p, as it may be half changed, and leaves p alone for a while.
+// workFailed gives back everything that the worker holds of p, as it may be half changed, and
+// leaves p alone for a while.
 func (rs *Resolver) workFailed(p *Process, err error) {
 	w := &p.work
 	rs.Failed(w.stage, p, err)
@@ -162,8 +170,8 @@ func (rs *Resolver) workFailed(p *Process, err error) {
 	rs.leaveAlone(p)
 }
 
-// leaveAlone does without p what must be done for others: it answers those who wait, and gives frames of p's own code the name
-// of what is unknown.
+// leaveAlone does without p what must be done for others: it answers those who wait, and gives
+// frames of p's own code the name of what is unknown.
 func (rs *Resolver) leaveAlone(p *Process) {
 	p.mu.Lock()
 	frames, jobs := p.wanted, p.jobs

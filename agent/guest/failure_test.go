@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// faultyResolver is a resolver without a kernel side that panics at one stage of one process, and what it logs.
+// faultyResolver is a resolver without a kernel side that panics at one stage of one process, and
+// what it logs.
 func faultyResolver(t *testing.T, at Stage, pid int) (*Resolver, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -49,8 +50,8 @@ func asked(pid int) *Process {
 
 const waitLong = time.Minute
 
-// TestWorkerPanics: a panic of a naming worker costs the process its names for a while. The worker goes on, others get their
-// names, and nobody waits for an answer that does not come.
+// TestWorkerPanics: a panic of a naming worker costs the process its names for a while. The worker
+// goes on, others get their names, and nobody waits for an answer that does not come.
 func TestWorkerPanics(t *testing.T) {
 	for _, at := range []Stage{StageAttach, StageNames, StageJobs} {
 		t.Run(string(at), func(t *testing.T) {
@@ -86,8 +87,8 @@ func TestWorkerPanics(t *testing.T) {
 	}
 }
 
-// TestFailureAgain: a process is tried again later, when it is sampled, and less often every time. Then its frames get their
-// names.
+// TestFailureAgain: a process is tried again later, when it is sampled, and less often every time.
+// Then its frames get their names.
 func TestFailureAgain(t *testing.T) {
 	rs, _ := faultyResolver(t, StageNames, 1)
 	p := asked(1)
@@ -114,7 +115,8 @@ func TestFailureAgain(t *testing.T) {
 	}
 }
 
-// TestJobPanics: whoever wants something of a process hears of the panic, and so do those who wait behind.
+// TestJobPanics: whoever wants something of a process hears of the panic, and so do those who wait
+// behind.
 func TestJobPanics(t *testing.T) {
 	rs, _ := faultyResolver(t, "", 0)
 	p := asked(1)
@@ -155,7 +157,8 @@ func TestPoolPanics(t *testing.T) {
 	}
 }
 
-// TestAttachPanics: a library over which the agent panics is given up, and what was reserved for the VM is given back.
+// TestAttachPanics: a library over which the agent panics is given up, and what was reserved for
+// the VM is given back.
 func TestAttachPanics(t *testing.T) {
 	rs, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) { panic("hostile") })
 	var panicked *proc.PanicError

@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Follower takes part in what workers do with processes. The worker that has the process calls its methods.
+// A Follower takes part in what workers do with processes. The worker that has the process calls
+// its methods.
 type Follower interface {
 	// Look is called whenever a worker comes to a process that runs.
 	Look(p *Process)
@@ -15,11 +16,12 @@ type Follower interface {
 	BeforeNames(p *Process)
 	// LeftAlone replaces Look and BeforeNames while a process is left alone after a panic.
 	LeftAlone(p *Process)
-	// Attaching is called before p's VM is read, with the VM's library. It returns notes for profiles on what the library lacks;
-	// after an error p is not attached for now.
+	// Attaching is called before p's VM is read, with the VM's library. It returns notes for
+	// profiles on what the library lacks; after an error p is not attached for now.
 	Attaching(p *Process, m *proc.Mapping, lib MappedFile) (lacks []string, err error)
-	// Announce is called before the VM is announced to the kernel side under that serial, with what the kernel side must know of
-	// its objects: nil if that is not known. After an error the VM is not announced.
+	// Announce is called before the VM is announced to the kernel side under that serial, with what
+	// the kernel side must know of its objects: nil if that is not known. After an error the VM is
+	// not announced.
 	Announce(p *Process, heap *bpf.HotspotHeap, serial uint32) error
 	// Attached is called once the VM is attached.
 	Attached(p *Process, g *VM, m *proc.Mapping)
@@ -43,15 +45,16 @@ func (Bystander) Attached(*Process, *VM, *proc.Mapping)             {}
 func (Bystander) Withdraw(*Process, uint32)                         {}
 func (Bystander) Leave(*Process)                                    {}
 
-// PerProcess keeps a T for each process, from the first call of Of until Forget, which is called when the process has ended. The zero value is
-// empty. A T belongs to the worker that has its process.
+// PerProcess keeps a T for each process, from the first call of Of until Forget, which is called
+// when the process has ended. The zero value is empty. A T belongs to the worker that has its
+// process.
 type PerProcess[T any] struct {
 	mu   sync.Mutex
 	kept map[*Process]*T
 }
 
-// Of returns what is kept for p, a zero T at first. Nothing is kept for a process that has ended and was not known before: nobody would forget it,
-// and it would keep the process in memory.
+// Of returns what is kept for p, a zero T at first. Nothing is kept for a process that has ended
+// and was not known before: nobody would forget it, and it would keep the process in memory.
 func (k *PerProcess[T]) Of(p *Process) *T {
 	k.mu.Lock()
 	defer k.mu.Unlock()

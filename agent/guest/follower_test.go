@@ -6,7 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// What asks for a process after its end keeps nothing of it: a service that starts a process every second would fill the memory.
+// What asks for a process after its end keeps nothing of it: a service that starts a process every
+// second would fill the memory.
 func TestPerProcessAfterEnd(t *testing.T) {
 	var k PerProcess[int]
 	p := NewProcess(proc.Identity{PID: 1})

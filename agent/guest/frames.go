@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// vmName is what profiles show for a place that the VM names with these frames. Code is the mapping of compiled code.
+// vmName is what profiles show for a place that the VM names with these frames. Code is the mapping
+// of compiled code.
 func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol.Mapping]) (n Name) {
 	for i, f := range frames {
 		if f.Approximate {
@@ -24,7 +25,8 @@ func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[sy
 	return n
 }
 
-// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say which.
+// inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say
+// which.
 func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol.Mapping]) symbol.Frame {
 	out := vmFrame(f, true, site, code)
 	out.Function = "[inlined in " + f.Function + "]"
@@ -32,8 +34,8 @@ func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol
 	return out
 }
 
-// vmFrame is a frame of the VM as profiles show it. It has no address: that differs from one run to the next, and would make many frames
-// of a line.
+// vmFrame is a frame of the VM as profiles show it. It has no address: that differs from one run to
+// the next, and would make many frames of a line.
 func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, code unique.Handle[symbol.Mapping]) symbol.Frame {
 	out := symbol.Frame{
 		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
@@ -48,7 +50,8 @@ func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, code unique.H
 	return out
 }
 
-// Mappings of what no file holds. That of a VM's method is the same whatever executes it; interpreted frames have one of their own.
+// Mappings of what no file holds. That of a VM's method is the same whatever executes it;
+// interpreted frames have one of their own.
 const (
 	jitPrefix         = "[jit:"
 	interpreterPrefix = "[interpreter:"
@@ -94,7 +97,8 @@ func MethodOf(s symbol.Symbol) symbol.Symbol {
 	return symbol.Intern(f)
 }
 
-// MethodSymbols returns what makes a frame of the VM the symbol of its method, as MethodOf does. It may be used when the VM is gone.
+// MethodSymbols returns what makes a frame of the VM the symbol of its method, as MethodOf does. It
+// may be used when the VM is gone.
 func (g *VM) MethodSymbols() func(vmruntime.Frame) symbol.Symbol {
 	code := g.mapping
 	return func(f vmruntime.Frame) symbol.Symbol {

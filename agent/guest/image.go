@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// An image is the library of one build of a VM, which is read, and to which code probes are attached, once for all processes that map it.
+// An image is the library of one build of a VM, which is read, and to which code probes are
+// attached, once for all processes that map it.
 type image struct {
 	runtime  bridge.Runtime
 	path     string // of the file in the mount namespace of the first process that mapped it
@@ -38,8 +39,8 @@ type MappedFile struct {
 	Key  symbolize.FileKey // distinguishes it from others, and from itself before it was rewritten
 }
 
-// Open opens the file behind one of p's mappings. That happens in the pool, as the file may be in a file system of p's making. The
-// worker that has p calls it. The read is counted.
+// Open opens the file behind one of p's mappings. That happens in the pool, as the file may be in a
+// file system of p's making. The worker that has p calls it. The read is counted.
 func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
 	opened, err := Call(rs, p, func() (MappedFile, error) {
 		f, err := rs.root.OpenMapped(p.PID, m, MaxLibrary)
@@ -77,8 +78,8 @@ func (rs *Resolver) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 	})
 }
 
-// image returns the library of p's VM. The error says why it cannot be used for now, for reasons that are p's; what is wrong with the
-// library itself is in the image.
+// image returns the library of p's VM. The error says why it cannot be used for now, for reasons
+// that are p's; what is wrong with the library itself is in the image.
 func (rs *Resolver) image(p *Process, m *proc.Mapping, lib MappedFile) (image, error) {
 	vm, _ := bridge.Recognise(rs.runtimes, m.Path)
 	im, err := rs.images.Use(p, p.PID, lib.Key, lib.File, func(im *image) (bool, error) {

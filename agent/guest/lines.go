@@ -10,9 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Lines of Go programs are read from their files when an address is named. A process keeps its files open until it has ended and its last
-// frames have names: a program that ran for a moment has lines, too, and no file system is in use for longer. More files than maxSources
-// are closed when a worker leaves the process.
+// Lines of Go programs are read from their files when an address is named. A process keeps its
+// files open until it has ended and its last frames have names: a program that ran for a moment has
+// lines, too, and no file system is in use for longer. More files than maxSources are closed when a
+// worker leaves the process.
 const (
 	maxSources        = 256 // of all processes
 	maxProcessSources = 8   // more than plugins that a program loads
@@ -20,7 +21,8 @@ const (
 
 var errTooManySources = errors.New("a process maps too many Go files")
 
-// nameLines returns the functions at an address of p in a Go program, innermost first; none if it is in another file, or cannot be read.
+// nameLines returns the functions at an address of p in a Go program, innermost first; none if it
+// is in another file, or cannot be read.
 func (rs *Resolver) nameLines(p *Process, m *proc.Mapping, o *symbolize.Object, at symbol.Mapping, pc uint64) []symbol.Frame {
 	if !o.HasLines() {
 		return nil
@@ -61,7 +63,8 @@ func (rs *Resolver) source(p *Process, m *proc.Mapping) *os.File {
 	return f
 }
 
-// closeSources closes the files of p if it has ended, or if there are too many. Those that could not be opened are tried again.
+// closeSources closes the files of p if it has ended, or if there are too many. Those that could
+// not be opened are tried again.
 func (rs *Resolver) closeSources(p *Process) {
 	all := p.Exited.Load() || rs.sources.Load() > maxSources
 	for start, f := range p.work.sources {
@@ -75,8 +78,8 @@ func (rs *Resolver) closeSources(p *Process) {
 	}
 }
 
-// nameMaybeCaller names the caller of a function of Go that was sampled and has no frame, which the chain of frame pointers leaves out. It
-// is no frame at all if the function has one.
+// nameMaybeCaller names the caller of a function of Go that was sampled and has no frame, which the
+// chain of frame pointers leaves out. It is no frame at all if the function has one.
 func (rs *Resolver) nameMaybeCaller(p *Process, r Wanted, low uint32, distance int32) Name {
 	rs.readMaps(p)
 	for i := range p.work.maps {

@@ -29,7 +29,8 @@ func total(list []int) (n int) {
 // native is the frame of an address.
 func native(pc uintptr) bpf.Frame { return bpf.Frame(bpf.FrameNative)<<60 | bpf.Frame(pc) }
 
-// The test is a Go program itself: its functions have lines, what is inlined into them, and the lines on which they begin.
+// The test is a Go program itself: its functions have lines, what is inlined into them, and the
+// lines on which they begin.
 func TestLines(t *testing.T) {
 	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: proc.NewPool(proc.PoolOptions{})})
 	id, err := rs.root.Identify(os.Getpid())

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// What is on top of the stack is a caller where a function has no frame, and nothing where it has one.
+// What is on top of the stack is a caller where a function has no frame, and nothing where it has
+// one.
 func TestMaybeCaller(t *testing.T) {
 	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: proc.NewPool(proc.PoolOptions{})})
 	id, err := rs.root.Identify(os.Getpid())

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A perfMap is the map that the VM of a process writes of its code, as far as it was read. The worker that has the process
-// has it.
+// A perfMap is the map that the VM of a process writes of its code, as far as it was read. The
+// worker that has the process has it.
 type perfMap struct {
 	found  bool
 	mapper vmruntime.CodeMapper // nil until it was found
@@ -37,7 +37,8 @@ const (
 	maxMissed    = 1 << 12     // frames that wait for a line
 )
 
-// lookForMap is when a process that has no map is looked at again, if it has new code without names.
+// lookForMap is when a process that has no map is looked at again, if it has new code without
+// names.
 var lookForMap = retry.Backoff{First: time.Second}
 
 var errMapsFull = fmt.Errorf("maps of compiled code use more than %d bytes in all processes together", int64(maxMapsBytes))
@@ -45,7 +46,8 @@ var errMapsFull = fmt.Errorf("maps of compiled code use more than %d bytes in al
 // jitMapping is where code is that only a map names. Which VM made it the map does not say.
 var jitMapping = unique.Make(symbol.Mapping{File: "[jit]"})
 
-// nameJIT names code at pc, which is r's, by the map of p's VM. False if it has none, or if that does not know it.
+// nameJIT names code at pc, which is r's, by the map of p's VM. False if it has none, or if that
+// does not know it.
 func (rs *Resolver) nameJIT(p *Process, pc uint64, r Wanted) (Name, bool) {
 	rs.lookForMap(p)
 	m := &p.work.perf
@@ -119,7 +121,8 @@ func (rs *Resolver) nameMissed(p *Process) {
 	}
 }
 
-// ReadMap reads what p's map got since the last time, and publishes in p.Code where its code is. The worker that has p calls it.
+// ReadMap reads what p's map got since the last time, and publishes in p.Code where its code is.
+// The worker that has p calls it.
 func (rs *Resolver) ReadMap(p *Process) {
 	m := &p.work.perf
 	if m.found && !m.useful {
@@ -174,7 +177,8 @@ func (rs *Resolver) readMapOf(p *Process, mapper vmruntime.CodeMapper) (exists b
 	return exists
 }
 
-// MappedCode is the code at pc that p's map names; false if it names none. The worker that has p calls it.
+// MappedCode is the code at pc that p's map names; false if it names none. The worker that has p
+// calls it.
 func (p *Process) MappedCode(pc uint64) (vmruntime.MappedCode, bool) {
 	if p.work.perf.names == nil {
 		return vmruntime.MappedCode{}, false
@@ -185,8 +189,8 @@ func (p *Process) MappedCode(pc uint64) (vmruntime.MappedCode, bool) {
 // MayBeJIT reports whether code at pc may be a JIT compiler's. The worker that has p calls it.
 func (p *Process) MayBeJIT(pc uint64) bool { return mayBeJIT(p.work.maps.Find(pc)) }
 
-// CodeMemory is the memory of a process whose code a map names. The worker that has p calls it, and the memory is closed when
-// the map is given up or p has ended.
+// CodeMemory is the memory of a process whose code a map names. The worker that has p calls it, and
+// the memory is closed when the map is given up or p has ended.
 func (rs *Resolver) CodeMemory(p *Process) (*proc.Memory, error) {
 	m := &p.work.perf
 	if !m.useful || p.Exited.Load() {
@@ -285,11 +289,12 @@ func readMapPiece(root proc.Root, id proc.Identity, mapper vmruntime.CodeMapper,
 	return piece, root.Check(id)
 }
 
-// A JITCode is the address ranges of the code that the map of a process's VM names, for the drainer. It is immutable; a nil JITCode has
-// no code.
+// A JITCode is the address ranges of the code that the map of a process's VM names, for the
+// drainer. It is immutable; a nil JITCode has no code.
 type JITCode struct {
 	Low, High uint64 // all of it is in [low, high)
-	// Epoch changes when a name that was given is not right any more: frames from then on are other ones.
+	// Epoch changes when a name that was given is not right any more: frames from then on are other
+	// ones.
 	Epoch uint32
 	Again time.Duration // when the map is to be read on, CLOCK_MONOTONIC
 }
@@ -299,7 +304,8 @@ func (c *JITCode) Holds(f bpf.Frame) bool {
 	return c != nil && f.Kind() == bpf.FrameNative && f.PC() >= c.Low && f.PC() < c.High
 }
 
-// Mark sets the epoch of frames in the code, which distinguishes them from frames of code that was there before.
+// Mark sets the epoch of frames in the code, which distinguishes them from frames of code that was
+// there before.
 func (c *JITCode) Mark(stack []RawFrame) {
 	for i := range stack {
 		if r := &stack[i]; (r.Kind == RawExact || r.Kind == RawReturn) && c.Holds(r.Frame) {
@@ -316,9 +322,10 @@ func (c *JITCode) Marks(o *JITCode) bool {
 // Due reports whether the map is to be read on, at that time of CLOCK_MONOTONIC.
 func (c *JITCode) Due(now time.Duration) bool { return c != nil && now >= c.Again }
 
-// mayBeJIT reports whether code in a mapping may be a JIT compiler's: in memory that is no file, or only looks like one, as
-// memory that is mapped twice or shared does. Mappings are known as they were a moment ago, and compilers take the right
-// to execute away from their memory while they write; so what is not mapped may be theirs, too.
+// mayBeJIT reports whether code in a mapping may be a JIT compiler's: in memory that is no file, or
+// only looks like one, as memory that is mapped twice or shared does. Mappings are known as they
+// were a moment ago, and compilers take the right to execute away from their memory while they
+// write; so what is not mapped may be theirs, too.
 func mayBeJIT(m *proc.Mapping) bool {
 	if m == nil {
 		return true

@@ -115,7 +115,8 @@ func TestMapNamesAreClean(t *testing.T) {
 	}
 }
 
-// What is compiled later gets its name when the map has it, and the map is read no more often than it should.
+// What is compiled later gets its name when the map has it, and the map is read no more often than
+// it should.
 func TestMapGrows(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 first")
@@ -148,7 +149,8 @@ func TestMapComesLate(t *testing.T) {
 	}
 }
 
-// Code that takes the place of other code has another name, and what was sampled before keeps its own.
+// Code that takes the place of other code has another name, and what was sampled before keeps its
+// own.
 func TestMapReplacesCode(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 old")
@@ -244,7 +246,8 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 	}
 }
 
-// A map that gets too long is given up: what it would have said of known code is not known any more.
+// A map that gets too long is given up: what it would have said of known code is not known any
+// more.
 func TestMapGetsTooLong(t *testing.T) {
 	w := newMapWriter(t)
 	w.Write("7f3814003000 40 before")

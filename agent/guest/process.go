@@ -14,12 +14,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Process is one process from its exec to its exit. Its methods may be called from any goroutine, unless they say that only
-// the worker that has the process calls them.
+// A Process is one process from its exec to its exit. Its methods may be called from any goroutine,
+// unless they say that only the worker that has the process calls them.
 type Process struct {
 	PID   int
 	Ticks uint64 // start, 10 ms of CLOCK_BOOTTIME
-	// Noticed is when the agent learned of it, CLOCK_MONOTONIC: soon after its exec, unless it was there before the agent.
+	// Noticed is when the agent learned of it, CLOCK_MONOTONIC: soon after its exec, unless it was
+	// there before the agent.
 	Noticed time.Duration
 
 	Exited     atomic.Bool             // no worker reads it any more
@@ -33,8 +34,8 @@ type Process struct {
 	versions    versions
 	// failureLogged: the agent panicked over the process, and logged that.
 	failureLogged atomic.Bool
-	// retry is when what could not be done for the process is to be tried again if it is sampled then: ns of CLOCK_MONOTONIC,
-	// 0 if there is nothing.
+	// retry is when what could not be done for the process is to be tried again if it is sampled
+	// then: ns of CLOCK_MONOTONIC, 0 if there is nothing.
 	retry atomic.Int64
 
 	mu sync.Mutex
@@ -52,7 +53,8 @@ type Process struct {
 	notes       []string
 	missing     missing
 
-	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a while: the drainer must not wait for that.
+	// naming guards names. It has a lock of its own, as whoever makes a profile keeps it for a
+	// while: the drainer must not wait for that.
 	naming sync.RWMutex
 	names  map[RawFrame]Name
 
@@ -98,7 +100,8 @@ func (p *Process) Identity() proc.Identity {
 	return proc.Identity{PID: p.PID, Start: p.Ticks * nsPerTick}
 }
 
-// Due reports whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC in ns.
+// Due reports whether a worker is to look at the process again, at that time of CLOCK_MONOTONIC in
+// ns.
 func (p *Process) Due(now uint64) bool {
 	at := p.retry.Load()
 	return at != 0 && now >= uint64(at)
@@ -123,8 +126,8 @@ func (p *Process) Ask(frames []Wanted) {
 	p.wanted = append(p.wanted, frames...)
 }
 
-// Forget forgets the names of all frames but those to keep. It waits for nobody: while names are in use it forgets nothing, and returns
-// false.
+// Forget forgets the names of all frames but those to keep. It waits for nobody: while names are in
+// use it forgets nothing, and returns false.
 func (p *Process) Forget(keep func(RawFrame) bool) bool {
 	if !p.naming.TryLock() {
 		return false
@@ -155,8 +158,8 @@ func (p *Process) Describe() Description {
 // name is what the process is called; "" if that is not known. The caller holds mu.
 func (p *Process) name() string { return proc.NameOf(p.task, p.arg0) }
 
-// Called records what a record of the kernel side calls the process: its own name at that time, which /proc no longer shows if the process
-// is gone or runs another program.
+// Called records what a record of the kernel side calls the process: its own name at that time,
+// which /proc no longer shows if the process is gone or runs another program.
 func (p *Process) Called(task []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +201,8 @@ func (p *Process) SetRuntime(runtime string) {
 	}
 }
 
-// Names are the names that frames of a process have. They do not change until Close: a worker that named another frame waits for it.
+// Names are the names that frames of a process have. They do not change until Close: a worker that
+// named another frame waits for it.
 type Names struct{ process *Process }
 
 // Names returns the names that frames have by now.
@@ -224,17 +228,18 @@ func (n Names) Of(r RawFrame) Name {
 // VM is the process's VM, nil if none is attached. The worker that has the process calls it.
 func (p *Process) VM() *VM { return p.work.vm }
 
-// Settled reports whether nothing is to be looked for in the process at that time of CLOCK_MONOTONIC: its VM is attached, or it
-// is left alone after a failure.
+// Settled reports whether nothing is to be looked for in the process at that time of
+// CLOCK_MONOTONIC: its VM is attached, or it is left alone after a failure.
 func (p *Process) Settled(now time.Duration) bool {
 	return p.Attachment.Load() != 0 || p.failureLogged.Load() && time.Duration(p.retry.Load()) > now
 }
 
-// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest rate seen. Code whose
-// announcement is forgotten is still named while it is there to be read.
+// maxPendingLoads bounds the announcements that wait for a worker: half a minute at the highest
+// rate seen. Code whose announcement is forgotten is still named while it is there to be read.
 const maxPendingLoads = 1 << 16
 
-// Loaded leaves an announcement of new code for the worker. Beyond a bound announcements are dropped.
+// Loaded leaves an announcement of new code for the worker. Beyond a bound announcements are
+// dropped.
 func (p *Process) Loaded(l vmruntime.CodeLoad) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,8 +272,9 @@ func (p *Process) hasName(r RawFrame) bool {
 	return ok
 }
 
-// inner returns the name that an outermost frame got where it was not the outermost one. It is as right here, where contexts
-// end at frames that nobody sampled: what is found out when a window closes may be of a process that is gone.
+// inner returns the name that an outermost frame got where it was not the outermost one. It is as
+// right here, where contexts end at frames that nobody sampled: what is found out when a window
+// closes may be of a process that is gone.
 func (p *Process) inner(r RawFrame) (n Name, ok bool) {
 	if r.End == 0 {
 		return n, false
@@ -281,7 +287,8 @@ func (p *Process) inner(r RawFrame) (n Name, ok bool) {
 	return n, ok && !n.Stale && !n.Unknown
 }
 
-// Place is where the i-th symbol is in its method: the line, 0 if unknown, and the bytecode index, -1 if unknown.
+// Place is where the i-th symbol is in its method: the line, 0 if unknown, and the bytecode index,
+// -1 if unknown.
 func (n Name) Place(i int) (line, bci int32) {
 	bci = -1
 	if i < len(n.BCIs) {
@@ -293,7 +300,8 @@ func (n Name) Place(i int) (line, bci int32) {
 // maxNotes bounds the notes on one process: what some of them say is the process's making.
 const maxNotes = 32
 
-// Note adds what readers of the process's part of profiles must know. It reports whether that is new.
+// Note adds what readers of the process's part of profiles must know. It reports whether that is
+// new.
 func (p *Process) Note(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

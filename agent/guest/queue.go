@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A queue has the processes that have work for the workers. A process is with one worker at a time. No work happens on the goroutine
-// that drains the ring.
+// A queue has the processes that have work for the workers. A process is with one worker at a time.
+// No work happens on the goroutine that drains the ring.
 type queue struct {
 	mu      sync.Mutex
 	waiting []*Process
@@ -56,8 +56,9 @@ func (q *queue) start(workers int) {
 	}
 }
 
-// replace starts a worker in place of the one that has p, as that waits for p, and nobody knows for how long. That worker ends when it is
-// done with p; until then nobody else works on p, and nobody waits for that.
+// replace starts a worker in place of the one that has p, as that waits for p, and nobody knows for
+// how long. That worker ends when it is done with p; until then nobody else works on p, and nobody
+// waits for that.
 func (q *queue) replace(p *Process) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -169,7 +170,8 @@ func (q *queue) busy(p *Process) bool {
 	return q.state[p] != idle && !lost
 }
 
-// close ends the workers; what is queued is dropped, and what timers would queue. It does not wait for those that were replaced.
+// close ends the workers; what is queued is dropped, and what timers would queue. It does not wait
+// for those that were replaced.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
@@ -189,8 +191,9 @@ type job struct {
 	done chan error // holds one
 }
 
-// WithVM has p's worker call do with p's VM, and returns the error of do. It is proc.ErrGone if p has ended or has no VM. If ctx
-// ends first, do may still run to its end: it must not write where the caller reads.
+// WithVM has p's worker call do with p's VM, and returns the error of do. It is proc.ErrGone if p
+// has ended or has no VM. If ctx ends first, do may still run to its end: it must not write where
+// the caller reads.
 func (rs *Resolver) WithVM(ctx context.Context, p *Process, do func(*VM) error) error {
 	return rs.WithWorker(ctx, p, func() error {
 		if g := p.work.vm; g != nil {
@@ -218,7 +221,8 @@ func (rs *Resolver) WithWorker(ctx context.Context, p *Process, do func() error)
 	}
 }
 
-// lost has another worker take the place of the one that has p: it waits for a read of p. Nobody waits for p.
+// lost has another worker take the place of the one that has p: it waits for a read of p. Nobody
+// waits for p.
 func (rs *Resolver) lost(p *Process) {
 	rs.queue.replace(p)
 	rs.refuseJobs(p)
@@ -255,8 +259,8 @@ func (p *Process) doJobs() {
 	proc.Repanic(failed)
 }
 
-// ClassNames has p's worker name classes of its VM, by address; those that cannot be named are missing. Addresses are valid until
-// classes are unloaded.
+// ClassNames has p's worker name classes of its VM, by address; those that cannot be named are
+// missing. Addresses are valid until classes are unloaded.
 func (rs *Resolver) ClassNames(ctx context.Context, p *Process, klasses iter.Seq[uint64]) (map[uint64]string, error) {
 	done := make(chan map[uint64]string, 1)
 	err := rs.WithVM(ctx, p, func(g *VM) error {

@@ -93,8 +93,8 @@ func TestQueueDeadline(t *testing.T) {
 	n.close()
 }
 
-// A worker that waits for a process is replaced: others are worked on, nobody waits for the process, and the queue closes. When the
-// worker comes back, what came meanwhile is worked on.
+// A worker that waits for a process is replaced: others are worked on, nobody waits for the
+// process, and the queue closes. When the worker comes back, what came meanwhile is worked on.
 func TestQueueReplace(t *testing.T) {
 	hangs, other := NewProcess(proc.Identity{PID: 1}), NewProcess(proc.Identity{PID: 2})
 	begun, goOn := make(chan struct{}, 10), make(chan struct{})
@@ -142,7 +142,8 @@ func TestQueueReplace(t *testing.T) {
 	close(goOn)
 }
 
-// Who wants something of a process whose worker was replaced is refused, whether he came before or after that.
+// Who wants something of a process whose worker was replaced is refused, whether he came before or
+// after that.
 func TestLostProcess(t *testing.T) {
 	rs := NewResolver(Config{})
 	begun, goOn := make(chan struct{}), make(chan struct{})

@@ -7,12 +7,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A RawFrame is one frame as the kernel saw it, with what it takes to name it later. It is the key of the trees that
-// samples are folded into as they arrive: names come afterwards, once per distinct frame.
+// A RawFrame is one frame as the kernel saw it, with what it takes to name it later. It is the key
+// of the trees that samples are folded into as they arrive: names come afterwards, once per
+// distinct frame.
 type RawFrame struct {
 	Frame bpf.Frame // or a kernel pc
-	// Epoch says which code or classes the frame is of. For interpreted frames it is how many times the VM had unloaded classes, as a
-	// Method structure may be another one after that. For code that a map names it is JITCode.Epoch.
+	// Epoch says which code or classes the frame is of. For interpreted frames it is how many times
+	// the VM had unloaded classes, as a Method structure may be another one after that. For code
+	// that a map names it is JITCode.Epoch.
 	Epoch uint32
 	End   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
 	Kind  RawKind
@@ -33,8 +35,9 @@ const (
 	RawAddress                // an address; which code was there is not known
 )
 
-// AppendStack appends the frames of s to buf, innermost first. A frame of a VM counts only if the process's VM is still the one that
-// the kernel side walked: its serial is attachment. Otherwise the frame is stale.
+// AppendStack appends the frames of s to buf, innermost first. A frame of a VM counts only if the
+// process's VM is still the one that the kernel side walked: its serial is attachment. Otherwise
+// the frame is stale.
 func AppendStack(buf []RawFrame, s *bpf.Sample, attachment uint32) []RawFrame {
 	for _, pc := range s.Kernel {
 		buf = append(buf, RawFrame{Frame: bpf.Frame(pc), Kind: RawKernel})
@@ -65,13 +68,14 @@ func AppendStack(buf []RawFrame, s *bpf.Sample, attachment uint32) []RawFrame {
 	return buf
 }
 
-// leftOut stands for that many frames. Only the magnitude of their number is shown: a recursion is of another depth in each sample,
-// and what is called in it would be in another context each time.
+// leftOut stands for that many frames. Only the magnitude of their number is shown: a recursion is
+// of another depth in each sample, and what is called in it would be in another context each time.
 func leftOut(n int) RawFrame {
 	return RawFrame{Frame: bpf.Frame(bits.Len(uint(n)) - 1), Kind: RawLeftOut}
 }
 
-// cutText is how profiles show frames that are missing at the root side: "[truncated: no frame pointer]".
+// cutText is how profiles show frames that are missing at the root side: "[truncated: no frame
+// pointer]".
 func cutText(why bpf.WalkEnd) string {
 	if why == bpf.EndTime {
 		return "[… cut: time]"

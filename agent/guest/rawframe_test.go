@@ -61,7 +61,8 @@ func TestRawStack(t *testing.T) {
 	}
 }
 
-// The marker gives the number of left-out frames as a range of powers of two, so that a slightly deeper recursion is the same context.
+// The marker gives the number of left-out frames as a range of powers of two, so that a slightly
+// deeper recursion is the same context.
 func TestLeftOutText(t *testing.T) {
 	for n, want := range map[int]string{
 		1: "[1 frame left out]", 2: "[2 to 3 frames left out]", 3: "[2 to 3 frames left out]",

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A file that is refused for a process counts once, whatever it is opened for and however often it is looked for on the way.
+// A file that is refused for a process counts once, whatever it is opened for and however often it
+// is looked for on the way.
 func TestRefusedFiles(t *testing.T) {
 	const path = "/usr/bin/js" // of the mapping, and of whatever else is opened
 	causes := []struct {

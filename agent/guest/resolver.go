@@ -32,8 +32,8 @@ type Config struct {
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
 }
 
-// A Resolver attaches to the VMs of processes, follows what happens to their code, and names their frames, on workers. What is
-// found out of a process belongs to the worker that has it.
+// A Resolver attaches to the VMs of processes, follows what happens to their code, and names their
+// frames, on workers. What is found out of a process belongs to the worker that has it.
 type Resolver struct {
 	root     proc.Root
 	host     string // name of the machine
@@ -68,7 +68,8 @@ type Resolver struct {
 	attached int
 }
 
-// NewResolver makes a resolver. No worker runs before Start, and without UseSymbols the kernel's functions have no names.
+// NewResolver makes a resolver. No worker runs before Start, and without UseSymbols the kernel's
+// functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
 		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
@@ -104,7 +105,8 @@ func (rs *Resolver) Wait(ctx context.Context, of []*Process, deadline time.Durat
 // DropIdle drops the symbols of files that no process has needed for a while.
 func (rs *Resolver) DropIdle() { rs.files.DropIdle(time.Now().Add(-idleSymbols)) }
 
-// Maps are the executable mappings of p. They are read anew unless that was done a moment ago. The worker that has p calls it.
+// Maps are the executable mappings of p. They are read anew unless that was done a moment ago. The
+// worker that has p calls it.
 func (rs *Resolver) Maps(p *Process) proc.Maps {
 	rs.readMaps(p)
 	return p.work.maps
@@ -117,8 +119,8 @@ func (rs *Resolver) findVM(p *Process) {
 		rs.attachVM(p, lib)
 		return
 	}
-	// A launcher under another name than java is found by its first compilation, by frames in unknown mappings, or when it is
-	// looked at again.
+	// A launcher under another name than java is found by its first compilation, by frames in
+	// unknown mappings, or when it is looked at again.
 	now, look := proc.Monotonic(), &p.work.look
 	switch {
 	case p.Exited.Load() || !look.due(now):
@@ -131,7 +133,8 @@ func (rs *Resolver) findVM(p *Process) {
 	}
 }
 
-// ClassName names a class by the text that the kernel side read in an event: it reads objects of one runtime only.
+// ClassName names a class by the text that the kernel side read in an event: it reads objects of
+// one runtime only.
 func (rs *Resolver) ClassName(text []byte) string {
 	for _, r := range rs.runtimes {
 		if namer, ok := r.Runtime.(vmruntime.ClassNamer); ok {
@@ -169,8 +172,8 @@ func (rs *Resolver) free(slot uint32) {
 	rs.attached--
 }
 
-// release frees what is held for a process that has ended. The kernel side removes its own entry, except when the entry was added
-// after the process had executed another program.
+// release frees what is held for a process that has ended. The kernel side removes its own entry,
+// except when the entry was added after the process had executed another program.
 func (rs *Resolver) release(p *Process) {
 	rs.images.Leave(p)
 	for _, f := range rs.follow {
@@ -189,8 +192,8 @@ func (rs *Resolver) release(p *Process) {
 	rs.pool.Forget(p.PID)
 }
 
-// ClassEpoch is how many times a VM has unloaded classes, as the kernel side counts it. If that cannot be read, the result matches
-// no sample.
+// ClassEpoch is how many times a VM has unloaded classes, as the kernel side counts it. If that
+// cannot be read, the result matches no sample.
 func (rs *Resolver) ClassEpoch(g *VM) uint32 { return rs.classEpochIn(g.Kernel.Slot) }
 
 // classEpochIn is classEpoch of the VM in a slot.
@@ -211,7 +214,8 @@ func (rs *Resolver) ClassEpochOf(p *Process) uint32 {
 	return rs.classEpochIn(k.Slot)
 }
 
-// SafepointPauses is how many safepoint pauses a VM has begun. While it is in one, the result matches no observation.
+// SafepointPauses is how many safepoint pauses a VM has begun. While it is in one, the result
+// matches no observation.
 func (rs *Resolver) SafepointPauses(g *VM) uint32 {
 	var e bpf.Epochs
 	if err := rs.objects.Epochs.Lookup(g.Kernel.Slot, &e); err != nil || e.Stopped != 0 {

@@ -23,8 +23,8 @@ import (
 // symbolBytes bounds the symbol tables of all files: about eight of the size of a JVM's library.
 const symbolBytes = 16 << 20
 
-// idleSymbols is after what time without a request a file's symbols are dropped, once a window closes. To read those of a JVM's library again takes
-// 10 ms.
+// idleSymbols is after what time without a request a file's symbols are dropped, once a window
+// closes. To read those of a JVM's library again takes 10 ms.
 const idleSymbols = 2 * time.Minute
 
 // maxExecutable bounds a file whose symbols are read.
@@ -43,8 +43,9 @@ type Symbols struct {
 	vdso    []byte
 }
 
-// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed; that is no reason not to profile. Programs that are
-// loaded from now on are followed, closely until ctx ends, as the agent loads many itself.
+// ReadSymbols reads the symbols, which takes a tenth of a second. Without them frames stay unnamed;
+// that is no reason not to profile. Programs that are loaded from now on are followed, closely
+// until ctx ends, as the agent loads many itself.
 func ReadSymbols(ctx context.Context, root proc.Root) (s Symbols) {
 	var err error
 	s.loaded = new(symbolize.Loaded)
@@ -78,7 +79,8 @@ func readKernel(root proc.Root, modules map[string]uint64, loaded *symbolize.Loa
 	return symbolize.ReadKallsyms(bufio.NewReaderSize(f, 1<<16), modules, loaded)
 }
 
-// readModules returns where modules of the kernel end; none if that cannot be read, as in a kernel without modules.
+// readModules returns where modules of the kernel end; none if that cannot be read, as in a kernel
+// without modules.
 func readModules(root proc.Root) map[string]uint64 {
 	f, err := os.Open(string(root) + "/modules")
 	if err != nil {
@@ -97,7 +99,8 @@ func (rs *Resolver) LoadedLost() uint64 {
 	return rs.loads.Lost()
 }
 
-// RefreshKernel takes the names of BPF programs, and of modules, that were loaded or unloaded meanwhile. One goroutine may call it.
+// RefreshKernel takes the names of BPF programs, and of modules, that were loaded or unloaded
+// meanwhile. One goroutine may call it.
 func (rs *Resolver) RefreshKernel() error {
 	if rs.loads != nil {
 		if err := rs.loads.Drain(); err != nil {
@@ -117,7 +120,8 @@ func (rs *Resolver) RefreshKernel() error {
 	return nil
 }
 
-// FindKernel returns where functions of the kernel are, by name. It omits those that there are not, or that may not be seen.
+// FindKernel returns where functions of the kernel are, by name. It omits those that there are not,
+// or that may not be seen.
 func (s Symbols) FindKernel(names ...string) map[string]bpf.CodeRange {
 	found := map[string]bpf.CodeRange{}
 	for name, r := range s.kernel.Find(names...) {
@@ -155,7 +159,8 @@ func readVDSO(root proc.Root) []byte {
 	return nil
 }
 
-// KernelFunction returns the name of the function of the kernel that an address is in; "" if it is not known.
+// KernelFunction returns the name of the function of the kernel that an address is in; "" if it is
+// not known.
 func (rs *Resolver) KernelFunction(pc uint64) string {
 	name, _, _ := rs.kernel.Load().Lookup(pc)
 	return name
@@ -209,7 +214,8 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 
 var unmapped = unique.Make(symbol.Mapping{File: "[unmapped]"})
 
-// object returns the symbols of the file behind m, nil if there are none. It is kept while the worker has p.
+// object returns the symbols of the file behind m, nil if there are none. It is kept while the
+// worker has p.
 func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 	if o, ok := p.work.objects[m.Start]; ok {
 		return o
@@ -246,8 +252,8 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 	return o
 }
 
-// openObject returns the symbols of the file behind m, a mapping of pid, which must still run unless the file's key is
-// known and its symbols are in the cache.
+// openObject returns the symbols of the file behind m, a mapping of pid, which must still run
+// unless the file's key is known and its symbols are in the cache.
 func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
 	open := func() (*os.File, error) {
 		f, err := rs.root.OpenMapped(pid, m, maxExecutable)
@@ -287,15 +293,16 @@ func (rs *Resolver) openDebugFile(pid int, path string) []*os.File {
 	return files
 }
 
-// isInstalled reports whether a debug file is where distributions install them: only there it is also looked for in the agent's root. The process
-// chooses other directories, which may lead to anything, as to a file system that is mounted when somebody looks at it.
+// isInstalled reports whether a debug file is where distributions install them: only there it is
+// also looked for in the agent's root. The process chooses other directories, which may lead to
+// anything, as to a file system that is mounted when somebody looks at it.
 func isInstalled(path string) bool { return strings.HasPrefix(path, symbolize.DebugDirectory+"/") }
 
 // maxDebugFile bounds a file with debug information. Only its symbols are read.
 const maxDebugFile = 4 << 30
 
-// fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are looked at when they
-// are opened.
+// fileKeys looks at the mapped files of a process. Those that the kernel does not let it see are
+// looked at when they are opened.
 func fileKeys(root proc.Root, pid int, maps proc.Maps) map[uint64]symbolize.FileKey {
 	keys := map[uint64]symbolize.FileKey{}
 	for i := range maps {
@@ -316,7 +323,8 @@ func openKey(f *os.File) (symbolize.FileKey, error) {
 	return fileKey(&st), nil
 }
 
-// fileKey distinguishes a file from those that had its inode before, and from itself before it was rewritten.
+// fileKey distinguishes a file from those that had its inode before, and from itself before it was
+// rewritten.
 func fileKey(st *unix.Stat_t) symbolize.FileKey {
 	return symbolize.FileKey{Device: st.Dev, Inode: st.Ino, Size: st.Size, ModTime: st.Mtim.Nano()}
 }

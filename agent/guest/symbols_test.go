@@ -36,7 +36,8 @@ func TestFileKey(t *testing.T) {
 	}
 }
 
-// A process does not choose where the agent looks in its own root, but for the name below the directory for debug files.
+// A process does not choose where the agent looks in its own root, but for the name below the
+// directory for debug files.
 func TestIsInstalled(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/usr/lib/debug/.build-id/ca/fe.debug": true, "/usr/lib/debug/opt/libz.debug": true,

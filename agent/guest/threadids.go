@@ -14,9 +14,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Where nothing in a VM's library leads from a thread to the VM's structure for it, the kernel side finds it by the thread's id: it learns
-// it when the thread is sampled in Java code. Threads that were not sampled there yet are read in the VM's list of
-// threads: when the agent attaches, and when a thread is sampled that nobody knows.
+// Where nothing in a VM's library leads from a thread to the VM's structure for it, the kernel side
+// finds it by the thread's id: it learns it when the thread is sampled in Java code. Threads that
+// were not sampled there yet are read in the VM's list of threads: when the agent attaches, and
+// when a thread is sampled that nobody knows.
 
 const (
 	threadsPause = 250 * time.Millisecond // between two reads of a list, at least
@@ -29,7 +30,8 @@ type threadList struct {
 	wanted atomic.Bool
 }
 
-// ThreadsDue is when the VM's list of threads may be read again, CLOCK_MONOTONIC; 0 if the kernel side needs none.
+// ThreadsDue is when the VM's list of threads may be read again, CLOCK_MONOTONIC; 0 if the kernel
+// side needs none.
 func (p *Process) ThreadsDue() time.Duration { return time.Duration(p.threads.next.Load()) }
 
 // SetThreadsDue has the VM's list of threads not read before that time of CLOCK_MONOTONIC.
@@ -57,7 +59,8 @@ var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs wi
 	"samples of the others in native code may lack their Java callers", vmruntime.MaxListedThreads, bpf.MaxKnownThreads)
 
 func (rs *Resolver) announceThreads(g *VM) error {
-	// Who is in the list was there when this was taken: a thread that began later has the same id by chance.
+	// Who is in the list was there when this was taken: a thread that began later has the same id
+	// by chance.
 	var asOf unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &asOf); err != nil {
 		return fmt.Errorf("read the clock: %w", err)

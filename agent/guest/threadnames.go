@@ -13,8 +13,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// The kernel keeps 15 bytes of a thread's name. The VM has the whole: it is read when a thread is sampled whose name is not known, or that the
-// kernel calls otherwise than before, and again once in a while, as ids are used again. Each sample has the kernel's name at its time, which says
+// The kernel keeps 15 bytes of a thread's name. The VM has the whole: it is read when a thread is
+// sampled whose name is not known, or that the kernel calls otherwise than before, and again once
+// in a while, as ids are used again. Each sample has the kernel's name at its time, which says
 // which of the thread's names it is.
 
 const (
@@ -40,8 +41,9 @@ type knownNames struct {
 	of      map[uint32][]string // by thread id as the agent sees it, the last one first; "" for threads that have none
 }
 
-// MissesThreadName reports whether a worker is to read the names of threads now, as a thread was sampled whose name is not known or is
-// old. comm is the kernel's name, up to a zero byte. The drainer calls it for each sample.
+// MissesThreadName reports whether a worker is to read the names of threads now, as a thread was
+// sampled whose name is not known or is old. comm is the kernel's name, up to a zero byte. The
+// drainer calls it for each sample.
 func (p *Process) MissesThreadName(tid uint32, comm []byte, now time.Duration) bool {
 	t := &p.threadNames
 	if p.Attachment.Load() == 0 || now < time.Duration(t.next.Load()) {
@@ -63,8 +65,8 @@ func (p *Process) MissesThreadName(tid uint32, comm []byte, now time.Duration) b
 	return !t.wanted.Swap(true)
 }
 
-// explains reports whether the kernel shortens one of a thread's names to comm, or has none of its own for it. It seldom allocates, as it is called
-// for each sample.
+// explains reports whether the kernel shortens one of a thread's names to comm, or has none of its
+// own for it. It seldom allocates, as it is called for each sample.
 func (k *knownNames) explains(tid uint32, comm []byte) bool {
 	if i := bytes.IndexByte(comm, 0); i >= 0 {
 		comm = comm[:i]
@@ -81,8 +83,9 @@ func (k *knownNames) explains(tid uint32, comm []byte) bool {
 	return slices.ContainsFunc(k.of[tid], func(name string) bool { return shortens(text, name) })
 }
 
-// ThreadName is the name of a thread while the kernel called it comm: the VM's, or else the kernel's. An id may have become that of another
-// thread since the VM's names were read, so the kernel's must be its beginning, or be that of a thread without a name of its own.
+// ThreadName is the name of a thread while the kernel called it comm: the VM's, or else the
+// kernel's. An id may have become that of another thread since the VM's names were read, so the
+// kernel's must be its beginning, or be that of a thread without a name of its own.
 func (p *Process) ThreadName(tid int, comm string) string {
 	known := p.threadNames.known.Load()
 	if known == nil {
@@ -100,7 +103,8 @@ func (p *Process) ThreadName(tid int, comm string) string {
 	return comm
 }
 
-// shortens reports whether the kernel may have comm as the name of a thread. HotSpot cuts names from JDK 23 on in the middle.
+// shortens reports whether the kernel may have comm as the name of a thread. HotSpot cuts names
+// from JDK 23 on in the middle.
 func shortens(comm, name string) bool {
 	if strings.HasPrefix(name, comm) {
 		return comm == name || kernelBytes(comm) >= symbol.CommBytes-5 // a character of up to six bytes may have been cut
@@ -109,7 +113,8 @@ func shortens(comm, name string) bool {
 	return ok && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end)
 }
 
-// kernelBytes is how long a name is as HotSpot gives it to the kernel: characters that UTF-8 has in four bytes take six.
+// kernelBytes is how long a name is as HotSpot gives it to the kernel: characters that UTF-8 has in
+// four bytes take six.
 func kernelBytes(name string) int {
 	n := len(name)
 	for _, r := range name {
@@ -120,7 +125,8 @@ func kernelBytes(name string) int {
 	return n
 }
 
-// readThreadNames reads what the VM calls its threads, if that is wanted. The worker that has p calls it.
+// readThreadNames reads what the VM calls its threads, if that is wanted. The worker that has p
+// calls it.
 func (rs *Resolver) readThreadNames(p *Process, g *VM) {
 	t := &p.threadNames
 	if !t.wanted.Swap(false) {

@@ -15,39 +15,49 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Bounds on the code versions of one process. A sampled one takes some 500 bytes and the methods that are inlined in it, another one 250.
+// Bounds on the code versions of one process. A sampled one takes some 500 bytes and the methods
+// that are inlined in it, another one 250.
 const (
-	// MaxVersions is how many sampled ones are kept. When there are more, those that were given up long ago are forgotten first; while
-	// all are in use, frames of further ones do not say which version they are of.
+	// MaxVersions is how many sampled ones are kept. When there are more, those that were given up
+	// long ago are forgotten first; while all are in use, frames of further ones do not say which
+	// version they are of.
 	MaxVersions = 4096
-	// maxAnnounced is how many others are kept, the latest: a hot method's code of C1 may have been replaced before it was sampled.
+	// maxAnnounced is how many others are kept, the latest: a hot method's code of C1 may have been
+	// replaced before it was sampled.
 	maxAnnounced = 2048
 	// maxReadAnnounced is how many of these are read at once.
 	maxReadAnnounced = 256
 	// maxInlined bounds the inlined methods of one version.
 	maxInlined = 256
-	// versionsInterval is how often it is looked up at most what became of versions, while there is new code or new frames.
+	// versionsInterval is how often it is looked up at most what became of versions, while there is
+	// new code or new frames.
 	versionsInterval = time.Second
-	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is wanted. It is looked up at
-	// maxVersionsInterval all the same: when a process ends, nothing is known of what came after the last look.
+	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is
+	// wanted. It is looked up at maxVersionsInterval all the same: when a process ends, nothing is
+	// known of what came after the last look.
 	versionsShare       = 1000
 	maxVersionsInterval = 2 * time.Second
 )
 
-// A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of CLOCK_MONOTONIC.
+// A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of
+// CLOCK_MONOTONIC.
 type CodeVersion struct {
 	vmruntime.Compilation
 	Function, Signature string // of the compiled method
-	// Since is when the VM announced the compilation; if it did not (Announced), when the agent first met it.
+	// Since is when the VM announced the compilation; if it did not (Announced), when the agent
+	// first met it.
 	Since     time.Duration
 	Announced bool
 	State     vmruntime.CodeState
-	// InUse is when it was last seen in use, and Until when it was first seen that it was not; 0 if it is in use.
+	// InUse is when it was last seen in use, and Until when it was first seen that it was not; 0 if
+	// it is in use.
 	InUse, Until time.Duration
 	Inlined      []string // methods that were compiled into it, some of at most maxInlined
-	// Traps are the uncommon traps that were counted in its methods from when it was first sampled to when it was given up, most first.
+	// Traps are the uncommon traps that were counted in its methods from when it was first sampled
+	// to when it was given up, most first.
 	Traps []Trap
-	// Decompiles is how many optimised compilations of the method were given up so far; -1 if that is not known.
+	// Decompiles is how many optimised compilations of the method were given up so far; -1 if that
+	// is not known.
 	Decompiles int
 	Sampled    bool // at any time
 }
@@ -58,8 +68,9 @@ type Trap struct {
 	Count            int
 }
 
-// versions are the code versions of one process. The worker that has the process changes them, with the lock; it reads them without. It
-// must not read the process while it has the lock: nobody knows how long that takes, and others wait.
+// versions are the code versions of one process. The worker that has the process changes them, with
+// the lock; it reads them without. It must not read the process while it has the lock: nobody knows
+// how long that takes, and others wait.
 type versions struct {
 	wanted atomic.Bool // somebody wants to know now what became of them
 
@@ -90,14 +101,16 @@ type version struct {
 	methods []trapCounter // that may trap in it; nil once it was given up
 }
 
-// A trapCounter is a method whose traps are counted, and how many there were when the version was first sampled.
+// A trapCounter is a method whose traps are counted, and how many there were when the version was
+// first sampled.
 type trapCounter struct {
 	method   uint64
 	function string
 	before   map[string]int
 }
 
-// codeMapping is the mapping of frames that the VM gave for a site: that of the code version, if it is one.
+// codeMapping is the mapping of frames that the VM gave for a site: that of the code version, if it
+// is one.
 func (p *Process) codeMapping(g *VM, site vmruntime.Site, frames []vmruntime.Frame) unique.Handle[symbol.Mapping] {
 	id := site.Version
 	if site.Kind != vmruntime.Compiled || id == 0 || len(frames) == 0 {
@@ -192,7 +205,8 @@ func (vs *versions) describe(reader vmruntime.VersionReader, site vmruntime.Site
 	return v
 }
 
-// countTraps notes how many traps the methods of versions have had by now that were sampled for the first time since the last look.
+// countTraps notes how many traps the methods of versions have had by now that were sampled for the
+// first time since the last look.
 func (vs *versions) countTraps(reader vmruntime.VersionReader) error {
 	traps, err := reader.Traps(trapping(vs.fresh))
 	vs.change(func() {
@@ -223,7 +237,8 @@ func trapping(versions []*version) (list []uint64) {
 	return list
 }
 
-// giveUp notes the traps that the methods of a version have had since it was first sampled, if they could be read.
+// giveUp notes the traps that the methods of a version have had since it was first sampled, if they
+// could be read.
 func (v *version) giveUp(traps map[uint64]vmruntime.Traps, err error) {
 	if v.methods == nil {
 		return
@@ -246,8 +261,9 @@ func (v *version) giveUp(traps map[uint64]vmruntime.Traps, err error) {
 	v.methods = nil
 }
 
-// announced keeps a compilation that the VM announced, as it may be replaced before it is sampled. It is only read once the method turns out
-// to be one that is sampled: a VM that starts announces thousands.
+// announced keeps a compilation that the VM announced, as it may be replaced before it is sampled.
+// It is only read once the method turns out to be one that is sampled: a VM that starts announces
+// thousands.
 func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 	reader, err := As[vmruntime.VersionReader](g)
 	if err != nil || l.Version == 0 {
@@ -309,10 +325,12 @@ func (vs *versions) hot(sampled func(id uint32) bool) map[methodKey]bool {
 	return hot
 }
 
-// WantVersions has the worker find out what became of the process's code versions when it comes next (Resolver.Submit).
+// WantVersions has the worker find out what became of the process's code versions when it comes
+// next (Resolver.Submit).
 func (p *Process) WantVersions() { p.versions.wanted.Store(true) }
 
-// followVersions finds out what became of versions, if that is due. Fresh says that there was work, so that code may have changed.
+// followVersions finds out what became of versions, if that is due. Fresh says that there was work,
+// so that code may have changed.
 func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 	vs := &p.versions
 	now := proc.Monotonic()
@@ -336,7 +354,8 @@ func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 	vs.again = now + took + min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
 }
 
-// refresh reads the states of versions that may be in use: of the sampled ones, and of others of the same methods.
+// refresh reads the states of versions that may be in use: of the sampled ones, and of others of
+// the same methods.
 func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	var list []*CodeVersion
 	for _, v := range vs.sampled {
@@ -397,8 +416,9 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	return nil
 }
 
-// Versions returns the code versions with these compile ids, and others of the same methods that were there after since, by method and
-// age. It returns how many sampled versions the process has had for which there was no room.
+// Versions returns the code versions with these compile ids, and others of the same methods that
+// were there after since, by method and age. It returns how many sampled versions the process has
+// had for which there was no room.
 func (p *Process) Versions(ids map[uint32]struct{}, since time.Duration) (list []CodeVersion, beyond uint64) {
 	vs := &p.versions
 	vs.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A versionedVM is a VM whose compilations are all C2's, of a method with the name of their compile id.
+// A versionedVM is a VM whose compilations are all C2's, of a method with the name of their compile
+// id.
 type versionedVM struct {
 	vmruntime.Process
 	givenUp map[uint32]bool
@@ -60,7 +61,8 @@ func sampled(p *Process, g *VM, id uint32, function string) symbol.Mapping {
 
 func (p *Process) follow(g *VM) error { return p.versions.refresh(g.Guest.(vmruntime.VersionReader)) }
 
-// The mapping of a frame names its version; the version says what was compiled, and why it was given up.
+// The mapping of a frame names its version; the version says what was compiled, and why it was
+// given up.
 func TestVersions(t *testing.T) {
 	guest, g, p := newVersioned()
 	p.announced(g, vmruntime.CodeLoad{Version: 6, Begin: 6 << 8, Size: 50, Class: "a.Main", Name: "run", At: 3 * time.Second})

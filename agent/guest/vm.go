@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A VM is an attached VM: the kernel side can walk its stacks. It belongs to the worker that has its process.
+// A VM is an attached VM: the kernel side can walk its stacks. It belongs to the worker that has
+// its process.
 type VM struct {
 	Guest   vmruntime.Process // names what is found there; As returns what else it can do
 	runtime bridge.Runtime
@@ -71,8 +72,8 @@ func (g *VM) keep(site vmruntime.Site, n Name) {
 	g.places[p] = n
 }
 
-// As returns what the VM's runtime can do beyond naming code: T is one of the interfaces in package vmruntime, or some of their
-// methods. The error names the runtime that cannot do it.
+// As returns what the VM's runtime can do beyond naming code: T is one of the interfaces in package
+// vmruntime, or some of their methods. The error names the runtime that cannot do it.
 func As[T any](g *VM) (T, error) {
 	t, ok := g.Guest.(T)
 	if !ok {
@@ -84,8 +85,8 @@ func As[T any](g *VM) (T, error) {
 // CodeLow is where the VM's code cache begins.
 func (g *VM) CodeLow() uint64 { return g.Kernel.CodeLow }
 
-// Site is where a frame of the VM is, for lookups in it. Exact says that its address is no return address, epoch how often
-// classes had been unloaded.
+// Site is where a frame of the VM is, for lookups in it. Exact says that its address is no return
+// address, epoch how often classes had been unloaded.
 func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
 	s := vmruntime.Site{Exact: exact, Epoch: epoch}
 	switch f.Kind() {
@@ -102,8 +103,9 @@ func (g *VM) Site(f bpf.Frame, exact bool, epoch uint32) vmruntime.Site {
 // codeIndexAge is how old the list of compilations may be by which addresses are looked up.
 const codeIndexAge = time.Second
 
-// A codeIndex says which compilation is at an address of a VM's code. Samples say themselves which one they were taken in; the index
-// is for what has nothing but an address, such as the CPU's branch records. It is only right while the code stays.
+// A codeIndex says which compilation is at an address of a VM's code. Samples say themselves which
+// one they were taken in; the index is for what has nothing but an address, such as the CPU's
+// branch records. It is only right while the code stays.
 type codeIndex struct {
 	made time.Duration // CLOCK_MONOTONIC
 	list []vmruntime.Compilation
@@ -141,7 +143,8 @@ func (x *codeIndex) at(g *VM, pc uint64) (vmruntime.Compilation, bool) {
 	return x.list[i], true
 }
 
-// nameAddress names an address in the VM's code: as that of the compilation that is there now, or of a stub.
+// nameAddress names an address in the VM's code: as that of the compilation that is there now, or
+// of a stub.
 func (rs *Resolver) nameAddress(p *Process, r Wanted) Name {
 	g := p.work.vm
 	offset := uint64(uint32(r.Frame.PC() - g.Kernel.CodeLow))

@@ -76,7 +76,8 @@ func (rs *Resolver) Begin(s Stage, p *Process) {
 	rs.Reach(s, p.PID)
 }
 
-// workOn does what there is to do for p. Reads of the target go through the pool and end after its deadline.
+// workOn does what there is to do for p. Reads of the target go through the pool and end after its
+// deadline.
 func (rs *Resolver) workOn(p *Process) {
 	rs.Begin(StageAttach, p)
 	if !p.Exited.Load() { // what has its pid now may be another program
@@ -97,8 +98,8 @@ func (rs *Resolver) workOn(p *Process) {
 	}
 	rs.Begin(StageNames, p)
 	if g := p.work.vm; g != nil {
-		// From here on no lock is held while the process is read, and nobody waits for it without a deadline: another worker can take
-		// this one's place.
+		// From here on no lock is held while the process is read, and nobody waits for it without a
+		// deadline: another worker can take this one's place.
 		g.direct.Set(true)
 		defer g.direct.Set(false)
 		rs.refresh(p, g)
@@ -135,15 +136,17 @@ func (rs *Resolver) workOn(p *Process) {
 	}
 }
 
-// A frame whose name could not be read in time is named later: the first read of a process has little time (proc.Pool). So is
-// compiled code that seems to be gone: the VM may have been about to change something, or not have been attached. Should the
-// code be there, it still has the compile id that was sampled; if not, it stays stale.
+// A frame whose name could not be read in time is named later: the first read of a process has
+// little time (proc.Pool). So is compiled code that seems to be gone: the VM may have been about to
+// change something, or not have been attached. Should the code be there, it still has the compile
+// id that was sampled; if not, it stays stale.
 const (
 	maxNameTries = 5
 	nameAgain    = 300 * time.Millisecond // then twice as long each time
 )
 
-// nameLater gives back the frames that are to be tried again, and has a timer end when the first of them is due.
+// nameLater gives back the frames that are to be tried again, and has a timer end when the first of
+// them is due.
 func (rs *Resolver) nameLater(p *Process) {
 	again := p.work.again
 	if p.work.again = nil; len(again) == 0 {
@@ -217,7 +220,8 @@ func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
 // continuePause is between two steps of what the attachment of a VM left for later.
 const continuePause = 20 * time.Millisecond
 
-// continueAttaching does some of what the attachment of p's VM left for later, once its frames have names.
+// continueAttaching does some of what the attachment of p's VM left for later, once its frames have
+// names.
 func (rs *Resolver) continueAttaching(p *Process, g *VM) {
 	now := proc.Monotonic()
 	if g.complete || now < g.more {
@@ -279,11 +283,13 @@ func (rs *Resolver) identify(p *Process) {
 // Replaced records that the process has executed another program by that time of CLOCK_MONOTONIC.
 func (p *Process) Replaced(at time.Duration) { p.replaced.Store(int64(at)) }
 
-// execTakes is how long before its record a program may already be there for those who read the process.
+// execTakes is how long before its record a program may already be there for those who read the
+// process.
 const execTakes = 5 * time.Millisecond
 
-// disown takes back what was read of p when it ran another program already. /proc does not say which program it shows, and the record of
-// an execution comes later than the program. So frames lose the names that they have by the other one's mappings.
+// disown takes back what was read of p when it ran another program already. /proc does not say
+// which program it shows, and the record of an execution comes later than the program. So frames
+// lose the names that they have by the other one's mappings.
 func (rs *Resolver) disown(p *Process) {
 	replaced := time.Duration(p.replaced.Load())
 	if replaced == 0 {
@@ -327,16 +333,16 @@ func (p *Process) namedAfter(at time.Duration) (frames []RawFrame) {
 	return frames
 }
 
-// Mappings are read once in mapsInterval, and up to maxMapsInterval if they did not change: stacks of code without frame pointers have ever
-// new addresses that are in no mapping.
+// Mappings are read once in mapsInterval, and up to maxMapsInterval if they did not change: stacks
+// of code without frame pointers have ever new addresses that are in no mapping.
 const (
 	mapsInterval        = 200 * time.Millisecond
 	maxMapsInterval     = 10 * time.Second
 	maxMapsIntervalNoVM = time.Second // of a process that may get a VM
 )
 
-// readMaps reads p's mappings, unless that was done a moment ago. It never takes another process's for p's: a process that
-// is gone keeps those that it had.
+// readMaps reads p's mappings, unless that was done a moment ago. It never takes another process's
+// for p's: a process that is gone keeps those that it had.
 func (rs *Resolver) readMaps(p *Process) bool {
 	now := proc.Monotonic()
 	if p.Exited.Load() || (p.work.mapsRead != 0 && now-p.work.mapsRead < p.work.mapsRest) {
@@ -376,7 +382,8 @@ func (w *workerState) rest(maps proc.Maps) {
 	}
 }
 
-// Call is proc.Call for the worker that has p, without a deadline of its own. A panic in fn goes on here.
+// Call is proc.Call for the worker that has p, without a deadline of its own. A panic in fn goes on
+// here.
 func Call[T any](rs *Resolver, p *Process, fn func() (T, error)) (T, error) {
 	v, err := proc.Call(context.Background(), rs.pool, p.PID, fn)
 	proc.Repanic(err)
@@ -396,7 +403,8 @@ func (rs *Resolver) Name(p *Process, r Wanted) Name {
 	if !r.End.Truncated() {
 		return n
 	}
-	// The frame-pointer chain of a native thread ends in garbage where its C library was built without frame pointers.
+	// The frame-pointer chain of a native thread ends in garbage where its C library was built
+	// without frame pointers.
 	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && (n.bottom || symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName)) {
 		n.Root = true
 		return n

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// TestStaleAgain: compiled code that seems to be gone is looked for again, a few times and with growing pauses. Meanwhile it is
-// stale, and what was found once is not replaced by less.
+// TestStaleAgain: compiled code that seems to be gone is looked for again, a few times and with
+// growing pauses. Meanwhile it is stale, and what was found once is not replaced by less.
 func TestStaleAgain(t *testing.T) {
 	rs, _ := faultyResolver(t, "", 0)
 	code := bpf.Frame(bpf.FrameJIT) << 60
@@ -49,7 +49,8 @@ func TestStaleAgain(t *testing.T) {
 	}
 }
 
-// TestNameLater: a process has one timer for the frames that are named later, however often it is worked on before that ends.
+// TestNameLater: a process has one timer for the frames that are named later, however often it is
+// worked on before that ends.
 func TestNameLater(t *testing.T) {
 	rs := NewResolver(Config{})
 	var worked atomic.Int32
@@ -72,8 +73,8 @@ func TestNameLater(t *testing.T) {
 	}
 }
 
-// TestInlinedIn: where the VM does not record what was inlined, a frame of its own says so, below the method that is certain: also at a
-// return address, as of calls of stubs nothing is recorded.
+// TestInlinedIn: where the VM does not record what was inlined, a frame of its own says so, below
+// the method that is certain: also at a return address, as of calls of stubs nothing is recorded.
 func TestInlinedIn(t *testing.T) {
 	frames := []vmruntime.Frame{
 		{Function: "a.B.inner", File: "B.java", Line: 3, BCI: 7, Approximate: true},
@@ -124,7 +125,8 @@ func TestMapsRest(t *testing.T) {
 	read(two, maxMapsInterval)
 }
 
-// TestUnmappedLater: an address in no mapping is named again once the mappings have been read, if they were not read for it.
+// TestUnmappedLater: an address in no mapping is named again once the mappings have been read, if
+// they were not read for it.
 func TestUnmappedLater(t *testing.T) {
 	rs, _ := faultyResolver(t, "", 0)
 	p := asked(1)

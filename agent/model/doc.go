@@ -1,4 +1,5 @@
-// Package model is the wing of what a closed window is. Whoever fills one and whoever shows one both know it, and not each other.
+// Package model is the wing of what a closed window is. Whoever fills one and whoever shows one
+// both know it, and not each other.
 //
 //   - profile is the window: immutable, with names
 //   - stored is the file format of profiles, which pprof can read: labels, sample types, metadata

@@ -1,4 +1,5 @@
-// Package probe is the wing of where and how the agent hooks into kernel and programs, and of how records come back.
+// Package probe is the wing of where and how the agent hooks into kernel and programs, and of how
+// records come back.
 //
 //   - probesite finds the instructions of a library at which a probe is cheap and safe; hitcost, in it, measures what a hit costs here
 //   - valueprobe has the syntax of probes that users write, and of the values that they read

@@ -7,5 +7,6 @@
 //   - audit compares the cost of two sides; advise says what a compiler could do with a profile
 //   - price, rule and program compute further numbers: by a model of prices, by rules, by a program of the user
 //
-// Its rooms import the wings host and model, never probe, guest or collect: whatever they need of a program is in its profile.
+// Its rooms import the wings host and model, never probe, guest or collect: whatever they need of a
+// program is in its profile.
 package view

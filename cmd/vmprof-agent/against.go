@@ -24,8 +24,8 @@ func (a *againstFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&a.per, "per", defaultPer, "against: per `UNIT` (see compare)")
 }
 
-// check reads the earlier recording, so that what cannot be compared fails before anything is recorded. A recording that is compared
-// has windows of a second unless others are asked for.
+// check reads the earlier recording, so that what cannot be compared fails before anything is
+// recorded. A recording that is compared has windows of a second unless others are asked for.
 func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
 	if a.against == "" {
 		if fs.Changed("per") {

@@ -12,7 +12,8 @@ import (
 // lookPause is the time between two looks at whether processes are alive.
 const lookPause = time.Second
 
-// A living follows whether some processes run, are stopped or have ended. Its methods are for one goroutine.
+// A living follows whether some processes run, are stopped or have ended. Its methods are for one
+// goroutine.
 type living struct {
 	root      proc.Root
 	log       *slog.Logger
@@ -39,7 +40,8 @@ func follow(root proc.Root, pids []int, log *slog.Logger) *living {
 	return l
 }
 
-// look looks at the processes, and logs once for each time that one is stopped. It returns false if one has ended.
+// look looks at the processes, and logs once for each time that one is stopped. It returns false if
+// one has ended.
 func (l *living) look() (all bool) {
 	all = true
 	now := time.Now()

@@ -106,7 +106,8 @@ type auditEngine struct {
 	serves func(ctx context.Context, pid int) bool
 	open   func(ctx context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error)
 
-	// Remedies where there are no timings, where there is one version only, and where timings are too short.
+	// Remedies where there are no timings, where there is one version only, and where timings are
+	// too short.
 	untimed, single, short string
 	// caveat is what to know of versions of one process; empty if they are chosen at random.
 	caveat string
@@ -197,10 +198,12 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	return errors.New("no engine takes timings of these processes together: audit them one by one")
 }
 
-// arrival is how long a process may take to connect and to register its methods: the header tries again after a second, or ten.
+// arrival is how long a process may take to connect and to register its methods: the header tries
+// again after a second, or ten.
 const arrival = 15 * time.Second
 
-// leastAudit is for how long timings are taken at least: which version is faster may depend on what else the machine does, which changes.
+// leastAudit is for how long timings are taken at least: which version is faster may depend on what
+// else the machine does, which changes.
 const leastAudit = 6 * time.Second
 
 // run takes timings until there is a verdict, and writes it.

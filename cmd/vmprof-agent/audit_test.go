@@ -167,8 +167,9 @@ func TestAuditPrecision(t *testing.T) {
 	}
 }
 
-// Where loops are timed apart from invocations, each has a verdict of its own, between the versions that have it. Loops that are too short
-// have none, and if there are no others the verdict is on invocations.
+// Where loops are timed apart from invocations, each has a verdict of its own, between the versions
+// that have it. Loops that are too short have none, and if there are no others the verdict is on
+// invocations.
 func TestAuditLoopsApart(t *testing.T) {
 	a := auditLoops(t, "--loops", 2000, map[uint64]map[uint32]float64{
 		1: {0: 1000, 3: 10}, 2: {0: 1000, 1: 1000, 2: 2000, 3: 10}, 3: {1: 1500, 2: 2000},

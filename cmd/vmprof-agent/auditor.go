@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 )
 
-// combined is the loop number of method and loops together, as the paper compares them (section 3): every part of an invocation
-// between two timing points is one timing.
+// combined is the loop number of method and loops together, as the paper compares them (section 3):
+// every part of an invocation between two timing points is one timing.
 const combined = math.MaxUint32
 
 // An auditor compares versions by their timings.
@@ -36,8 +36,8 @@ type auditedRegion struct {
 	scores  []audit.Scores // by version
 }
 
-// maxPerturb is the perturb score above which timings are refused: they would be half as long as timing nothing takes, or less. The
-// paper takes those with a score of 1.34.
+// maxPerturb is the perturb score above which timings are refused: they would be half as long as
+// timing nothing takes, or less. The paper takes those with a score of 1.34.
 const maxPerturb = 2
 
 func newAuditor(o *auditOptions) *auditor {
@@ -67,8 +67,8 @@ func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 	}
 }
 
-// warmup is for how long timings of a version do not count after its first one: a version that did not run before has cold caches, and the
-// branch predictor does not know it.
+// warmup is for how long timings of a version do not count after its first one: a version that did
+// not run before has cold caches, and the branch predictor does not know it.
 const warmup = time.Second
 
 // warm reports whether timings of a version count.
@@ -94,7 +94,8 @@ func (r *auditedRegion) add(version int, d time.Duration, runs uint32, cost time
 	r.contest.Add(version, float64(d), runs)
 }
 
-// judged are the regions that there is a verdict on: the method, both together, or each loop if they are timed apart.
+// judged are the regions that there is a verdict on: the method, both together, or each loop if
+// they are timed apart.
 func (a *auditor) judged() []uint32 {
 	if !a.opt.loops {
 		return []uint32{0}
@@ -132,7 +133,8 @@ func (a *auditor) compared(loop uint32) (list []int) {
 	return list
 }
 
-// takes reports whether a version takes part in a comparison: a loop that is timed apart may not be in all versions.
+// takes reports whether a version takes part in a comparison: a loop that is timed apart may not be
+// in all versions.
 func (a *auditor) takes(loop uint32, version int) bool {
 	return loop == 0 || loop == combined || !a.opt.engine.apart || a.regions[loop].has(version)
 }
@@ -150,7 +152,8 @@ func (r *auditedRegion) perturb() (most float64) {
 	return most
 }
 
-// base is the version that others are compared with: the first process's lowest of those that take part.
+// base is the version that others are compared with: the first process's lowest of those that take
+// part.
 func (a *auditor) base(loop uint32) int {
 	base := -1
 	for i := range a.versions {
@@ -172,7 +175,8 @@ func (a *auditor) look(loop uint32, version int, last bool) audit.Difference {
 	return contest.Look(a.base(loop), version, last)
 }
 
-// decided reports whether there is a verdict on every version, and each interval is as narrow as wanted.
+// decided reports whether there is a verdict on every version, and each interval is as narrow as
+// wanted.
 func (a *auditor) decided() bool {
 	verdicts := 0
 	for _, loop := range a.judged() {

@@ -18,8 +18,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// chosen are the processes that -p selected, from before the agent attached: a pid may mean another process later. Of the
-// whole machine, and of COMMAND, it is empty. agent.New refuses pids that no process has.
+// chosen are the processes that -p selected, from before the agent attached: a pid may mean another
+// process later. Of the whole machine, and of COMMAND, it is empty. agent.New refuses pids that no
+// process has.
 type chosen struct {
 	root      proc.Root
 	processes []proc.Identity
@@ -47,8 +48,8 @@ func (c *chosen) running(of []proc.Identity) (still []proc.Identity) {
 	return still
 }
 
-// checkRunning fails if all of the processes have ended: a recording of nothing would replace the file of an earlier one. It
-// warns of those that have ended if others run.
+// checkRunning fails if all of the processes have ended: a recording of nothing would replace the
+// file of an earlier one. It warns of those that have ended if others run.
 func (c *chosen) checkRunning(log *slog.Logger) error {
 	still := c.running(c.processes)
 	if len(c.processes) > 0 && len(still) == 0 {
@@ -80,9 +81,11 @@ func (c *chosen) endedBefore() error {
 }
 
 const (
-	// goneInterval is between two looks at whether processes run of which the kernel does not report the end.
+	// goneInterval is between two looks at whether processes run of which the kernel does not
+	// report the end.
 	goneInterval = 100 * time.Millisecond
-	// unseenEnd is how long a recording without any sample may seem to last after its processes had ended before it.
+	// unseenEnd is how long a recording without any sample may seem to last after its processes had
+	// ended before it.
 	unseenEnd = 2 * goneInterval
 )
 
@@ -155,7 +158,8 @@ func recorded(p *profile.Profile) bool {
 	})
 }
 
-// nameCommand names the process of COMMAND by its arguments if it ended before anybody could ask it.
+// nameCommand names the process of COMMAND by its arguments if it ended before anybody could ask
+// it.
 func nameCommand(p *profile.Profile, pid int, command []string) {
 	for _, process := range p.Processes {
 		if process.PID != pid {

@@ -17,8 +17,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
-// A command is a program that waits to be started until the agent is ready to sample it: a copy of this program
-// that becomes COMMAND when its gate opens. So not even its first instruction is missed.
+// A command is a program that waits to be started until the agent is ready to sample it: a copy of
+// this program that becomes COMMAND when its gate opens. So not even its first instruction is
+// missed.
 type command struct {
 	cmd    *exec.Cmd
 	gate   *os.File // closing it without a word ends the command before it began
@@ -79,8 +80,8 @@ func (c *command) release() {
 	c.gate.Close()
 }
 
-// leave is for the end of a recording. A command that has not begun never does. One that is running is ended if the
-// recording was interrupted; otherwise it runs on: its time is its own.
+// leave is for the end of a recording. A command that has not begun never does. One that is running
+// is ended if the recording was interrupted; otherwise it runs on: its time is its own.
 func (c *command) leave(interrupted bool) {
 	if !c.began {
 		c.gate.Close()
@@ -99,7 +100,8 @@ func (c *command) running() bool {
 	return c.began && len(c.exited) == 0 && (err == nil || errors.Is(err, syscall.EPERM))
 }
 
-// become is the verb behind the gate: it waits for a byte, then executes args[0] with argv args[1:].
+// become is the verb behind the gate: it waits for a byte, then executes args[0] with argv
+// args[1:].
 func become(_ context.Context, args []string, _, _ io.Writer) error {
 	gate := os.NewFile(gateFD, "gate")
 	if gate == nil || len(args) < 2 {
@@ -112,8 +114,9 @@ func become(_ context.Context, args []string, _, _ io.Writer) error {
 	return fmt.Errorf("execute %s: %w", args[0], syscall.Exec(args[0], args[1:], os.Environ()))
 }
 
-// A keeper is a process that ends COMMAND if the recording dies without a word, as by kill -9. The kernel's own means,
-// PR_SET_PDEATHSIG, would also end a command that is to run on after -d, and is bound to the thread that forked.
+// A keeper is a process that ends COMMAND if the recording dies without a word, as by kill -9. The
+// kernel's own means, PR_SET_PDEATHSIG, would also end a command that is to run on after -d, and is
+// bound to the thread that forked.
 type keeper struct {
 	process *exec.Cmd
 	pipe    *os.File // a byte lets COMMAND go; the end without one ends it

@@ -240,7 +240,8 @@ func compareVerb(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	return o.writePage(stdout, text.String(), a, b)
 }
 
-// compareTwo compares two recordings: their windows if there are enough for an interval, and otherwise their shares.
+// compareTwo compares two recordings: their windows if there are enough for an interval, and
+// otherwise their shares.
 func compareTwo(stdout io.Writer, a, b compare.Named, opts *compare.AuditOptions) error {
 	if compare.HasEnoughWindows(a.Profile) && compare.HasEnoughWindows(b.Profile) {
 		_, err := compare.Audit(stdout, []compare.Named{a}, []compare.Named{b}, opts)
@@ -252,7 +253,8 @@ func compareTwo(stdout io.Writer, a, b compare.Named, opts *compare.AuditOptions
 	return compareShares(stdout, a, b, &opts.Options)
 }
 
-// compareShares names the subtrees that only one of two recordings has, and compares the shares of all methods.
+// compareShares names the subtrees that only one of two recordings has, and compares the shares of
+// all methods.
 func compareShares(stdout io.Writer, a, b compare.Named, opts *compare.Options) error {
 	if err := compare.Appeared(stdout, a, b, opts); err != nil {
 		return err
@@ -297,8 +299,8 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	return err
 }
 
-// verdicts are those of one kind, by the statistics of the text; nil if that compares shares only, without verdicts. Where there are none, all
-// methods are undecided.
+// verdicts are those of one kind, by the statistics of the text; nil if that compares shares only,
+// without verdicts. Where there are none, all methods are undecided.
 func (o *compareOptions) verdicts(kind string, a, b []compare.Named) *flame.Verdicts {
 	if !o.verdict && len(a) == 1 && len(b) == 1 && !(compare.HasEnoughWindows(a[0].Profile) && compare.HasEnoughWindows(b[0].Profile)) {
 		return nil

@@ -22,7 +22,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// storedCalls writes a profile of calls: run calls that many hot and cold methods, from the same site.
+// storedCalls writes a profile of calls: run calls that many hot and cold methods, from the same
+// site.
 func storedCalls(t *testing.T, hot, cold float64) string {
 	t.Helper()
 	method := func(name string) symbol.Symbol { return symbol.Intern(symbol.Frame{Function: name}) }
@@ -77,7 +78,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// storedWindows writes a profile of two windows, in which hot is 9 times of 10 and half the samples.
+// storedWindows writes a profile of two windows, in which hot is 9 times of 10 and half the
+// samples.
 func storedWindows(t *testing.T) string {
 	t.Helper()
 	windows := sink.NewWindows(sink.Time)

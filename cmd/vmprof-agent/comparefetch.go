@@ -38,7 +38,8 @@ type served struct {
 	socket string // path of the Unix socket to ask at; "" if that is the URL's host
 }
 
-// parseServed reads an address of serve: a URL, or unix:PATH, behind which may be :/profiles/alloc and the like.
+// parseServed reads an address of serve: a URL, or unix:PATH, behind which may be :/profiles/alloc
+// and the like.
 func parseServed(name string) (s served, u *url.URL, err error) {
 	at := name
 	if socket, ok := strings.CutPrefix(name, httpd.SocketPrefix); ok {
@@ -61,7 +62,8 @@ func (s served) to(u *url.URL) served {
 	return s
 }
 
-// windowURL is where serve answers with a profile of the next second. An address without a path stands for the CPU time.
+// windowURL is where serve answers with a profile of the next second. An address without a path
+// stands for the CPU time.
 func windowURL(name string) (served, error) {
 	s, u, err := parseServed(name)
 	if err != nil {
@@ -79,8 +81,8 @@ func windowURL(name string) (served, error) {
 // pullSeconds is for how long serve records what report shows, unless the address says otherwise.
 const pullSeconds = 10
 
-// pullURL is where serve answers with a profile that a view of report can show, and how long that may take. An address without a path stands for
-// what the view needs.
+// pullURL is where serve answers with a profile that a view of report can show, and how long that
+// may take. An address without a path stands for what the view needs.
 func pullURL(name, view string) (address served, patience time.Duration, err error) {
 	s, u, err := parseServed(name)
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// pastSides are the flags of compare for two times of the history: B from --from to --to, and A, the time before it.
+// pastSides are the flags of compare for two times of the history: B from --from to --to, and A,
+// the time before it.
 type pastSides struct {
 	pastFlags
 	against, againstTo, event string
@@ -85,10 +86,12 @@ func times(s *history.Selection) string {
 	return s.From.Format(time.DateTime) + " to " + s.To.Format(last)
 }
 
-// maxPastWindows is how many windows of a time are compared: enough for a verdict, and few enough for their stacks to fit in memory.
+// maxPastWindows is how many windows of a time are compared: enough for a verdict, and few enough
+// for their stacks to fit in memory.
 const maxPastWindows = 60
 
-// read reads a side, and returns how many windows it has. Its name is the time of these windows, which may be more or less than was asked for.
+// read reads a side, and returns how many windows it has. Its name is the time of these windows,
+// which may be more or less than was asked for.
 func (p *pastSides) read(ctx context.Context, s history.Selection) (compare.Named, int, error) {
 	name := times(&s)
 	windows := sink.NewWindows(s.Content)

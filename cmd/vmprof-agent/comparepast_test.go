@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// twoDays makes a history of so many windows of ten seconds, and as many a day later in which com.acme.Tax.add costs CPU time as well. It
-// returns the directory and when each part begins.
+// twoDays makes a history of so many windows of ten seconds, and as many a day later in which
+// com.acme.Tax.add costs CPU time as well. It returns the directory and when each part begins.
 func twoDays(t *testing.T, windows int) (dir string, yesterday, today time.Time) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "history")

@@ -101,7 +101,8 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 	return anyValue, nil
 }
 
-// argumentsOf are the words that the arguments of a verb may be; nil if they are files, or a command.
+// argumentsOf are the words that the arguments of a verb may be; nil if they are files, or a
+// command.
 func argumentsOf(verb string) []string {
 	switch verb {
 	case "completion":

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 )
 
-// costModel writes a model in which a sample costs 2 and an allocated byte 0.000001: 20 of storedProfile, 6 of storedEvents.
+// costModel writes a model in which a sample costs 2 and an allocated byte 0.000001: 20 of
+// storedProfile, 6 of storedEvents.
 func costModel(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.yaml")

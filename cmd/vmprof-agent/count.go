@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// countFlags have the calls of one method counted while other things are recorded: the unit of work of compare.
+// countFlags have the calls of one method counted while other things are recorded: the unit of work
+// of compare.
 type countFlags struct {
 	text    string // the method; empty: none
 	method  hotspot.Method
@@ -96,7 +97,8 @@ func (c *countFlags) take() map[int]hotspot.Count {
 	return c.join(c.counter.Take())
 }
 
-// finish is the last take. It fails where the calls are not known; what else was recorded is good nevertheless.
+// finish is the last take. It fails where the calls are not known; what else was recorded is good
+// nevertheless.
 func (c *countFlags) finish() (map[int]hotspot.Count, error) {
 	if c.counter == nil {
 		return nil, nil
@@ -116,8 +118,8 @@ func (c *countFlags) join(counts map[int]hotspot.Count) map[int]hotspot.Count {
 	return counts
 }
 
-// fill adds the calls to a window. Those of a process without samples wait for the next one. The last window has them all the same,
-// if an earlier one had the process.
+// fill adds the calls to a window. Those of a process without samples wait for the next one. The
+// last window has them all the same, if an earlier one had the process.
 func (c *countFlags) fill(p *profile.Profile, counts map[int]hotspot.Count, last bool) {
 	if c.counter == nil {
 		return

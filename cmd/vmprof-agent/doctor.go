@@ -93,8 +93,8 @@ func tryOffCPU(ctx context.Context) error {
 	return a.Close()
 }
 
-// tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect to the
-// socket that they know, so the trial has a socket of its own, which none knows.
+// tryEngines makes an agent that samples nothing, for the sake of its call engines. Guests connect
+// to the socket that they know, so the trial has a socket of its own, which none knows.
 func tryEngines(ctx context.Context) ([]profile.Choice, error) {
 	dir, err := trialDir(os.TempDir(), "/run", "/dev/shm", "/")
 	if err == nil {
@@ -152,8 +152,9 @@ type library struct {
 	parks    error // why those of java.util.concurrent cannot
 }
 
-// inspector returns what attaches to a VM of one of the runtimes as recording does, and lets go of it again. It may be called for several
-// processes at once, and reads a library that many have once.
+// inspector returns what attaches to a VM of one of the runtimes as recording does, and lets go of
+// it again. It may be called for several processes at once, and reads a library that many have
+// once.
 func inspector(root proc.Root, pool *proc.Pool, table []bridge.Runtime) doctor.JVMInspector {
 	known := libraries{read: make(map[fileKey]*libraryRead)}
 	return func(ctx context.Context, pid int, lib *proc.Mapping) (doctor.Inspection, error) {
@@ -203,8 +204,8 @@ type libraryRead struct {
 	err error
 }
 
-// of returns the library behind a mapping of a process. The first process that has it pays for it; the others wait, and try themselves if that
-// failed.
+// of returns the library behind a mapping of a process. The first process that has it pays for it;
+// the others wait, and try themselves if that failed.
 func (l *libraries) of(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping, table []bridge.Runtime) (*library, error) {
 	f, err := proc.Call(ctx, pool, pid, func() (*os.File, error) { return root.OpenMapped(pid, lib, maxLibrary) })
 	if err != nil {

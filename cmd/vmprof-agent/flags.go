@@ -19,7 +19,8 @@ const helpAll = "help-all"
 // groupKey annotates flags that only --help-all shows, with the heading of their group.
 const groupKey = "group"
 
-// Headings of advanced flags, in the order in which --help-all and docs/reference/flags.md show them.
+// Headings of advanced flags, in the order in which --help-all and docs/reference/flags.md show
+// them.
 const (
 	groupBursts   = "Advanced: call engines (branch is not verified on hardware) and bursts"
 	groupContexts = "Advanced: calling contexts without full stack walks"
@@ -49,7 +50,8 @@ func hasAdvanced(fs *pflag.FlagSet) (has bool) {
 	return has
 }
 
-// newFlags returns a flag set that prints usage and the flags that everybody needs when it meets -h.
+// newFlags returns a flag set that prints usage and the flags that everybody needs when it meets
+// -h.
 func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(verb, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -64,7 +66,8 @@ func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
 	return fs
 }
 
-// A definition is what a verb says of itself. As the place for a verb's help it takes that instead of its text.
+// A definition is what a verb says of itself. As the place for a verb's help it takes that instead
+// of its text.
 type definition struct {
 	verb
 	usage string
@@ -164,7 +167,8 @@ func flagName(f *pflag.Flag) string {
 	return name
 }
 
-// flagDefault is the default of a flag for people; "" if it is nothing, or the text says what happens.
+// flagDefault is the default of a flag for people; "" if it is nothing, or the text says what
+// happens.
 func flagDefault(f *pflag.Flag) string {
 	d := strings.Trim(f.DefValue, "[]")
 	switch d {

@@ -37,7 +37,8 @@ func stoppedBy(pid int) string {
 	return ""
 }
 
-// stoppedNote says that processes do not run, if each of them is stopped; "" otherwise, or if there are none.
+// stoppedNote says that processes do not run, if each of them is stopped; "" otherwise, or if there
+// are none.
 func stoppedNote(pids []int) (note string) {
 	for _, pid := range pids[:min(len(pids), maxIdle)] {
 		by := stoppedBy(pid)
@@ -52,8 +53,9 @@ func stoppedNote(pids []int) (note string) {
 	return note
 }
 
-// idleNotes name the processes that have used no CPU time since then, or less than one sample stands for, of which a profile shows nothing.
-// Stopped says that all of them are stopped, and that there are any.
+// idleNotes name the processes that have used no CPU time since then, or less than one sample
+// stands for, of which a profile shows nothing. Stopped says that all of them are stopped, and that
+// there are any.
 func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []string, stopped bool) {
 	stopped = len(since) > 0
 	for pid := range since {

@@ -32,8 +32,8 @@ func (l *logFlags) check() error {
 	return nil
 }
 
-// logger logs to w: warnings, each cause once a minute, and with -v everything. Lines of text have no time, as people see them at once
-// or in a journal that has it.
+// logger logs to w: warnings, each cause once a minute, and with -v everything. Lines of text have
+// no time, as people see them at once or in a journal that has it.
 func (l *logFlags) logger(w io.Writer) *slog.Logger {
 	options := slog.HandlerOptions{Level: slog.LevelWarn}
 	if l.verbose {
@@ -64,7 +64,8 @@ const (
 	maxCauses = 1024
 )
 
-// A sparing handler logs each warning once a minute, whichever processes it is about, and then how many there were. Errors are all logged.
+// A sparing handler logs each warning once a minute, whichever processes it is about, and then how
+// many there were. Errors are all logged.
 type sparing struct {
 	slog.Handler
 	with  string // attributes of all records
@@ -113,7 +114,8 @@ func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
 	return s.Handler.Handle(ctx, r)
 }
 
-// next reports whether a warning is to be logged, and how many of its cause were not since the last one.
+// next reports whether a warning is to be logged, and how many of its cause were not since the last
+// one.
 func (h *heard) next(cause string, now time.Time) (more int, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,13 +20,15 @@ import (
 
 func main() {
 	paceCollector()
-	// The first signal ends a verb in order, so that it still writes what it has; the second one ends the program.
+	// The first signal ends a verb in order, so that it still writes what it has; the second one
+	// ends the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run does what the arguments say and returns the exit code: 0, 1 if it failed, 2 if it was not understood.
+// run does what the arguments say and returns the exit code: 0, 1 if it failed, 2 if it was not
+// understood.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	v, args, err := choose(args)
 	if err == nil {
@@ -46,7 +48,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 2
 }
 
-// A verb is one thing that the program does. It writes results to stdout and everything else to stderr.
+// A verb is one thing that the program does. It writes results to stdout and everything else to
+// stderr.
 type verb struct {
 	name    string
 	summary string // one line of help; empty hides the verb

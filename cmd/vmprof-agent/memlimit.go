@@ -13,12 +13,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// cgroupShare of the cgroup's memory limit is the Go heap's: the rest is for the kernel side, whose maps and buffers count
-// as the agent's, for page cache, and for the program itself.
+// cgroupShare of the cgroup's memory limit is the Go heap's: the rest is for the kernel side, whose
+// maps and buffers count as the agent's, for page cache, and for the program itself.
 const cgroupShare = 0.7
 
-// limitMemory makes the garbage collector keep below the memory limit of the agent's cgroup, unless GOMEMLIMIT says
-// otherwise or there is none.
+// limitMemory makes the garbage collector keep below the memory limit of the agent's cgroup, unless
+// GOMEMLIMIT says otherwise or there is none.
 func limitMemory(log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -35,15 +35,16 @@ func limitMemory(log *slog.Logger) {
 	}
 }
 
-// maxContexts is how many calling contexts fit into a heap of that limit, in addition to all else: one takes some 50 bytes while it
-// is recorded, and as much again as part of a profile.
+// maxContexts is how many calling contexts fit into a heap of that limit, in addition to all else:
+// one takes some 50 bytes while it is recorded, and as much again as part of a profile.
 func maxContexts(heap int64) int {
 	const bytes, least = 350, 1 << 16
 	return int(min(max(heap/bytes, least), agent.DefaultMaxContexts))
 }
 
-// cgroupLimit returns the lowest memory limit of a process's cgroup and those above it, math.MaxInt64 for none. process is
-// its directory in procfs; mounts are looked for below root, which only tests set.
+// cgroupLimit returns the lowest memory limit of a process's cgroup and those above it,
+// math.MaxInt64 for none. process is its directory in procfs; mounts are looked for below root,
+// which only tests set.
 func cgroupLimit(process, root string) (int64, error) {
 	paths, err := cgroupPaths(process)
 	if err != nil {
@@ -63,8 +64,8 @@ func cgroupLimit(process, root string) (int64, error) {
 		if !ok {
 			continue
 		}
-		// In a container the mount shows the part of the hierarchy below m.root only, and with a cgroup namespace
-		// paths are relative to that.
+		// In a container the mount shows the part of the hierarchy below m.root only, and with a
+		// cgroup namespace paths are relative to that.
 		if inside, ok := strings.CutPrefix(path, m.root); ok && (inside == "" || inside[0] == '/' || m.root == "/") {
 			path = inside
 		}
@@ -80,7 +81,8 @@ func cgroupLimit(process, root string) (int64, error) {
 	return lowest, nil
 }
 
-// cgroupPaths returns the process's cgroups: that of the memory controller of version 1 as "memory", that of version 2 as "".
+// cgroupPaths returns the process's cgroups: that of the memory controller of version 1 as
+// "memory", that of version 2 as "".
 func cgroupPaths(process string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(process, "cgroup"))
 	if err != nil {
@@ -105,7 +107,8 @@ func cgroupPaths(process string) (map[string]string, error) {
 // A cgroupMount is where a hierarchy is mounted, and the file that has a limit there.
 type cgroupMount struct{ controller, root, point, file string }
 
-// parseCgroupMount reads a line of mountinfo; see proc_pid_mountinfo(5). ok is false for other mounts.
+// parseCgroupMount reads a line of mountinfo; see proc_pid_mountinfo(5). ok is false for other
+// mounts.
 func parseCgroupMount(line string) (m cgroupMount, ok bool) {
 	fields := strings.Fields(line)
 	dash := 0

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 )
 
-// The lowest limit of the cgroup and of those above it counts, in both versions, in containers and on hosts.
+// The lowest limit of the cgroup and of those above it counts, in both versions, in containers and
+// on hosts.
 func TestCgroupLimit(t *testing.T) {
 	const (
 		v2     = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"

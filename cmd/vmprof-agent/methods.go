@@ -25,8 +25,9 @@ func (o *recordOptions) checkCounted(ctx context.Context, log *slog.Logger) erro
 	return nil
 }
 
-// checkMethod fails if JVMs will not run a method because its class is loaded and does not have it: with every, if that is so in one of them,
-// otherwise if it is so in all. A class that is not loaded may still be, which is logged.
+// checkMethod fails if JVMs will not run a method because its class is loaded and does not have it:
+// with every, if that is so in one of them, otherwise if it is so in all. A class that is not
+// loaded may still be, which is logged.
 func checkMethod(ctx context.Context, pids []int, method hotspot.Method, every bool, log *slog.Logger) error {
 	return checkKnown(pids, method, every, log, func(pid int) (hotspot.Known, error) {
 		return hotspot.Find(ctx, proc.DefaultRoot, pid, method)

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
 )
 
-// A method that a loaded class does not have fails at once; a class that is not loaded is waited for.
+// A method that a loaded class does not have fails at once; a class that is not loaded is waited
+// for.
 func TestCheckKnown(t *testing.T) {
 	m, err := hotspot.ParseMethod("com.acme.Search.fnid")
 	if err != nil {

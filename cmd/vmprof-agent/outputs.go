@@ -25,7 +25,8 @@ const (
 	defaultDirectory = "vmprof"
 )
 
-// An output is a part of the recording with a file that it goes to, and once it is written, what is in it.
+// An output is a part of the recording with a file that it goes to, and once it is written, what is
+// in it.
 type output struct {
 	part
 	path   string         // "" if the part is only in files with all parts
@@ -34,8 +35,8 @@ type output struct {
 	stored *pprof.Profile // in the form that views are made of
 }
 
-// outputs are the files of the recording that have one part each, and those with all of them. An -o that could be a file of
-// one part is a directory if there are several.
+// outputs are the files of the recording that have one part each, and those with all of them. An -o
+// that could be a file of one part is a directory if there are several.
 func (o *recordOptions) outputs() (single []output, together []string) {
 	parts := o.parts()
 	var names []string
@@ -91,7 +92,8 @@ func (o *recordOptions) checkOutputs(outputs []output, together []string) error 
 	return nil
 }
 
-// writeTogether writes the files that have all parts. It returns those that it wrote, also with an error.
+// writeTogether writes the files that have all parts. It returns those that it wrote, also with an
+// error.
 func (o *recordOptions) writeTogether(stdout io.Writer, outputs []output, together []string) (written []string, err error) {
 	var profiles []*pprof.Profile
 	for _, out := range outputs {
@@ -138,8 +140,9 @@ func makeDirectory(path string) error {
 	return unix.Close(dir)
 }
 
-// write writes the outputs of a window that nobody else has. Each part is converted once: of deep stacks it is the largest
-// thing in memory. A file that cannot be written is marked and is in the error; all parts are there nevertheless, unless unusable.
+// write writes the outputs of a window that nobody else has. Each part is converted once: of deep
+// stacks it is the largest thing in memory. A file that cannot be written is marked and is in the
+// error; all parts are there nevertheless, unless unusable.
 func (o *recordOptions) write(stdout io.Writer, p *profile.Profile, outputs []output) (failed, unusable error) {
 	for i := range outputs {
 		out := &outputs[i]

@@ -168,7 +168,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	return nil
 }
 
-// nextDay is how far a --to in the future may be from --from: one farther away was before it, and is taken for that of the next day.
+// nextDay is how far a --to in the future may be from --from: one farther away was before it, and
+// is taken for that of the next day.
 const nextDay = 12 * time.Hour
 
 // arguments are those of report for the same again.
@@ -182,7 +183,8 @@ func (p *pastFlags) arguments() string {
 	return text
 }
 
-// read returns a profile of the history. With anything it is of what there is if there is no CPU time.
+// read returns a profile of the history. With anything it is of what there is if there is no CPU
+// time.
 func (p *pastFlags) read(ctx context.Context, anything bool) (*pprof.Profile, error) {
 	window, err := history.Read(p.dir).Query(ctx, p.selection)
 	if err != nil {
@@ -244,7 +246,8 @@ func (p *pastFlags) services(ctx context.Context, w io.Writer, rows int) error {
 // leastCPUs is what a service must use to be listed.
 const leastCPUs = 0.0005
 
-// rates are what services used in the selection and earlier; the latter is nil if the history has nothing of that time.
+// rates are what services used in the selection and earlier; the latter is nil if the history has
+// nothing of that time.
 func (p *pastFlags) rates(ctx context.Context, earlier history.Selection) (used, was map[string]rate, err error) {
 	r := history.Read(p.dir)
 	for _, part := range []struct {
@@ -302,7 +305,8 @@ func (p *pastFlags) writeServices(w io.Writer, when string, names []string, used
 	return err
 }
 
-// inside are those of the windows that a query for the selection reads: the ones with at least half of their time in it, or else all.
+// inside are those of the windows that a query for the selection reads: the ones with at least half
+// of their time in it, or else all.
 func inside(windows []history.Slice, of *history.Selection) []history.Slice {
 	within := slices.DeleteFunc(slices.Clone(windows), func(s history.Slice) bool {
 		from, to := s.Start, s.End

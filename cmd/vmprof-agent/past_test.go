@@ -29,7 +29,8 @@ func (d *dated) Follow(ctx context.Context, _ time.Duration, observe func(*profi
 	return ctx.Err()
 }
 
-// What serve records is in the history: of the server, of its metrics, and of report once the server has ended.
+// What serve records is in the history: of the server, of its metrics, and of report once the
+// server has ended.
 func TestServeHistory(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", "/dev/null")
 	dir := filepath.Join(t.TempDir(), "history")

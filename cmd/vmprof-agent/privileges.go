@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// settle returns what gives up the privileges that are not needed to go on, and to write files at the end.
+// settle returns what gives up the privileges that are not needed to go on, and to write files at
+// the end.
 func settle(files ...string) func() error {
 	return func() error {
 		keep := privilege.Make(privilege.Host()).Keep
@@ -53,7 +54,8 @@ func replaceable(file string) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return err
 	}
-	// In a sticky directory the owner of the file, or of the directory, may replace it, and CAP_FOWNER.
+	// In a sticky directory the owner of the file, or of the directory, may replace it, and
+	// CAP_FOWNER.
 	var parent, old unix.Stat_t
 	if err := unix.Lstat(file, &old); errors.Is(err, fs.ErrNotExist) {
 		return nil

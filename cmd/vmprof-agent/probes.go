@@ -45,7 +45,8 @@ To record the values at one of these probes, or at the entry of a function:
 Flags:
 `
 
-// probesDeadline is how long the files of a process may take to read: 400 MB of debug information are passed over.
+// probesDeadline is how long the files of a process may take to read: 400 MB of debug information
+// are passed over.
 const probesDeadline = 20 * time.Second
 
 // listed bounds the files that are looked through.
@@ -215,8 +216,8 @@ func (p *offeredProbe) write(out io.Writer, column, width int) {
 	}
 }
 
-// example is what a user could type next: a probe of the file that has most, one whose first operand is understood, or
-// any.
+// example is what a user could type next: a probe of the file that has most, one whose first
+// operand is understood, or any.
 func (o *offer) example() string {
 	best := ""
 	file := slices.MaxFunc(o.files, func(a, b offeredFile) int { return cmp.Compare(len(a.probes), len(b.probes)) })
@@ -240,8 +241,9 @@ const (
 	maxProbeName = 60
 )
 
-// plainText makes a name safe for a terminal: escapes for all but printable ASCII, and an ellipsis for what is too
-// long. Unlike symbol.Printable it leaves no letter of another script: bytes are columns then, and tables line up.
+// plainText makes a name safe for a terminal: escapes for all but printable ASCII, and an ellipsis
+// for what is too long. Unlike symbol.Printable it leaves no letter of another script: bytes are
+// columns then, and tables line up.
 func plainText(name string, limit int) string {
 	text := strconv.QuoteToASCII(name[:min(len(name), limit)])
 	text = strings.ReplaceAll(text[1:len(text)-1], `\"`, `"`)
@@ -302,7 +304,8 @@ func placeText(a elffile.Operand) string {
 	return size + " [" + address + "]"
 }
 
-// wrap writes text behind an indent, broken at ", " so that lines are narrower than width where that is possible.
+// wrap writes text behind an indent, broken at ", " so that lines are narrower than width where
+// that is possible.
 func wrap(out io.Writer, indent, text string, width int) {
 	line := indent
 	for i, word := range strings.SplitAfter(text, ", ") {

@@ -45,7 +45,8 @@ func (c *callFlags) addExact(fs *pflag.FlagSet) {
 // exacts are the values of --exact.
 var exacts = map[string]engines.Exact{"": engines.NotExact, "contexts": engines.ExactContexts, "edges": engines.ExactEdges, "counters": engines.ExactCounters}
 
-// check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls are.
+// check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls
+// are.
 func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	if !wanted {
 		for _, name := range []string{"engine", "stride", "samples", "logical", "guest-socket"} {
@@ -79,8 +80,8 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	return err
 }
 
-// checkTogether refuses flags that can have no effect together with others. Where --engine=auto leaves it open, the profile says
-// which engines a flag does not apply to.
+// checkTogether refuses flags that can have no effect together with others. Where --engine=auto
+// leaves it open, the profile says which engines a flag does not apply to.
 func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 	if c.options.Exact != engines.NotExact {
 		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
@@ -236,7 +237,8 @@ func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	return e.callFlags.check(fs, e.calls, e.calls && !e.time && (!e.events.Any() || e.exactObjects()))
 }
 
-// exactObjects reports whether allocations are all that is recorded besides the contexts of all calls, and each one is.
+// exactObjects reports whether allocations are all that is recorded besides the contexts of all
+// calls, and each one is.
 func (e *eventFlags) exactObjects() bool {
 	for kind, on := range e.events.Kinds {
 		if on && profile.EventKind(kind) != profile.Allocations {

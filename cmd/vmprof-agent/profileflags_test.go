@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Flags that can have no effect together are an error that names both; those that have one somewhere are none.
+// Flags that can have no effect together are an error that names both; those that have one
+// somewhere are none.
 func TestFlagsTogether(t *testing.T) {
 	for _, test := range []struct {
 		args string

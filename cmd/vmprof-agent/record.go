@@ -94,7 +94,8 @@ func (o *recordOptions) parts() []part {
 	return parts
 }
 
-// defaultDuration of a recording without COMMAND: long enough for 3,000 samples of a busy CPU at 99 Hz.
+// defaultDuration of a recording without COMMAND: long enough for 3,000 samples of a busy CPU at 99
+// Hz.
 const defaultDuration = 30 * time.Second
 
 func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
@@ -277,7 +278,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	}
 	o.count.fill(p, counts, true)
 	use := useOf(a)
-	// All names are in the profile. Without what they were made of there is room for what is made of them.
+	// All names are in the profile. Without what they were made of there is room for what is made
+	// of them.
 	a.Close()
 	a = nil
 	runtime.GC()
@@ -322,8 +324,9 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return childErr
 }
 
-// How long a recording waits for its probes before it begins without them, and before it says that it waits. Attaching takes a quarter of a
-// second on an idle machine, and many seconds where several threads compete for each CPU.
+// How long a recording waits for its probes before it begins without them, and before it says that
+// it waits. Attaching takes a quarter of a second on an idle machine, and many seconds where
+// several threads compete for each CPU.
 const (
 	readyPatience = 30 * time.Second
 	silentWait    = 2 * time.Second
@@ -345,7 +348,8 @@ func waitReady(ctx context.Context, a *agent.Agent, stderr io.Writer) {
 	<-ready
 }
 
-// wait returns when the recording is over: its time is, the command or all chosen processes ended, or ctx did.
+// wait returns when the recording is over: its time is, the command or all chosen processes ended,
+// or ctx did.
 func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
 	defer bar.clear()
 	var timeUp <-chan time.Time
@@ -393,8 +397,8 @@ func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command
 	}
 }
 
-// summarize ends a recording: what was recorded, where it is, and what to do next. Stopped says that the processes did not run because something
-// stopped them.
+// summarize ends a recording: what was recorded, where it is, and what to do next. Stopped says
+// that the processes did not run because something stopped them.
 func (o *recordOptions) summarize(w io.Writer, outputs []output, together []string, stopped bool) error {
 	opts := report.SummaryOptions{CPUs: runtime.NumCPU(), Stopped: stopped}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -459,7 +463,8 @@ func next(outputs []output, together []string) (lines []string) {
 	return lines
 }
 
-// nextCommand is what to type or to do next; "" for nothing. The first file has a part of the recording; it is nil if there is none.
+// nextCommand is what to type or to do next; "" for nothing. The first file has a part of the
+// recording; it is nil if there is none.
 func nextCommand(first *output, parts int, together []string) string {
 	for _, path := range together {
 		if format, err := sink.FormatOf(path); err == nil && format == sink.FormatHTML {

@@ -211,8 +211,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 
 const needsUnit = "--per needs the method of record --count: --per=calls:METHOD"
 
-// beginnings returns an expression for names that begin with what any of the expressions matches. Plain prefixes are
-// expressions: their dots match dots.
+// beginnings returns an expression for names that begin with what any of the expressions matches.
+// Plain prefixes are expressions: their dots match dots.
 func beginnings(expressions []string) (*regexp.Regexp, error) {
 	for i, e := range expressions {
 		if _, err := regexp.Compile(e); err != nil {
@@ -357,7 +357,8 @@ func (o *reportOptions) filter(ctx context.Context, list []compare.Named) (err e
 	return nil
 }
 
-// write writes the page or the speedscope file of recordings. The page says with which arguments of report each is seen again.
+// write writes the page or the speedscope file of recordings. The page says with which arguments of
+// report each is seen again.
 func (o *reportOptions) write(stdout io.Writer, title string, list []compare.Named, arguments func(compare.Named) string) error {
 	if err := sink.CheckWritable(o.output); err != nil {
 		return err

@@ -112,7 +112,8 @@ func storedEvents(t *testing.T, kind profile.EventKind) string {
 	return path
 }
 
-// A file of events is shown by its own view, by name or not, and its tree is in the unit of the events.
+// A file of events is shown by its own view, by name or not, and its tree is in the unit of the
+// events.
 func TestReportEvents(t *testing.T) {
 	for view, test := range map[string]struct {
 		kind profile.EventKind

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// A rescuer finds another place for a file that cannot be written where it should be: a recording cannot be repeated, and disks fill up while it
-// goes on.
+// A rescuer finds another place for a file that cannot be written where it should be: a recording
+// cannot be repeated, and disks fill up while it goes on.
 type rescuer struct {
 	ctx    context.Context
 	say    io.Writer
@@ -33,8 +33,9 @@ func newRescuer(ctx context.Context, say io.Writer) *rescuer {
 	return &rescuer{ctx, say, append(places, "/dev/shm"), time.Second}
 }
 
-// write has a file written: to path, or else to the next place that has room, of which it says why. If there is none, it keeps trying, as long as
-// nobody ends the program; what is to be written is in memory meanwhile. It returns where the file is, also with an error, "" if nowhere. A nil
+// write has a file written: to path, or else to the next place that has room, of which it says why.
+// If there is none, it keeps trying, as long as nobody ends the program; what is to be written is
+// in memory meanwhile. It returns where the file is, also with an error, "" if nowhere. A nil
 // rescuer knows no other place.
 func (r *rescuer) write(path string, write func(path string) error) (where string, err error) {
 	if err = write(path); err == nil {
@@ -66,8 +67,9 @@ func (r *rescuer) write(path string, write func(path string) error) (where strin
 	}
 }
 
-// elsewhere has the file written to the first other place that has room; "" if there is none. Others can write to these places: the file gets a
-// directory of its own there, so that nobody else can have made what its name leads to.
+// elsewhere has the file written to the first other place that has room; "" if there is none.
+// Others can write to these places: the file gets a directory of its own there, so that nobody else
+// can have made what its name leads to.
 func (r *rescuer) elsewhere(path string, write func(path string) error) string {
 	for _, place := range r.places {
 		dir, err := os.MkdirTemp(place, "vmprof-")

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A recording whose disk is full is in the next place that has room, and what is printed says where.
+// A recording whose disk is full is in the next place that has room, and what is printed says
+// where.
 func TestRecordingOnFullDisk(t *testing.T) {
 	full := fullDisk(t)
 	file, page := filepath.Join(full, "a.pb.gz"), filepath.Join(full, "a.html")

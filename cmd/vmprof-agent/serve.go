@@ -185,7 +185,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := o.slow.settle(ctx, a); err != nil {
 		return err
 	}
-	// google/pprof, which makes the pages, looks for settings of the user who runs it; see httpd.New.
+	// google/pprof, which makes the pages, looks for settings of the user who runs it; see
+	// httpd.New.
 	if err := os.Setenv("XDG_CONFIG_HOME", os.DevNull); err != nil {
 		return fmt.Errorf("set XDG_CONFIG_HOME: %w", err)
 	}
@@ -231,7 +232,8 @@ type profiler interface {
 	prom.Source
 	// Run samples until ctx ends.
 	Run(ctx context.Context) error
-	// Follow hands one window after the other to observe, each of about the same length, until ctx ends.
+	// Follow hands one window after the other to observe, each of about the same length, until ctx
+	// ends.
 	Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error
 }
 
@@ -278,8 +280,8 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 		server.Keep(history.Read(o.history.dir))
 	}
 
-	// Whatever ends first ends the others. The server's last answers come from an agent that has stopped sampling,
-	// but is not closed before run returns.
+	// Whatever ends first ends the others. The server's last answers come from an agent that has
+	// stopped sampling, but is not closed before run returns.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	followed, endFollow := context.WithCancel(context.WithoutCancel(ctx)) // the last window comes when ctx has ended
@@ -358,7 +360,8 @@ func orNone(n int) int {
 // live makes a profiler of an agent.
 type live struct{ *agent.Agent }
 
-// Collect is the agent's, for processes that exist: who asks for another one should not wait for an empty profile.
+// Collect is the agent's, for processes that exist: who asks for another one should not wait for an
+// empty profile.
 func (l live) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
 	for _, pid := range pids {
 		if _, err := proc.DefaultRoot.Identify(pid); errors.Is(err, proc.ErrGone) {

@@ -179,7 +179,8 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// What is wrong with the command line is said before anything is loaded, so also without privileges.
+// What is wrong with the command line is said before anything is loaded, so also without
+// privileges.
 func TestServeErrors(t *testing.T) {
 	for _, tt := range []struct {
 		args  []string

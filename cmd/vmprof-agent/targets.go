@@ -18,13 +18,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// targets are the processes that -p selects: pids, names and patterns. It is the value of that flag.
+// targets are the processes that -p selects: pids, names and patterns. It is the value of that
+// flag.
 type targets struct{ words []string }
 
 func (t *targets) add(fs *pflag.FlagSet, usage string) { fs.VarP(t, "pid", "p", usage) }
 
-// Set adds words with commas between them. An empty one, as from a shell variable that is not set, is an error: without any word the whole
-// machine would be profiled.
+// Set adds words with commas between them. An empty one, as from a shell variable that is not set,
+// is an error: without any word the whole machine would be profiled.
 func (t *targets) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		if word = strings.TrimSpace(word); word == "" {
@@ -74,8 +75,8 @@ func (c candidate) String() string {
 	return fmt.Sprintf("%7d  %s", c.pid, name)
 }
 
-// names are what the process is called: its service with and without the suffix of a unit, its application and main class with and
-// without the package, its container, and its own name.
+// names are what the process is called: its service with and without the suffix of a unit, its
+// application and main class with and without the package, its container, and its own name.
 func (c candidate) names() []string {
 	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main}, c.containers()...)
 	list = append(list, c.others...)
@@ -114,7 +115,8 @@ func (c candidate) matches(word string) bool {
 // isPattern reports whether a word may stand for several processes.
 func isPattern(word string) bool { return strings.ContainsAny(word, "*?[") }
 
-// pids are the processes that the words select. list returns the processes of the machine; it is called when there is a name.
+// pids are the processes that the words select. list returns the processes of the machine; it is
+// called when there is a name.
 func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error) {
 	var all []candidate
 	for _, word := range t.words {
@@ -153,7 +155,8 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	return slices.Compact(pids), nil
 }
 
-// isRunning reports whether a name, without -p in front of it, stands for a process of this machine.
+// isRunning reports whether a name, without -p in front of it, stands for a process of this
+// machine.
 func isRunning(name string) bool {
 	all, err := processes(context.Background(), proc.DefaultRoot)
 	return err == nil && slices.ContainsFunc(all, func(c candidate) bool { return c.matches(name) })
@@ -194,7 +197,8 @@ const (
 	inquirers = 8                // processes that are asked at once
 )
 
-// processes returns the processes of the machine but the agent's own, with what they are called, by pid.
+// processes returns the processes of the machine but the agent's own, with what they are called, by
+// pid.
 func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	pids, err := root.PIDs()
 	if err != nil {
@@ -203,7 +207,8 @@ func processes(ctx context.Context, root proc.Root) ([]candidate, error) {
 	return inquireAll(ctx, root, pids), nil
 }
 
-// inquireAll returns those of the processes that are not the agent's own, with what they are called, by pid.
+// inquireAll returns those of the processes that are not the agent's own, with what they are
+// called, by pid.
 func inquireAll(ctx context.Context, root proc.Root, pids []int) (all []candidate) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -237,8 +242,8 @@ func inquireAll(ctx context.Context, root proc.Root, pids []int) (all []candidat
 	return all
 }
 
-// inquire finds out what a process is called; ok is false if it has ended or is a thread of the kernel. One that does not answer has only the
-// names that the kernel knows.
+// inquire finds out what a process is called; ok is false if it has ended or is a thread of the
+// kernel. One that does not answer has only the names that the kernel knows.
 func inquire(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, host string) (c candidate, ok bool) {
 	exe, err := root.Executable(pid)
 	if errors.Is(err, proc.ErrGone) || exe == "" {

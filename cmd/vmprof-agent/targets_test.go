@@ -128,7 +128,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A word that is empty, as from a shell variable that is not set, never stands for the whole machine.
+// A word that is empty, as from a shell variable that is not set, never stands for the whole
+// machine.
 func TestTargetsEmpty(t *testing.T) {
 	for _, args := range [][]string{
 		{"record", "-p", ""}, {"record", "-p", " "}, {"record", "-p", "shop,"}, {"record", "--pid="}, {"serve", "-p", ""}, {"probes", "-p", ""},

@@ -167,7 +167,8 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 	}
 	background := func(do func() error) {
 		tasks.Go(func() {
-			// The terminal must be restored also after a panic, which only this goroutine's owner can do.
+			// The terminal must be restored also after a panic, which only this goroutine's owner
+			// can do.
 			if err := proc.Catch(do); err != nil && ctx.Err() == nil {
 				failed <- err
 			}
@@ -263,7 +264,8 @@ func (o *topOptions) follow(ctx context.Context, news chan<- string) error {
 	}
 }
 
-// writeShown writes what is shown to a file, in the formats of record's -o for windows, and returns what to say of it.
+// writeShown writes what is shown to a file, in the formats of record's -o for windows, and returns
+// what to say of it.
 func writeShown(w *top.Write) string {
 	if err := writeWindows(w.Path, w.Profiles, contentOf(w)); err != nil {
 		return "not written: " + err.Error()
@@ -308,8 +310,8 @@ type eventState struct {
 	text string
 }
 
-// An eventRecorder records the kind of events whose view is open, by an agent of its own: probes are attached when the view opens, and
-// detached when it closes.
+// An eventRecorder records the kind of events whose view is open, by an agent of its own: probes
+// are attached when the view opens, and detached when it closes.
 type eventRecorder struct {
 	options  agent.Options
 	follower *follower
@@ -444,8 +446,8 @@ func usedTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// warnings hold the lines of a log while the screen is in use, and print them when it is not. Lines are bounded in number; equal ones are
-// held once.
+// warnings hold the lines of a log while the screen is in use, and print them when it is not. Lines
+// are bounded in number; equal ones are held once.
 type warnings struct {
 	lock  sync.Mutex
 	lines []string

@@ -15,7 +15,8 @@ import (
 // A chooser is an agent that samples chosen processes.
 type chooser interface{ Choose(pid int) error }
 
-// A follower knows the processes that -p selects while top runs: also those that start later and have the name, and which have ended.
+// A follower knows the processes that -p selects while top runs: also those that start later and
+// have the name, and which have ended.
 type follower struct {
 	targets targets
 	root    proc.Root
@@ -26,7 +27,8 @@ type follower struct {
 	agents  []chooser
 }
 
-// newFollower returns a follower for which all processes of now are old. It is made before the targets are looked for, so that none is missed.
+// newFollower returns a follower for which all processes of now are old. It is made before the
+// targets are looked for, so that none is missed.
 func newFollower(t targets, root proc.Root) (*follower, error) {
 	f := &follower{targets: t, root: root, names: make(map[int]string)}
 	if f.byName() {
@@ -116,7 +118,8 @@ func (f *follower) join(a chooser) (leave func(), err error) {
 	return leave, nil
 }
 
-// look chooses the processes that came since the last look, and returns what there is to say of these and of those that have ended; "" for nothing.
+// look chooses the processes that came since the last look, and returns what there is to say of
+// these and of those that have ended; "" for nothing.
 func (f *follower) look(ctx context.Context) (news string, err error) {
 	if len(f.targets.words) == 0 {
 		return "", nil

@@ -53,7 +53,8 @@ func sleeper(t *testing.T, name string) *exec.Cmd {
 	return command
 }
 
-// Processes that start later and have the name are processesChosen by all agents, and it is said once when the last one has ended.
+// Processes that start later and have the name are processesChosen by all agents, and it is said
+// once when the last one has ended.
 func TestFollower(t *testing.T) {
 	name := "followed" + strconv.Itoa(os.Getpid()%1e6)
 	look := func(f *follower) string {

@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/privilege"
 )
 
-// A guard is a process that gives the terminal back if top dies without a word, as by kill -9 or by a panic in a goroutine that nobody
-// recovers.
+// A guard is a process that gives the terminal back if top dies without a word, as by kill -9 or by
+// a panic in a goroutine that nobody recovers.
 type guard struct {
 	process *exec.Cmd
 	pipe    *os.File // a byte lets the terminal be; the end without one restores it
@@ -68,8 +68,9 @@ func (g *guard) letGo() {
 	g.process.Wait()
 }
 
-// resetScreen ends what tcell may have begun: a synchronized update, its three protocols of the keyboard, the alternate screen, the keypad's
-// mode, bracketed paste, colours. Terminals ignore what they do not know.
+// resetScreen ends what tcell may have begun: a synchronized update, its three protocols of the
+// keyboard, the alternate screen, the keypad's mode, bracketed paste, colours. Terminals ignore
+// what they do not know.
 const resetScreen = "\x1b[?2026l" + "\x1b[?9001l\x1b[<u\x1b[>4;0m" + "\x1b[?1049l" + "\x1b[?1l\x1b>\x1b[?7h\x1b[?2004l\x1b[?25h\x1b[0m\r"
 
 // guardTerminal is the verb of a guard.

@@ -32,7 +32,8 @@ type terminal struct {
 	guard  *guard // nil: there is none
 }
 
-// An input is a key, or asks to draw everything anew, as the terminal has another size or shows something else.
+// An input is a key, or asks to draw everything anew, as the terminal has another size or shows
+// something else.
 type input struct {
 	key top.Key
 	all bool
@@ -118,7 +119,8 @@ func (t *terminal) translate(events <-chan tcell.Event) {
 	}
 }
 
-// anew has the next draw draw everything. As close, it must not run in another goroutine: tcell panics once the screen is closed.
+// anew has the next draw draw everything. As close, it must not run in another goroutine: tcell
+// panics once the screen is closed.
 func (t *terminal) anew() { t.screen.Sync() }
 
 // styles are how styles look. tcell leaves out colours if NO_COLOR is set.

@@ -19,8 +19,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 )
 
-// findValues fails if a --probe is in no file of the processes, with names that may be meant. A library that is named and that no process maps
-// may be loaded later.
+// findValues fails if a --probe is in no file of the processes, with names that may be meant. A
+// library that is named and that no process maps may be loaded later.
 func (e *eventFlags) findValues(ctx context.Context, pids []int) error {
 	searches, err := e.searchValues(ctx, pids)
 	if err != nil {
@@ -166,11 +166,13 @@ func (s *valueSearch) didYouMean() string {
 	return didYouMean(near)
 }
 
-// searchPatience is for how long names are looked for that may be meant, after a recording of nothing.
+// searchPatience is for how long names are looked for that may be meant, after a recording of
+// nothing.
 const searchPatience = 10 * time.Second
 
-// valuesMissed is the error of a recording of values for which no probe was attached anywhere; nil if one was. The notes of the profile may
-// have the reason. Names that may be meant are those in the files of the processes that run now.
+// valuesMissed is the error of a recording of values for which no probe was attached anywhere; nil
+// if one was. The notes of the profile may have the reason. Names that may be meant are those in
+// the files of the processes that run now.
 func (e *eventFlags) valuesMissed(ctx context.Context, stats *profile.EventStats, p *pprof.Profile) error {
 	if stats == nil || !e.events.Kinds[profile.Values] || stats.Wanted[profile.Values.String()] > 0 {
 		return nil

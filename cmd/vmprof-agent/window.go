@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// minWindow is how short the windows of a recording may be: the agent drains its ring ten times a second.
+// minWindow is how short the windows of a recording may be: the agent drains its ring ten times a
+// second.
 const minWindow = 100 * time.Millisecond
 
 // flatOutput is an output in another format than these; "" if there is none.
@@ -59,14 +60,14 @@ func (o *recordOptions) checkWindow() error {
 	return nil
 }
 
-// windows is how many windows the recording is to have, 0 if that is not known. A rest of less than half a window
-// belongs to the last one.
+// windows is how many windows the recording is to have, 0 if that is not known. A rest of less than
+// half a window belongs to the last one.
 func (o *recordOptions) windows() int64 {
 	return int64((o.duration + o.window/2) / o.window)
 }
 
-// store writes the outputs, which are of all windows if there are several, and returns the accounts of time. Its errors are
-// those of write.
+// store writes the outputs, which are of all windows if there are several, and returns the accounts
+// of time. Its errors are those of write.
 func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotation, outputs []output) (counts profile.Counts, failed, unusable error) {
 	if r == nil {
 		counts := last.Counts
@@ -96,7 +97,8 @@ func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotati
 	return counts, failed, nil
 }
 
-// A rotation closes one window after the other while a recording goes on, and keeps them apart in one profile for each file.
+// A rotation closes one window after the other while a recording goes on, and keeps them apart in
+// one profile for each file.
 type rotation struct {
 	windows []*sink.Windows                  // the closed ones, by output
 	next    func() (*profile.Profile, error) // closes the open window and opens another
@@ -105,8 +107,8 @@ type rotation struct {
 	done    chan error // has one value once the last window is open
 }
 
-// rotate begins to close windows, of which w is the first, and returns at once. Until stop, w is the rotation's. It
-// returns nil if there is to be one window only.
+// rotate begins to close windows, of which w is the first, and returns at once. Until stop, w is
+// the rotation's. It returns nil if there is to be one window only.
 func (o *recordOptions) rotate(ctx context.Context, w *agent.Window) *rotation {
 	if o.window == 0 {
 		return nil
@@ -148,8 +150,8 @@ func (r *rotation) add(p *profile.Profile) error {
 // full says that the open window should be the last, because a file has no room for more.
 func (r *rotation) full() bool { return slices.ContainsFunc(r.windows, (*sink.Windows).Full) }
 
-// run closes a window each time its length is over, until stop is called, as many are wanted as there are with the open
-// one (0: any number), or the profile has no room for more.
+// run closes a window each time its length is over, until stop is called, as many are wanted as
+// there are with the open one (0: any number), or the profile has no room for more.
 func (r *rotation) run(length time.Duration, wanted int64) {
 	tick := time.NewTicker(length)
 	defer tick.Stop()

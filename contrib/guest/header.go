@@ -1,4 +1,5 @@
-// Package guest is what a VM takes from this project: one C header. docs/guests.md is the guide for VM authors.
+// Package guest is what a VM takes from this project: one C header. docs/guests.md is the guide for
+// VM authors.
 package guest
 
 import _ "embed"

@@ -14,7 +14,8 @@ import (
 	"encoding/binary"
 )
 
-// An Image describes an ELF64 file. Where a header states a size or an offset, tests may state another.
+// An Image describes an ELF64 file. Where a header states a size or an offset, tests may state
+// another.
 type Image struct {
 	Machine  elf.Machine
 	Segments []elf.Prog64
@@ -42,7 +43,8 @@ func Data(off, vaddr, size, bss uint64) elf.Prog64 {
 		Filesz: size, Memsz: size + bss, Align: 0x1000}
 }
 
-// A Symbol is one entry of a symbol table. The zero Type, Bind and Section mean a global function that is defined.
+// A Symbol is one entry of a symbol table. The zero Type, Bind and Section mean a global function
+// that is defined.
 type Symbol struct {
 	Name        string
 	Value, Size uint64
@@ -98,7 +100,8 @@ func Probe(provider, name, args string, location, base, semaphore uint64) []byte
 	return Note("stapsdt", 3, desc)
 }
 
-// Bytes lays the file out: file header, program headers, contents at multiples of eight, section headers.
+// Bytes lays the file out: file header, program headers, contents at multiples of eight, section
+// headers.
 func (m Image) Bytes() []byte {
 	sections := append([]Section{{}}, m.Sections...)
 	sections = append(sections, Section{Name: ".shstrtab", Header: elf.Section64{Type: uint32(elf.SHT_STRTAB)}})

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile/elftest"
 )
 
-// A crafted program: main.f of 64 bytes at textAt, on lines 10 to 12, with main.g inlined into its bytes 16 to 31 at line 11.
+// A crafted program: main.f of 64 bytes at textAt, on lines 10 to 12, with main.g inlined into its
+// bytes 16 to 31 at line 11.
 const (
 	base    = 0x10000 // address of the file's first byte
 	tableAt = base + 64 + 56
@@ -111,7 +112,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// The dynamic linker sets the addresses in a program that an external linker made position-independent.
+// The dynamic linker sets the addresses in a program that an external linker made
+// position-independent.
 func TestModuleOfRelocatedProgram(t *testing.T) {
 	table, module, tree := program()
 	var relocations []byte

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Frames returns the functions at an address of the file, innermost first: all but the last are inlined. r reads the file that the table
-// is of. There are none where no function of Go is.
+// Frames returns the functions at an address of the file, innermost first: all but the last are
+// inlined. r reads the file that the table is of. There are none where no function of Go is.
 func (t *Table) Frames(r io.ReaderAt, address uint64) ([]Frame, error) {
 	r = &bounded{r, maxLookup}
 	f, ok, err := t.find(r, address)
@@ -48,8 +48,9 @@ func (t *Table) Frames(r io.ReaderAt, address uint64) ([]Frame, error) {
 	return nil, malformed("more than %d inlined calls at %#x", maxInlined, address)
 }
 
-// StackBytes returns how far the stack pointer is below the return address of the function around an address of the file, before that
-// instruction: 0 where the return address is on top of the stack. ok is false if that is not known.
+// StackBytes returns how far the stack pointer is below the return address of the function around
+// an address of the file, before that instruction: 0 where the return address is on top of the
+// stack. ok is false if that is not known.
 func (t *Table) StackBytes(r io.ReaderAt, address uint64) (n int, ok bool, err error) {
 	r = &bounded{r, maxLookup}
 	f, ok, err := t.find(r, address)

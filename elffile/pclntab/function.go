@@ -104,8 +104,8 @@ func (t *Table) find(r io.ReaderAt, address uint64) (f function, ok bool, err er
 	return f, err == nil && pc < f.end, err
 }
 
-// value returns what a table of a function has for pc; -1 if it has nothing. Such a table is a list of differences, of a value and of the
-// pc up to which it holds, in varints of seven bits a byte.
+// value returns what a table of a function has for pc; -1 if it has nothing. Such a table is a list
+// of differences, of a value and of the pc up to which it holds, in varints of seven bits a byte.
 func (t *Table) value(r io.ReaderAt, f *function, table uint32, pc uint32) (int32, error) {
 	if table == 0 {
 		return -1, nil

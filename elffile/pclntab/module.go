@@ -9,8 +9,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Words of the module data (runtime.moduledata) that have been at the same place since Go 1.18. The place of the one that is needed besides,
-// the address that trees of inlined calls count from, differs: it is the first one at which all trees are right.
+// Words of the module data (runtime.moduledata) that have been at the same place since Go 1.18. The
+// place of the one that is needed besides, the address that trees of inlined calls count from,
+// differs: it is the first one at which all trees are right.
 const (
 	moduleHeader  = 0 // the address of the table
 	moduleNames   = 1 // the address of its names
@@ -21,7 +22,8 @@ const (
 	searchedTrees = 1 << 14 // functions that are looked at to find so many trees
 )
 
-// findModule reads the addresses that the table itself does not have. The header has the address of the code up to Go 1.25.
+// findModule reads the addresses that the table itself does not have. The header has the address of
+// the code up to Go 1.25.
 func (t *Table) findModule(f *elffile.File, table, text uint64) error {
 	module, err := readModule(f, table, table+t.names)
 	switch {
@@ -108,7 +110,8 @@ func (t *Table) withTrees(r io.ReaderAt) (some []function, err error) {
 	return some, nil
 }
 
-// rightTree reads the first inlined call of a function by trees, and the rest of the table by names. ok reports whether it is one.
+// rightTree reads the first inlined call of a function by trees, and the rest of the table by
+// names. ok reports whether it is one.
 func (t *Table) rightTree(trees, names io.ReaderAt, f *function) (c inlinedCall, ok bool) {
 	c, err := t.call(trees, f, 0)
 	if err != nil || c.begins < 0 || c.begins > maxLine || uint64(c.name) >= t.length-t.names {
@@ -122,7 +125,8 @@ func (t *Table) rightTree(trees, names io.ReaderAt, f *function) (c inlinedCall,
 	return c, err == nil && nameErr == nil && before[0] == 0 && name != ""
 }
 
-// readModule returns the module data: the words that begin with the addresses of the table and of its names.
+// readModule returns the module data: the words that begin with the addresses of the table and of
+// its names.
 func readModule(f *elffile.File, table, names uint64) ([]uint64, error) {
 	want := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, table), names)
 	left := uint64(maxData)
@@ -147,7 +151,8 @@ func readModule(f *elffile.File, table, names uint64) ([]uint64, error) {
 	return relocatedModule(f, table, names)
 }
 
-// find returns the address of the first place in a section at which there are these two words; 0 if there is none.
+// find returns the address of the first place in a section at which there are these two words; 0 if
+// there is none.
 func find(f *elffile.File, section elffile.Extent, want []byte) (uint64, error) {
 	buf := make([]byte, 64<<10)
 	for done := uint64(0); section.Size-done >= uint64(len(want)); {
@@ -188,7 +193,8 @@ func wordsAt(f *elffile.File, address uint64) ([]uint64, error) {
 	return words, nil
 }
 
-// relocatedModule is readModule for a position-independent program in which the dynamic linker sets the addresses.
+// relocatedModule is readModule for a position-independent program in which the dynamic linker sets
+// the addresses.
 func relocatedModule(f *elffile.File, table, names uint64) ([]uint64, error) {
 	pointers, err := f.Pointers()
 	if err != nil {

@@ -1,14 +1,14 @@
-// Package pclntab finds functions, lines and inlined calls of Go programs in the table that the Go runtime itself uses for tracebacks. It
-// is in every Go program, also in stripped ones.
+// Package pclntab finds functions, lines and inlined calls of Go programs in the table that the Go
+// runtime itself uses for tracebacks. It is in every Go program, also in stripped ones.
 //
 //	table, err := pclntab.Find(elf)              // elffile.ErrNotFound: not a Go program
 //	frames, err := table.Frames(file, address)   // innermost first, as runtime/pprof has them
 //
-// A Table holds a few numbers only: what it is asked for is read from the file, some hundred bytes for an address. The tables of a program
-// take megabytes, and a profile needs little of them.
+// A Table holds a few numbers only: what it is asked for is read from the file, some hundred bytes
+// for an address. The tables of a program take megabytes, and a profile needs little of them.
 //
-// The layout is not documented. It is that of cmd/link and of the runtime's symtab.go and symtabinl.go, from Go 1.18 on; earlier programs
-// have no table here. What changed since:
+// The layout is not documented. It is that of cmd/link and of the runtime's symtab.go and
+// symtabinl.go, from Go 1.18 on; earlier programs have no table here. What changed since:
 //
 //	1.20  functions and inlined calls have the line on which their function begins; an inlined call has 16 bytes instead of 20
 //	1.26  the header no longer has the address of the code, which is in the module data
@@ -66,7 +66,8 @@ const (
 	magic120 = 0xfffffff1
 )
 
-// Find returns the table of a file. ErrNotFound if the file is not a Go program, or one of Go before 1.18.
+// Find returns the table of a file. ErrNotFound if the file is not a Go program, or one of Go
+// before 1.18.
 func Find(f *elffile.File) (*Table, error) {
 	section, err := f.Section(".gopclntab")
 	if errors.Is(err, elffile.ErrNotFound) {

@@ -17,7 +17,8 @@ import (
 
 var toolchains = flag.String("toolchains", "", "`LIST` of Go toolchains, such as go1.18,go1.26.0, to build the guest with in every way")
 
-// The runtime says of a program's own addresses what the table says, however the program was linked.
+// The runtime says of a program's own addresses what the table says, however the program was
+// linked.
 func TestFramesAreTheRuntimes(t *testing.T) {
 	if *toolchains == "" {
 		compareWithRuntime(t, "local")
@@ -51,7 +52,8 @@ func build(t *testing.T, toolchain string, args ...string) (program string) {
 	return program
 }
 
-// compareWithRuntime builds and runs the guest program. The guest does not print on which lines functions begin; those of its own are known.
+// compareWithRuntime builds and runs the guest program. The guest does not print on which lines
+// functions begin; those of its own are known.
 func compareWithRuntime(t *testing.T, toolchain string, args ...string) {
 	program := build(t, toolchain, args...)
 	said, err := exec.CommandContext(t.Context(), program).Output()

@@ -1,5 +1,5 @@
-// Package symbol has the names of frames: of code of VMs, of native code, of the kernel, and of what is no code. It makes printable what a target
-// calls itself.
+// Package symbol has the names of frames: of code of VMs, of native code, of the kernel, and of
+// what is no code. It makes printable what a target calls itself.
 package symbol
 
 import "unique"
@@ -17,14 +17,14 @@ const (
 	KindMarker           // not code: [truncated: …], [stale], …
 )
 
-// A Mapping is a file, or a pseudo-file such as [jit:HotSpot], that frames belong to. Start, Limit and Offset are as in /proc/PID/maps;
-// zero if they have no meaning.
+// A Mapping is a file, or a pseudo-file such as [jit:HotSpot], that frames belong to. Start, Limit
+// and Offset are as in /proc/PID/maps; zero if they have no meaning.
 type Mapping struct {
 	File                 string
 	BuildID              string
 	Start, Limit, Offset uint64
-	// Version is the compile id of a code version; 0 for any other mapping. With a version, Start and Limit are those of all of the VM's
-	// code.
+	// Version is the compile id of a code version; 0 for any other mapping. With a version, Start
+	// and Limit are those of all of the VM's code.
 	Version uint32
 }
 
@@ -40,18 +40,21 @@ type Frame struct {
 	SystemName string // as the linker or the VM has it: mangled, or with its signature
 	File       string
 	Line       int
-	// StartLine is the line on which the function begins, which compilers want to know; 0 if it is not known. Only Go's is.
+	// StartLine is the line on which the function begins, which compilers want to know; 0 if it is
+	// not known. Only Go's is.
 	StartLine int
 	Kind      Kind
 	Inlined   bool // inlined into the next outer frame, with which it shares Address and Mapping
-	// Approximate marks a frame [inlined in M]: M itself, or a method inlined into it (see vmruntime.Frame).
+	// Approximate marks a frame [inlined in M]: M itself, or a method inlined into it (see
+	// vmruntime.Frame).
 	Approximate bool
 	Mapping     unique.Handle[Mapping]
 	Address     uint64
 }
 
-// A Symbol is a Frame that is small and can be compared. What lines of a function share is interned once, and addresses not at all: code
-// has few functions, but in the native code of a process that runs for long there are ever new addresses.
+// A Symbol is a Frame that is small and can be compared. What lines of a function share is interned
+// once, and addresses not at all: code has few functions, but in the native code of a process that
+// runs for long there are ever new addresses.
 type Symbol struct {
 	place   unique.Handle[place]
 	address uint64
@@ -99,7 +102,8 @@ func (s Symbol) Inlined() bool { return s.place.Value().inlined }
 // Approximate reports whether the frame is approximate.
 func (s Symbol) Approximate() bool { return s.place.Value().approximate }
 
-// WithoutAddress returns the symbol that all addresses of a line share, or of a function whose lines are not known.
+// WithoutAddress returns the symbol that all addresses of a line share, or of a function whose
+// lines are not known.
 func (s Symbol) WithoutAddress() Symbol { return Symbol{place: s.place} }
 
 // Function is the frame's name for people.

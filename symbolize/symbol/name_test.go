@@ -51,7 +51,8 @@ func TestCommName(t *testing.T) {
 	}
 }
 
-// FuzzCleanName checks that the result is fit for every output, and that cleaning again changes nothing.
+// FuzzCleanName checks that the result is fit for every output, and that cleaning again changes
+// nothing.
 func FuzzCleanName(f *testing.F) {
 	for _, name := range []string{"a", "\n", "\xff", "é\u202e", strings.Repeat("é\x00", MaxName)} {
 		f.Add(name)

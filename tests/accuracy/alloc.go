@@ -16,9 +16,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// planAllocations records real programs with sampled allocations and exact counts in one recording, and reports how much of both is in the
-// same classes: figure 11 of Inoue and Nakatani (OOPSLA 2009). The table also has the overlap that the same number of samples would have
-// with random errors only. The aim depends on chance, too, so missing it is not an error; an overlap of nothing is.
+// planAllocations records real programs with sampled allocations and exact counts in one recording,
+// and reports how much of both is in the same classes: figure 11 of Inoue and Nakatani (OOPSLA
+// 2009). The table also has the overlap that the same number of samples would have with random
+// errors only. The aim depends on chance, too, so missing it is not an error; an overlap of nothing
+// is.
 func planAllocations(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, allocTrial, allocResult]{
 		All:    func(short bool) []allocTrial { return allocTrials(jdks, short) },
@@ -56,22 +58,26 @@ func (t allocTrial) flags() []string {
 	return flags
 }
 
-// allocPrograms are programs of the suite, from 300 events a second (Xalan) to several thousand (H2).
+// allocPrograms are programs of the suite, from 300 events a second (Xalan) to several thousand
+// (H2).
 var allocPrograms = []string{"Xalan", "H2", "Jython", "Luindex"}
 
 // allocLengths are the lengths of the recordings.
 var allocLengths = []time.Duration{10 * time.Second, 30 * time.Second}
 
-// allocRepeating is a program that repeats the same work: the ends of its buffers come at the same objects each time.
+// allocRepeating is a program that repeats the same work: the ends of its buffers come at the same
+// objects each time.
 const allocRepeating = "Luindex"
 
-// allocBuffers are sizes of its buffers, so that their ends come at different objects. The first one is the JVM's own choice.
+// allocBuffers are sizes of its buffers, so that their ends come at different objects. The first
+// one is the JVM's own choice.
 var allocBuffers = []string{"2049k", "1531k", "1217k"}
 
 const (
 	// allocAim is how far below the ideal the overlap of bytes may be, in percentage points.
 	allocAim = 2
-	// allocSimulations are enough: the mean of that many has a standard error of a few hundredths of a percentage point.
+	// allocSimulations are enough: the mean of that many has a standard error of a few hundredths
+	// of a percentage point.
 	allocSimulations = 100
 	allocSeed        = 1
 )
@@ -187,7 +193,8 @@ func allocTables(results []allocResult) []harness.Table {
 	return slices.DeleteFunc(tables, func(t harness.Table) bool { return len(t.Rows) == 0 })
 }
 
-// allocClassTable is the breakdown of the longest recording of each program: figure 10 of Inoue and Nakatani.
+// allocClassTable is the breakdown of the longest recording of each program: figure 10 of Inoue and
+// Nakatani.
 func allocClassTable(results []allocResult) report.Table {
 	table := report.Table{Header: []string{
 		"program", "class", "objects, % of all: sampled", "exact", "bytes, % of all: sampled", "exact",
@@ -206,12 +213,12 @@ func allocClassTable(results []allocResult) report.Table {
 // change formats a ratio as its difference to 1, in percent.
 func change(ratio float64) string { return fmt.Sprintf("%+.1f %%", 100*(ratio-1)) }
 
-// allocWarmups is the factor on the warm-up time of guests with known truth: compiled code does not allocate objects that escape analysis
-// finds local to a method, so real programs must be compiled.
+// allocWarmups is the factor on the warm-up time of guests with known truth: compiled code does not
+// allocate objects that escape analysis finds local to a method, so real programs must be compiled.
 const allocWarmups = 10
 
-// recordAllocations records a working program. Samples and exact counts cover the same time, so it does not matter when the recording
-// begins and ends.
+// recordAllocations records a working program. Samples and exact counts cover the same time, so it
+// does not matter when the recording begins and ends.
 func (m meter) recordAllocations(ctx context.Context, t allocTrial) (r allocResult, err error) {
 	guest, err := suite.Start(ctx, t.jdk, t.program, t.flags()...)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planAllocRows records a program that counts its allocations, on JDKs of all ages, with several collectors, with buffers and without, and with few threads
-// and many. The total must be right, and of 100 intervals of sites and classes 95 should contain the truth.
+// planAllocRows records a program that counts its allocations, on JDKs of all ages, with several
+// collectors, with buffers and without, and with few threads and many. The total must be right, and
+// of 100 intervals of sites and classes 95 should contain the truth.
 func planAllocRows(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, allocRowTrial, allocRowResult]{
 		All: func(short bool) []allocRowTrial {
@@ -41,7 +42,8 @@ func planAllocRows(jdks []jvm.JDK) plan {
 }
 
 const (
-	// allocRowObjects is how many objects all threads allocate together: some 350 MB. Without buffers each takes longer.
+	// allocRowObjects is how many objects all threads allocate together: some 350 MB. Without
+	// buffers each takes longer.
 	allocRowObjects, allocRowSlow = 2_000_000, 500_000
 	// allocRowTotal is how far off the total may be: the JVM's other threads allocate, too.
 	allocRowTotal = 0.01
@@ -119,7 +121,8 @@ func (r allocRowResult) count() (known, held int) {
 	return known, held
 }
 
-// ok allows for chance in one recording: of some 15 intervals, three are wrong in 3 of 100 recordings.
+// ok allows for chance in one recording: of some 15 intervals, three are wrong in 3 of 100
+// recordings.
 func (r allocRowResult) ok() bool {
 	known, held := r.count()
 	return math.Abs(r.total-r.truth) <= max(allocRowTotal*r.truth, r.within) && known-held <= 3

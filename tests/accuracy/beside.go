@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// A contender is one of the compared profilers, in one of its modes. Each is attached to a running JVM, as by a user who finds a busy
-// process, and samples every besidePeriod.
+// A contender is one of the compared profilers, in one of its modes. Each is attached to a running
+// JVM, as by a user who finds a busy process, and samples every besidePeriod.
 type contender string
 
 // The contenders, as tables name them.
@@ -26,8 +26,8 @@ const (
 	asyncFromOutset contender = "async-profiler, loaded at the JVM's start"
 )
 
-// contendersOf returns the profilers compared on a JDK. With the flag, a profiler that is loaded at the JVM's start is left out: it turns
-// the flag on itself.
+// contendersOf returns the profilers compared on a JDK. With the flag, a profiler that is loaded at
+// the JVM's start is left out: it turns the flag on itself.
 func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
 	list := []contender{thisAgent, jfrExecution}
 	if jdk.Version >= 25 {
@@ -44,8 +44,9 @@ func contendersOf(program guests.Program, debug bool, jdk jvm.JDK) []contender {
 const inlinedBeside = "Siblings"
 
 const (
-	// besidePeriod is close to JFR's own in its setting "profile", async-profiler's default, and the agent's. The guests' rounds take 5 or
-	// 10 ms: samples every 10 ms would hit the same place of many rounds in a row.
+	// besidePeriod is close to JFR's own in its setting "profile", async-profiler's default, and
+	// the agent's. The guests' rounds take 5 or 10 ms: samples every 10 ms would hit the same place
+	// of many rounds in a row.
 	besidePeriod = 11 * time.Millisecond
 	// besideRounds is how often each contender records a guest, one contender after the other.
 	besideRounds = 2
@@ -79,7 +80,8 @@ func (t besideTrial) flavour() guests.Flavour {
 	return f
 }
 
-// besidePrograms are the profiled guests: two whose work is inlined, and two whose work is largely outside of compiled Java code.
+// besidePrograms are the profiled guests: two whose work is inlined, and two whose work is largely
+// outside of compiled Java code.
 func besidePrograms() []guests.Program {
 	list := []guests.Program{guests.Siblings()}
 	for _, program := range guests.Programs() {
@@ -91,7 +93,8 @@ func besidePrograms() []guests.Program {
 	return list
 }
 
-// planBeside records guests of known truth with the agent and with other profilers. Only the agent's results are judged.
+// planBeside records guests of known truth with the agent and with other profilers. Only the
+// agent's results are judged.
 func planBeside(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, besideTrial, besideResult]{
 		All: func(short bool) []besideTrial { return besideTrials(jdks, short) },
@@ -103,8 +106,8 @@ func planBeside(jdks []jvm.JDK) plan {
 	}.Plan
 }
 
-// besideTrials returns the trials in the order in which they run: all contenders on a guest, then all of them again.
-// The short form has the agent and JFR on one guest, once.
+// besideTrials returns the trials in the order in which they run: all contenders on a guest, then
+// all of them again. The short form has the agent and JFR on one guest, once.
 func besideTrials(jdks []jvm.JDK, inShort bool) (trials []besideTrial) {
 	rounds := besideRounds
 	if inShort {

@@ -13,8 +13,8 @@ type besideTally struct {
 	cpu     time.Duration // used by the guest's threads
 	samples int64
 
-	// Samples below a method whose leaves the guest knows: how many name the leaf, only its caller, or a method that did not run. Guests
-	// without such knowledge have none.
+	// Samples below a method whose leaves the guest knows: how many name the leaf, only its caller,
+	// or a method that did not run. Guests without such knowledge have none.
 	right, caller, wrong int64
 	// nameless are samples without a Java method.
 	nameless int64
@@ -54,7 +54,8 @@ func tallyBeside(truth guests.Truth, samples []besideSample) besideTally {
 	return t
 }
 
-// counts reports whether the sample belongs to the claim. [inlined in M] does not count as time of M itself.
+// counts reports whether the sample belongs to the claim. [inlined in M] does not count as time of
+// M itself.
 func (s besideSample) counts(claim guests.Claim) bool {
 	if claim.Measure == guests.Self {
 		return s.methods[0] == claim.Name && !s.vague
@@ -128,7 +129,8 @@ func largest(errors []float64) float64 {
 // wrongNames is the share of samples that may have the name of a method that did not run.
 const wrongNames = 0.01
 
-// accurate reports whether shares by any frame are within the tolerance of table shares, and few names are wrong.
+// accurate reports whether shares by any frame are within the tolerance of table shares, and few
+// names are wrong.
 func (t besideTally) accurate() bool {
 	n := max(float64(t.samples), 1)
 	for _, claim := range t.claims {

@@ -123,7 +123,8 @@ func (m meter) besideAsync(ctx context.Context, t besideTrial, pid int, async pr
 	})
 }
 
-// besideFile records with a profiler that is started and stopped, and writes a file of events of that type.
+// besideFile records with a profiler that is started and stopped, and writes a file of events of
+// that type.
 func (m meter) besideFile(ctx context.Context, t besideTrial, event string, start func(path string) (func() error, error)) (r besideRecording, err error) {
 	dir, err := os.MkdirTemp(m.dir, "beside-")
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planAdversary records the program of Arnold & Grove's figure 1, which repeatedly makes two short calls after a long time without any.
-// Nearly every tick comes in that time. So a profiler that takes the first call after a tick sees the first one and never the second, and
-// this must show. Bursts must give both their share.
+// planAdversary records the program of Arnold & Grove's figure 1, which repeatedly makes two short
+// calls after a long time without any. Nearly every tick comes in that time. So a profiler that
+// takes the first call after a tick sees the first one and never the second, and this must show.
+// Bursts must give both their share.
 func planAdversary() plan {
 	return harness.Trials[meter, adversaryTrial, adversaryResult]{
 		All: adversaryTrials,
@@ -39,10 +40,12 @@ func (t adversaryTrial) String() string {
 }
 
 const (
-	// burstTolerance is the permitted error of bursts: 4 standard deviations (sigmas) of a share of a half in minDraws independent calls.
+	// burstTolerance is the permitted error of bursts: 4 standard deviations (sigmas) of a share of
+	// a half in minDraws independent calls.
 	burstTolerance = 0.05
 	minDraws       = 1600
-	// visible is the least error of the timer: 5 times as large, and for one call per tick in half a second, 3.5 standard deviations.
+	// visible is the least error of the timer: 5 times as large, and for one call per tick in half
+	// a second, 3.5 standard deviations.
 	visible = 0.25
 )
 

@@ -11,13 +11,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The aims for the agent's own rate within 10 s on the reference guest: in the mean, and for each program.
+// The aims for the agent's own rate within 10 s on the reference guest: in the mean, and for each
+// program.
 const (
 	overlapAim  = 95.0 // %
 	overheadAim = 0.01 // of the guest's CPU time; the agent's default budget
 )
 
-// planBudget records guests at the rate that the agent chooses, each alone. The table shows which aims are missed.
+// planBudget records guests at the rate that the agent chooses, each alone. The table shows which
+// aims are missed.
 func planBudget() plan {
 	return harness.Trials[meter, budgetTrial, budgetResult]{
 		All: budgetTrials,

@@ -32,9 +32,9 @@ func recordedCalls(p *pprof.Profile, pid int) (*callGraph, error) {
 	}), nil
 }
 
-// idealOverlap is the average overlap with truth of n independently drawn calls. A profiler's remaining error is bias, and the similarity
-// of consecutive calls. With drawn shares q and true ones p, both adding up to 1, overlap is 1 - sum|q-p|/2. For each edge, n*q is
-// binomial.
+// idealOverlap is the average overlap with truth of n independently drawn calls. A profiler's
+// remaining error is bias, and the similarity of consecutive calls. With drawn shares q and true
+// ones p, both adding up to 1, overlap is 1 - sum|q-p|/2. For each edge, n*q is binomial.
 func idealOverlap(truth *callGraph, n float64) float64 {
 	if n < 1 {
 		return 0
@@ -46,9 +46,9 @@ func idealOverlap(truth *callGraph, n float64) float64 {
 	return 100 * (1 - apart/2)
 }
 
-// meanDeviation is the mean absolute deviation of a binomial variable from its mean, by De Moivre's formula (Diaconis
-// and Zabell, "Closed form summation for classical distributions", Statistical Science 6 (1991), section 1):
-// 2 m C(n,m) p^m (1-p)^(n-m+1) with m the integer above np.
+// meanDeviation is the mean absolute deviation of a binomial variable from its mean, by De Moivre's
+// formula (Diaconis and Zabell, "Closed form summation for classical distributions", Statistical
+// Science 6 (1991), section 1): 2 m C(n,m) p^m (1-p)^(n-m+1) with m the integer above np.
 func meanDeviation(n, p float64) float64 {
 	if p <= 0 || p >= 1 {
 		return 0

@@ -53,7 +53,8 @@ func TestIdealOverlap(t *testing.T) {
 			}
 			mean += cct.Overlap(drawn, truth) / rounds
 		}
-		// The overlap of one round differs from its mean by at most 5: five standard deviations of 2000 rounds.
+		// The overlap of one round differs from its mean by at most 5: five standard deviations of
+		// 2000 rounds.
 		if got := idealOverlap(truth, float64(n)); math.Abs(got-mean) > 5*5/math.Sqrt(rounds) {
 			t.Errorf("%d calls: %.2f, drawing gives %.2f", n, got, mean)
 		}

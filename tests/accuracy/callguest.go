@@ -58,7 +58,8 @@ type phpGuest struct {
 	answer     string // to every order, without the number of iterations
 }
 
-// startPHP starts PHP-Parser, and makes PHP itself count the calls of an iteration in another process.
+// startPHP starts PHP-Parser, and makes PHP itself count the calls of an iteration in another
+// process.
 func startPHP(ctx context.Context) (*phpGuest, error) {
 	iteration, err := php.Count(ctx, php.Parser)
 	if err != nil {

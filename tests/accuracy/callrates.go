@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The useful part of the grid of Arnold & Grove's table 2. 1x1 is their timer-based profiler: at a tick it takes the next call.
+// The useful part of the grid of Arnold & Grove's table 2. 1x1 is their timer-based profiler: at a
+// tick it takes the next call.
 var (
 	strides = []int{1, 3, 7, 15, 31}
 	samples = []int{1, 4, 16, 32, 64, 128}
@@ -41,8 +42,8 @@ type rates struct {
 	guests []course
 }
 
-// planRates records guests at each rate of the grid: Arnold & Grove's table 2. The short form has one program. The grid has no aim; it
-// helps to choose a rate.
+// planRates records guests at each rate of the grid: Arnold & Grove's table 2. The short form has
+// one program. The grid has no aim; it helps to choose a rate.
 func planRates(marker, engine string, programs []string, short string) plan {
 	return harness.Trials[meter, ratesTrial, *rates]{
 		All: func(inShort bool) []ratesTrial {
@@ -82,7 +83,8 @@ func grid() (bursts []profile.Burst) {
 
 func burstName(b profile.Burst) string { return fmt.Sprintf("%dx%d", b.Stride, b.Samples) }
 
-// programsAndBursts are the programs and bursts of trials: all programs are recorded at once, with each burst.
+// programsAndBursts are the programs and bursts of trials: all programs are recorded at once, with
+// each burst.
 func programsAndBursts(trials []ratesTrial) (programs []string, bursts []profile.Rate) {
 	for _, t := range trials {
 		if !slices.Contains(programs, t.program) {

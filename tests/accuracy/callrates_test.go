@@ -31,7 +31,8 @@ func TestPlanRates(t *testing.T) {
 	}
 }
 
-// known are guests whose iterations took 10% longer with the agent, and half of whose calls were missed.
+// known are guests whose iterations took 10% longer with the agent, and half of whose calls were
+// missed.
 func known(names ...string) (courses []course) {
 	truth, found := &callGraph{}, &callGraph{}
 	for i := range 2 {

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planShapes counts how often the true number of calls is within the interval of a stock JVM's profile, for programs that count their own
-// calls. Of 100 intervals, 95 should contain it.
+// planShapes counts how often the true number of calls is within the interval of a stock JVM's
+// profile, for programs that count their own calls. Of 100 intervals, 95 should contain it.
 func planShapes(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, shapeTrial, shapeResult]{
 		All: func(short bool) []shapeTrial { return shapeTrials(jdks, short) },
@@ -142,7 +142,8 @@ func shapesTable(results []shapeResult) report.Table {
 	return table
 }
 
-// judgedEdges returns how many edges have an interval, how many of them hold, and the medians of their factors and errors.
+// judgedEdges returns how many edges have an interval, how many of them hold, and the medians of
+// their factors and errors.
 func judgedEdges(edges []callshapes.Judged) (known, held int, factor, off float64) {
 	var factors, errors []float64
 	for i := range edges {
@@ -168,7 +169,8 @@ func middle(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// shapesOK accepts an interval that does not hold once in twenty times, and four standard errors more.
+// shapesOK accepts an interval that does not hold once in twenty times, and four standard errors
+// more.
 func shapesOK(results []shapeResult) bool {
 	var all []callshapes.Judged
 	for _, r := range results {

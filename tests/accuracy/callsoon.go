@@ -14,9 +14,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planSoon measures how much of the call graph is found soon: Arnold & Grove's table 3 with small inputs, which run for one or two seconds.
-// It also measures how much less is found if bursts are not weighted by the rate of calls in them. The agent's output has no graph without
-// weights: a test of the engine has both.
+// planSoon measures how much of the call graph is found soon: Arnold & Grove's table 3 with small
+// inputs, which run for one or two seconds. It also measures how much less is found if bursts are
+// not weighted by the rate of calls in them. The agent's output has no graph without weights: a
+// test of the engine has both.
 func planSoon() plan {
 	return harness.Trials[meter, soonTrial, soonResult]{
 		All: func(short bool) (trials []soonTrial) {

@@ -65,12 +65,12 @@ func (c course) iteration(turn []recorded) float64 { return turn[c.guest].iterat
 // recorded is the result of the k-th turn with the agent.
 func (c course) recorded(k int) recorded { return c.turns.On[k].Sample[c.guest] }
 
-// overhead is how much more CPU time an iteration took in the k-th turn with the agent than in the turns without it before and after, as a
-// fraction of the latter.
+// overhead is how much more CPU time an iteration took in the k-th turn with the agent than in the
+// turns without it before and after, as a fraction of the latter.
 func (c course) overhead(k int) float64 { return c.turns.Over(k, c.iteration) - 1 }
 
-// control is the same for the turn without the agent after the k-th one, compared with those before and after: it shows the noise in
-// overhead. After the last turn there is none.
+// control is the same for the turn without the agent after the k-th one, compared with those before
+// and after: it shows the noise in overhead. After the last turn there is none.
 func (c course) control(k int) float64 {
 	ratio, _ := c.turns.Control(k, c.iteration)
 	return ratio - 1
@@ -120,8 +120,8 @@ func startPaced(ctx context.Context, m meter, engine string, programs []string) 
 // closing closes the guests after an operation on them ended with err.
 func closing(t *pacedGuests, err error) error { return errors.Join(err, t.close()) }
 
-// pacedGuests take turns without and with the agent. In a turn the guests work one after the other, while the others wait, so that one
-// agent serves them all.
+// pacedGuests take turns without and with the agent. In a turn the guests work one after the other,
+// while the others wait, so that one agent serves them all.
 type pacedGuests struct {
 	m      meter
 	engine string // "page"
@@ -212,8 +212,8 @@ func (t *pacedGuests) alternate(ctx context.Context, rates []profile.Rate, round
 		}, done)
 }
 
-// work lets the guests work one after the other, once the agent samples. Their earlier work is in the recording, too, but changes no share,
-// as iterations are alike.
+// work lets the guests work one after the other, once the agent samples. Their earlier work is in
+// the recording, too, but changes no share, as iterations are alike.
 func (t *pacedGuests) work(d time.Duration) (turn []recorded, err error) {
 	for _, g := range t.guests {
 		if err := errors.Join(g.await(), discard(g.truth())); err != nil {

@@ -28,7 +28,8 @@ type clockResult struct {
 	of clockTrial
 }
 
-// planClock records guests that state the shares of their methods, with the kernel's own tick as the clock.
+// planClock records guests that state the shares of their methods, with the kernel's own tick as
+// the clock.
 func planClock(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, clockTrial, clockResult]{
 		All: func(short bool) []clockTrial { return clockTrials(jdks[0], short) },
@@ -42,9 +43,10 @@ func planClock(jdks []jvm.JDK) plan {
 	}.Plan
 }
 
-// clockTrials are the guests in their default flavour at the kernel's tick, or those of the short form. Work in step with the tick is
-// profiled with both clocks. The short form shows shares and judges none: it runs beside other tests, and where threads compete for CPUs, the
-// kernel takes those away at its tick, so that a worker's next piece of work begins right behind one.
+// clockTrials are the guests in their default flavour at the kernel's tick, or those of the short
+// form. Work in step with the tick is profiled with both clocks. The short form shows shares and
+// judges none: it runs beside other tests, and where threads compete for CPUs, the kernel takes
+// those away at its tick, so that a worker's next piece of work begins right behind one.
 func clockTrials(jdk jvm.JDK, short bool) (trials []clockTrial) {
 	flavour := guests.Flavours()[0]
 	for _, program := range guests.Programs() {
@@ -59,8 +61,8 @@ func clockTrials(jdk jvm.JDK, short bool) (trials []clockTrial) {
 	return append(trials, clockTrial{periodic, attach.TickClock, true}, clockTrial{periodic, attach.CPUClock, false})
 }
 
-// tryClock samples at the rate of the kernel's tick, and with a clock of its own a little less often, so that the two beat. There are few
-// samples, so it takes longer.
+// tryClock samples at the rate of the kernel's tick, and with a clock of its own a little less
+// often, so that the two beat. There are few samples, so it takes longer.
 func (m meter) tryClock(ctx context.Context, t clockTrial) (clockResult, error) {
 	hz, err := attach.KernelHz()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// realPrograms are the programs whose stacks must be whole, from the shallowest stacks to the deepest.
-// The short form has the deepest.
+// realPrograms are the programs whose stacks must be whole, from the shallowest stacks to the
+// deepest. The short form has the deepest.
 var (
 	realPrograms  = []string{"Jython", "Xalan", "Javac", "Scalac"}
 	shortPrograms = []string{"Scalac"}
@@ -35,7 +35,8 @@ type complete struct {
 
 func (c complete) ok() bool { return c.whole >= wholeStacks }
 
-// planCompleteness records each real program from its first iteration on, interpreter and compilation included.
+// planCompleteness records each real program from its first iteration on, interpreter and
+// compilation included.
 func planCompleteness(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, completeTrial, complete]{
 		All: func(short bool) []completeTrial { return completeTrials(jdks, short) },

@@ -30,8 +30,8 @@ type contextResult struct {
 type contextRecording struct {
 	windows []contextLine
 	java    float64 // share of the samples that have a Java frame
-	// For Whaley's partial tree, averages per sample: the number of frames that its thread's previous sample did not have, and the number
-	// of all frames. Inlined ones count.
+	// For Whaley's partial tree, averages per sample: the number of frames that its thread's
+	// previous sample did not have, and the number of all frames. Inlined ones count.
 	fresh, frames float64
 	alike         map[string]likeness // of consecutive windows, by what is compared; nil unless frames were counted as new
 }
@@ -42,8 +42,8 @@ func (r *contextRecording) sum() profile.Contexts { return sumContexts(r.windows
 // last is what was learned in the end.
 func (r *contextRecording) last() *contextLine { return &r.windows[len(r.windows)-1] }
 
-// readContexts reads a recording's results for its first windows, as many as requested if it has them, and checks that all samples are
-// accounted for.
+// readContexts reads a recording's results for its first windows, as many as requested if it has
+// them, and checks that all samples are accounted for.
 func readContexts(recording *profiler.Recording, pid int, length contextLength) (r contextRecording, err error) {
 	if err := recording.Stats.CheckIdentities(); err != nil {
 		return r, err
@@ -73,7 +73,8 @@ func readContexts(recording *profiler.Recording, pid int, length contextLength) 
 	return r, err
 }
 
-// first returns the requested first windows. A recording with one window has a line without a number.
+// first returns the requested first windows. A recording with one window has a line without a
+// number.
 func (l contextLength) first(lines []contextLine) ([]contextLine, error) {
 	if l.windows == 1 {
 		return lines[:1], nil
@@ -160,7 +161,8 @@ func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	return lines, nil
 }
 
-// checkIdentities returns an error unless the counts of a line add up to the number of samples of the process in the window.
+// checkIdentities returns an error unless the counts of a line add up to the number of samples of
+// the process in the window.
 func (l *contextLine) checkIdentities(samples uint64) error {
 	if l.Walked+l.Linked != samples {
 		return fmt.Errorf("%d samples, but %d walked and %d linked", samples, l.Walked, l.Linked)
@@ -185,7 +187,8 @@ func (l *contextLine) checkIdentities(samples uint64) error {
 	return nil
 }
 
-// A likeness is how well the windows of a recording predict the next ones: geometric means over all pairs. NaN means no value.
+// A likeness is how well the windows of a recording predict the next ones: geometric means over all
+// pairs. NaN means no value.
 type likeness struct {
 	correlation float64 // -1 to 1: Whaley's precision
 	overlap     float64 // 0 to 100
@@ -206,7 +209,8 @@ func windowsAlike(p *pprof.Profile) (map[string]likeness, error) {
 	return parseLikeness(text.String())
 }
 
-// parseLikeness reads the means in a comparison. The line above the one that begins with "windows" has the names of what is compared; the
+// parseLikeness reads the means in a comparison. The line above the one that begins with "windows"
+// has the names of what is compared; the
 // line that begins with "mean" has a correlation and an overlap for each.
 func parseLikeness(text string) (map[string]likeness, error) {
 	var names, before, mean []string

@@ -29,8 +29,8 @@ var (
 // madePID is the process of a synthetic recording, which also contains another one.
 const madePID = 4711
 
-// madeWindow is one window of partial walks: 8 samples below main, of which half newly entered inner and the method inlined there, and 2 in
-// native code.
+// madeWindow is one window of partial walks: 8 samples below main, of which half newly entered
+// inner and the method inlined there, and 2 in native code.
 func madeWindow(start int64) *profile.Profile {
 	symbols := func(frames ...symbol.Frame) (stack []symbol.Symbol) {
 		for _, f := range frames {
@@ -95,7 +95,8 @@ func TestReadContexts(t *testing.T) {
 	if sum := got.sum(); len(got.windows) != 2 || sum.Walked != 6 || sum.Linked != 14 || sum.Check.Samples != 14 {
 		t.Errorf("got %d windows, in all %+v", len(got.windows), sum)
 	}
-	// Of 10 samples in a window 8 are in Java. 8 new frames there and one in native code; 4 stacks of three frames, 6 of one.
+	// Of 10 samples in a window 8 are in Java. 8 new frames there and one in native code; 4 stacks
+	// of three frames, 6 of one.
 	if !near(got.java, 0.8) || !near(got.fresh, 0.9) || !near(got.frames, 1.8) {
 		t.Errorf("in Java %v, %v new frames of %v", got.java, got.fresh, got.frames)
 	}

@@ -38,8 +38,8 @@ func (l contextLength) when(window int) string {
 	return fmt.Sprintf("%.0f to %.0f s", float64(window)*l.window.Seconds(), float64(window+1)*l.window.Seconds())
 }
 
-// record records a program in all ways at once, each with an agent of its own: so they cover the same seconds of the same run, and differ
-// only in their settings.
+// record records a program in all ways at once, each with an agent of its own: so they cover the
+// same seconds of the same run, and differ only in their settings.
 func (s *contexts) record(ctx context.Context, m meter, t contextTrial) (r contextResult, err error) {
 	g, err := t.start(ctx, m)
 	if err != nil {
@@ -83,8 +83,9 @@ type contextJob struct {
 	length   contextLength
 }
 
-// fromStart makes the guest begin to work once all agents sample. That is a second or more after their first window began, so an equally
-// long part of a window remains after the last. The agents are returned in any case.
+// fromStart makes the guest begin to work once all agents sample. That is a second or more after
+// their first window began, so an equally long part of a window remains after the last. The agents
+// are returned in any case.
 func (j contextJob) fromStart(ctx context.Context) (contextAgents, harness.Worked, error) {
 	agents, err := j.start(ctx, 0)
 	if err != nil {
@@ -175,7 +176,8 @@ func (a contextAgents) abandon() {
 
 // A contextGuest is a running program that works on request.
 type contextGuest interface {
-	// runFor has it do whole iterations until that much time has passed. It fails if what they compute is wrong.
+	// runFor has it do whole iterations until that much time has passed. It fails if what they
+	// compute is wrong.
 	runFor(d time.Duration) (iterations int, err error)
 	pid() int
 	close() error

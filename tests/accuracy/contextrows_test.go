@@ -9,7 +9,8 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
 
-// Of 100 samples, 20 were walked. Of the other 80, 72 have the right caller, 64 the right three, 60 all.
+// Of 100 samples, 20 were walked. Of the other 80, 72 have the right caller, 64 the right three, 60
+// all.
 func sharedCounts() *profile.Contexts {
 	return &profile.Contexts{
 		Walked: 20, Linked: 80, Ambiguous: 8, Fitted: 4, Unplaced: 2,

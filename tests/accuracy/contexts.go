@@ -18,19 +18,21 @@ import (
 type contextStudy string
 
 const (
-	// chainStudy is CallerChaining of Inoue and Nakatani (OOPSLA 2009), with the agent's choice of walks, from a program's first iteration
-	// on.
+	// chainStudy is CallerChaining of Inoue and Nakatani (OOPSLA 2009), with the agent's choice of
+	// walks, from a program's first iteration on.
 	chainStudy contextStudy = "chain"
 	// everyStudy walks one in N samples, whatever the program does.
 	everyStudy contextStudy = "every"
-	// partialStudy is Whaley's partial walk (Java Grande 2000), for several numbers of frames that must match the known ones.
+	// partialStudy is Whaley's partial walk (Java Grande 2000), for several numbers of frames that
+	// must match the known ones.
 	partialStudy contextStudy = "partial"
-	// precisionStudy is how well the windows of a recording predict one another, for several sampling intervals.
+	// precisionStudy is how well the windows of a recording predict one another, for several
+	// sampling intervals.
 	precisionStudy contextStudy = "precision"
 )
 
-// contexts are programs recorded with contexts found in other ways than by walking every stack; every stack is walked as well, for
-// comparison.
+// contexts are programs recorded with contexts found in other ways than by walking every stack;
+// every stack is walked as well, for comparison.
 type contexts struct {
 	study    contextStudy
 	settings []contextSetting
@@ -96,8 +98,8 @@ func (s contextStudy) trials(jdk jvm.JDK, short bool) (trials []contextTrial) {
 	return trials
 }
 
-// short reports whether the trial is in the short form: a JVM if frames are found in more ways there, the reference guest if it is
-// equivalent. Precision is in the long form only.
+// short reports whether the trial is in the short form: a JVM if frames are found in more ways
+// there, the reference guest if it is equivalent. Precision is in the long form only.
 func (t contextTrial) short() bool {
 	switch t.program {
 	case contextPrograms[0]:
@@ -138,8 +140,8 @@ func (s contextStudy) settings() (settings []contextSetting) {
 	return settings
 }
 
-// contextWarmup is the time until a real program spends most of its time in compiled code, with two CPUs and the compiler running next to
-// it.
+// contextWarmup is the time until a real program spends most of its time in compiled code, with two
+// CPUs and the compiler running next to it.
 const contextWarmup = 20 * time.Second
 
 func (s contextStudy) length() contextLength {
@@ -147,7 +149,8 @@ func (s contextStudy) length() contextLength {
 	case chainStudy:
 		return contextLength{window: 10 * time.Second, windows: 3, least: 3}
 	case precisionStudy:
-		// Windows of a second, as in the paper. On a busy machine they take longer, and there are fewer.
+		// Windows of a second, as in the paper. On a busy machine they take longer, and there are
+		// fewer.
 		return contextLength{warmup: contextWarmup, window: time.Second, windows: 10, least: 3}
 	}
 	return contextLength{warmup: contextWarmup, window: 10 * time.Second, windows: 1, least: 1}
@@ -192,7 +195,8 @@ const (
 	allLevels
 )
 
-// brokenBelow is a share of right first callers that the method's inaccuracy cannot explain: a link includes its caller.
+// brokenBelow is a share of right first callers that the method's inaccuracy cannot explain: a link
+// includes its caller.
 const brokenBelow = 0.95
 
 // contextsOK reports whether first callers are right. Other aims are in the tables.
@@ -202,7 +206,8 @@ func contextsOK(results []contextResult) bool {
 	})
 }
 
-// broken reports whether the agent has a fault. With shallow stacks, all partial walks may reach the root.
+// broken reports whether the agent has a fault. With shallow stacks, all partial walks may reach
+// the root.
 func (r *contextRecording) broken() bool {
 	sum := r.sum()
 	if sum.Linked == 0 {

@@ -68,7 +68,8 @@ func TestContextSettings(t *testing.T) {
 	}
 }
 
-// counted is a window of 100 samples, of which this many were walked, and this many of the others are right.
+// counted is a window of 100 samples, of which this many were walked, and this many of the others
+// are right.
 func counted(walked uint64, right ...uint64) contextLine {
 	return lineOf(profile.Contexts{
 		Mode: profile.ContextChain, Walked: walked, Linked: 100 - walked, Nodes: 50, Shared: 5, Methods: 20,
@@ -77,7 +78,8 @@ func counted(walked uint64, right ...uint64) contextLine {
 	})
 }
 
-// madeContexts is a synthetic section with one setting and two windows: a real program, and two of the reference guest.
+// madeContexts is a synthetic section with one setting and two windows: a real program, and two of
+// the reference guest.
 func madeContexts() *contexts {
 	result := func(program string, vm bool, windows ...contextLine) contextResult {
 		return contextResult{contextTrial: contextTrial{program: program, vm: vm}, recorded: []contextRecording{{windows: windows, java: 0.75}}}
@@ -117,7 +119,8 @@ func TestContextTables(t *testing.T) {
 		"Xalan; 999 Hz; 20.0 / 0.0; 100.0 / 95.0; 87.5 / 90.0; 75.0 / 80.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 90.0 / 90.0; 80.0 / 80.0; 75.0":                    chain.Rows[0],
 		"mean of the reference guest; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 80.0 / 88.0; 75.0 / 40.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 80.0 / 94.0; 75.0 / 70.0; -": chain.Rows[3],
 		"recursive; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 100.0 / 90.0; 100.0 / 20.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 100.0 / 95.0; 100.0 / 60.0; -":               chain.Rows[1],
-		// The first window's three levels are right in neither Xalan nor the mean of the guest, of what was not walked.
+		// The first window's three levels are right in neither Xalan nor the mean of the guest, of
+		// what was not walked.
 		"999 Hz; 0 to 10 s; samples not walked; 2 of 2; 0 of 2; MISSED":                 aims.Rows[0],
 		"999 Hz; 0 to 10 s; all samples; 2 of 2; 1 of 2; MISSED":                        aims.Rows[1],
 		"999 Hz; 10 to 20 s; samples not walked; 2 of 2; 1 of 2; MISSED":                aims.Rows[2],

@@ -162,7 +162,8 @@ func (s *contexts) precisionTable() report.Table {
 	return table
 }
 
-// roundedIteration has two digits: an iteration of the reference guest takes some microseconds, one of a compiler some seconds.
+// roundedIteration has two digits: an iteration of the reference guest takes some microseconds, one
+// of a compiler some seconds.
 func roundedIteration(r *contextResult) string {
 	digit := time.Duration(1)
 	for r.iteration >= 100*digit {
@@ -202,7 +203,8 @@ func contextReadings() []contextReading {
 	}
 }
 
-// A contextAim counts the programs whose contexts are right often enough. Programs without such samples do not count.
+// A contextAim counts the programs whose contexts are right often enough. Programs without such
+// samples do not count.
 type contextAim struct{ one, three, programs int }
 
 func (a *contextAim) add(right [3]float64) {
@@ -240,8 +242,9 @@ func (s *contexts) aimsTable() report.Table {
 	return table
 }
 
-// A chainedTree is a row of table 1 of Inoue and Nakatani, "How a Java VM Can Get More from a Hardware Performance Monitor" (OOPSLA 2009,
-// section 7.3): the tree that chaining learned, and the fraction of events, in percent, whose callers were certain.
+// A chainedTree is a row of table 1 of Inoue and Nakatani, "How a Java VM Can Get More from a
+// Hardware Performance Monitor" (OOPSLA 2009, section 7.3): the tree that chaining learned, and the
+// fraction of events, in percent, whose callers were certain.
 type chainedTree struct {
 	program                string
 	nodes, shared, methods int // shared: nodes with several callers at the same depth
@@ -276,8 +279,8 @@ func (l *contextLine) inPercent(n uint64) float64 {
 // perMethod is how many nodes a method has.
 func (t chainedTree) perMethod() float64 { return float64(t.nodes) / float64(t.methods) }
 
-// paperTable is table 1 with the last window of each program, of the last setting, next to the paper's programs. Our links have call sites,
-// too, which the paper's have not.
+// paperTable is table 1 with the last window of each program, of the last setting, next to the
+// paper's programs. Our links have call sites, too, which the paper's have not.
 func (s *contexts) paperTable() report.Table {
 	table := report.Table{Header: []string{
 		"", "program", "nodes", "several callers at one depth", "methods", "nodes per method",

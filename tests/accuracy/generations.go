@@ -11,11 +11,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// generations are the classes that the guest Churn ran while it was recorded, by their number, with the CPU time of each in nanoseconds.
-// Code memory is constantly reused by classes with other numbers.
+// generations are the classes that the guest Churn ran while it was recorded, by their number, with
+// the CPU time of each in nanoseconds. Code memory is constantly reused by classes with other
+// numbers.
 type generations map[int]float64
 
-// generation finds the number in the name of a class, and the one in the name of its method if it has one.
+// generation finds the number in the name of a class, and the one in the name of its method if it
+// has one.
 var generation = regexp.MustCompile(`^guest\.Gen(\d{6})\.[a-zA-Z]+(\d{6})?$`)
 
 // generationsOf returns the generations in a truth, none if it is another program's.
@@ -34,7 +36,8 @@ func number(digits string) int {
 	return n
 }
 
-// judge requires that no name is wrong, and that the samples of each generation agree with its CPU time.
+// judge requires that no name is wrong, and that the samples of each generation agree with its CPU
+// time.
 func (g generations) judge(own []stacks.Stack) []verdict {
 	right := verdict{what: "stacks without a wrong name", truth: 1}
 	var all, good int64
@@ -74,8 +77,8 @@ func shownIn(s stacks.Stack) []int {
 	return shown
 }
 
-// plausible reports whether all numbers on one stack are equal, this generation ran, and on this thread: worker-0 runs the even ones,
-// worker-1 the odd ones.
+// plausible reports whether all numbers on one stack are equal, this generation ran, and on this
+// thread: worker-0 runs the even ones, worker-1 the odd ones.
 func (g generations) plausible(thread string, shown []int) bool {
 	for _, n := range shown {
 		if n != shown[0] {
@@ -86,8 +89,9 @@ func (g generations) plausible(thread string, shown []int) bool {
 	return ran && strings.HasSuffix(thread, strconv.Itoa(shown[0]%2))
 }
 
-// judgeCounts requires that no generation has more samples than its CPU time permits: the excess would be another one's. It may have fewer
-// if the code was gone before it could be named. Each thread's first and last generations were only partly sampled, and are left out.
+// judgeCounts requires that no generation has more samples than its CPU time permits: the excess
+// would be another one's. It may have fewer if the code was gone before it could be named. Each
+// thread's first and last generations were only partly sampled, and are left out.
 func (g generations) judgeCounts(counts map[int]int64) verdict {
 	const outlier = 6 // standard deviations: not to be expected in any of hundreds of generations
 	whole := g.between(counts)
@@ -113,7 +117,8 @@ func (g generations) judgeCounts(counts map[int]int64) verdict {
 	return v
 }
 
-// between returns the generations that ran after the first and before the last one sampled on the same thread.
+// between returns the generations that ran after the first and before the last one sampled on the
+// same thread.
 func (g generations) between(counts map[int]int64) []int {
 	first, last := [2]int{math.MaxInt, math.MaxInt}, [2]int{}
 	for n := range counts {

@@ -15,18 +15,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// The aims for the estimated call graphs of stock JVMs in the mean of all programs, in percent of overlap by methods. No program's may be
-// further from the truth than the timer's samples alone.
+// The aims for the estimated call graphs of stock JVMs in the mean of all programs, in percent of
+// overlap by methods. No program's may be further from the truth than the timer's samples alone.
 const (
 	physicalAim = 85.0
 	logicalAim  = 75.0
-	// The aims for each program, if it only has code that counts, and in the first ten seconds after its start.
+	// The aims for each program, if it only has code that counts, and in the first ten seconds
+	// after its start.
 	profilingAim = 95.0
 	startingAim  = 80.0
 )
 
-// A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the estimated call graph closer to the exact one
-// than the two innermost frames of the same samples?
+// A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the
+// estimated call graph closer to the exact one than the two innermost frames of the same samples?
 type hotspotStudy struct {
 	marker string // of its table in the documentation
 	trials []hotspotTrial
@@ -75,7 +76,8 @@ type hotspotTrial struct {
 	program string
 	flag    string // of the JVM, "" for none
 	jdk     jvm.JDK
-	// starting: it is recorded from its first iteration on, before the compilers have seen any of it.
+	// starting: it is recorded from its first iteration on, before the compilers have seen any of
+	// it.
 	starting bool
 	// unchecked: the agent sets no breakpoint, as by default in virtual machines.
 	unchecked bool
@@ -97,7 +99,8 @@ func (t hotspotTrial) how() string {
 	return cmp.Or(t.flag, "inlining")
 }
 
-// logicalOnly says that what code calls of code is not counted: it changes all the time, or the table is about logical calls.
+// logicalOnly says that what code calls of code is not counted: it changes all the time, or the
+// table is about logical calls.
 func (t hotspotTrial) logicalOnly() bool { return t.starting || t.unchecked }
 
 // alone reports whether the trial has an aim of its own, instead of contributing to the mean.
@@ -117,14 +120,16 @@ func (t hotspotTrial) aim(kind string) float64 {
 }
 
 const (
-	// noInlining is the JVM's flag for making all calls except those of accessors and those replaced by intrinsics.
+	// noInlining is the JVM's flag for making all calls except those of accessors and those
+	// replaced by intrinsics.
 	noInlining = "-XX:-Inline"
 	// profiling is the flag that disables C2, so that all code counts its calls.
 	profiling = "-XX:TieredStopAtLevel=3"
 )
 
-// hotspotPrograms are those of the suite that do the same in every iteration, on one thread, with an input so small that all calls of one
-// iteration can be counted. Those of newerPrograms are recorded on the newest JDK, too.
+// hotspotPrograms are those of the suite that do the same in every iteration, on one thread, with
+// an input so small that all calls of one iteration can be counted. Those of newerPrograms are
+// recorded on the newest JDK, too.
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
@@ -141,8 +146,8 @@ func hotspotCalls(jdks []jvm.JDK) hotspotStudy {
 	return hotspotStudy{marker: "hotspot-calls", trials: trials, short: 1, how: longHotspot}
 }
 
-// hotspotPhases are JVMs whose code is not C2's: not yet, or never. The short form leaves them to hotspotCalls, which measures in the same
-// way.
+// hotspotPhases are JVMs whose code is not C2's: not yet, or never. The short form leaves them to
+// hotspotCalls, which measures in the same way.
 func hotspotPhases(jdks []jvm.JDK) hotspotStudy {
 	s := hotspotStudy{marker: "hotspot-phases", how: longHotspot}
 	s.how.recordings = []time.Duration{10 * time.Second}
@@ -152,7 +157,8 @@ func hotspotPhases(jdks []jvm.JDK) hotspotStudy {
 	return s
 }
 
-// hotspotUnchecked are JVMs in which no breakpoint is set. The short form leaves them to hotspotCalls, too.
+// hotspotUnchecked are JVMs in which no breakpoint is set. The short form leaves them to
+// hotspotCalls, too.
 func hotspotUnchecked(jdks []jvm.JDK) hotspotStudy {
 	s := hotspotStudy{marker: "hotspot-unchecked", how: longHotspot}
 	for _, program := range hotspotPrograms {
@@ -198,8 +204,8 @@ func (s hotspotStudy) record(ctx context.Context, m meter, trials []hotspotTrial
 	return results, nil
 }
 
-// hotspotOK reports whether no estimate of the made calls is worse than none, after the longest recording. Other missed aims are in the
-// table.
+// hotspotOK reports whether no estimate of the made calls is worse than none, after the longest
+// recording. Other missed aims are in the table.
 func hotspotOK(results []hotspotResult) bool {
 	longest := slices.Max(recordingLengths(results))
 	return !slices.ContainsFunc(results, func(r hotspotResult) bool {
@@ -237,7 +243,8 @@ type hotspotResult struct {
 	callees float64 // of the estimate, by callee alone: how much of the error is in rates
 	bound   float64 // of the samples' callers with the true rates of callees: what better rates would achieve
 	absent  float64 // percent of the estimate on edges that do not exist
-	// covered is the fraction of the estimate that was compared, 0 to 1: methods that were not replayed are left out.
+	// covered is the fraction of the estimate that was compared, 0 to 1: methods that were not
+	// replayed are left out.
 	covered float64
 	worst   []string
 }
@@ -245,7 +252,8 @@ type hotspotResult struct {
 // shownDifferences is how many of the edges with the largest errors are printed.
 const shownDifferences = 10
 
-// compare compares a recording's graphs with the truth, which is that of calls to some callees, nil for all.
+// compare compares a recording's graphs with the truth, which is that of calls to some callees, nil
+// for all.
 func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph, callees map[string]bool) hotspotResult {
 	found, timer := r.graphs[kind].found, r.graphs[kind].timer
 	result := hotspotResult{hotspotTrial: t, kind: kind, length: r.length, cost: r.cost, covered: 1}
@@ -263,8 +271,8 @@ func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph,
 	return result
 }
 
-// better reports whether the estimate is closer to the truth than the timer alone. If the timer has nearly everything, as for a program
-// that makes one call, it cannot be improved upon.
+// better reports whether the estimate is closer to the truth than the timer alone. If the timer has
+// nearly everything, as for a program that makes one call, it cannot be improved upon.
 func (r hotspotResult) better() bool {
 	const nearlyAll = 98.0 // %
 	return r.found > r.timer || r.found >= nearlyAll
@@ -280,7 +288,8 @@ func (r hotspotResult) print(w io.Writer) {
 	}
 }
 
-// hotspotTable has a row for each graph of each program, with columns for each recording, and the means for code that C2 compiled.
+// hotspotTable has a row for each graph of each program, with columns for each recording, and the
+// means for code that C2 compiled.
 func hotspotTable(results []hotspotResult) report.Table {
 	table := report.Table{Header: []string{"program", "JDK", "compiled with", "graph"}}
 	for _, length := range recordingLengths(results) {
@@ -338,8 +347,8 @@ func (row hotspotRow) cells() []string {
 	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered), fmt.Sprintf("%.2f", 100*last.cost), verdict)
 }
 
-// hotspotMean is a row with the means over all programs and both ways to compile; nil if there are none. The aim is that of the longest
-// recording.
+// hotspotMean is a row with the means over all programs and both ways to compile; nil if there are
+// none. The aim is that of the longest recording.
 func hotspotMean(results []hotspotResult, kind string) []string {
 	cells := []string{"mean", "", "", kind}
 	var n float64

@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// A javaGraph has methods by name and signature, and call sites by bytecode index, noSite if unknown.
+// A javaGraph has methods by name and signature, and call sites by bytecode index, noSite if
+// unknown.
 type (
 	javaGraph = cct.Graph[string, int32]
 	javaEdge  = cct.Edge[string, int32]
@@ -27,7 +28,8 @@ const noSite = -1
 // notJava is the caller of calls that are not made by a Java method, or by an unknown one.
 const notJava = "[VM]"
 
-// generated matches the parts of names that differ from run to run: addresses and numbers of classes that the JVM makes.
+// generated matches the parts of names that differ from run to run: addresses and numbers of
+// classes that the JVM makes.
 var generated = regexp.MustCompile(`(\$\$Lambda)(\$\d+)?[/+.]0x[0-9a-f]+|[/+.]0x[0-9a-f]+`)
 
 // comparableName is a method's name, with its signature, in the form common to all runs.
@@ -66,9 +68,9 @@ func exactGraph(g *profile.Graph) *javaGraph {
 	})
 }
 
-// sampledEdges returns the graph from time samples alone: the two innermost Java frames of each. Logical edges connect methods, inlined or
-// not. Physical edges connect code: the callee is the compiled method, whatever was inlined into it, and the caller is the method at the
-// call site.
+// sampledEdges returns the graph from time samples alone: the two innermost Java frames of each.
+// Logical edges connect methods, inlined or not. Physical edges connect code: the callee is the
+// compiled method, whatever was inlined into it, and the caller is the method at the call site.
 func sampledEdges(p *pprof.Profile, logical bool) *javaGraph {
 	g := &javaGraph{}
 	value := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == "samples" })
@@ -90,7 +92,8 @@ func isJava(l *pprof.Location) bool {
 		(strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }
 
-// topEdge is the call on top of a stack with a Java frame at its top. Lines of a location are innermost first.
+// topEdge is the call on top of a stack with a Java frame at its top. Lines of a location are
+// innermost first.
 func topEdge(frames []*pprof.Location, logical bool) javaEdge {
 	name := func(l pprof.Line) string { return comparableName(l.Function.SystemName) }
 	methods := func(l *pprof.Location) []pprof.Line {
@@ -154,7 +157,8 @@ func absent(g, truth *javaGraph) float64 {
 // leastDifference is the least difference of two shares that gets a line.
 const leastDifference = 0.001
 
-// differences are the edges whose shares in two graphs differ most, one line each. Sites are left out.
+// differences are the edges whose shares in two graphs differ most, one line each. Sites are left
+// out.
 func differences(found, truth *javaGraph, n int) []string {
 	apart := map[javaEdge]float64{}
 	for e := range truth.Edges() {

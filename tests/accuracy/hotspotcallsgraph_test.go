@@ -9,7 +9,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// javaCalls parses edges in the form of the tests: "caller site callee", or "caller callee" without a site.
+// javaCalls parses edges in the form of the tests: "caller site callee", or "caller callee" without
+// a site.
 func javaCalls(calls map[string]float64) *javaGraph {
 	g := &javaGraph{}
 	for text, n := range calls {

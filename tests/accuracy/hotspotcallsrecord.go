@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// try records a program for several lengths, one after the other, and compares the results with the truth. Its logical calls in an
-// iteration are known, or nil.
+// try records a program for several lengths, one after the other, and compares the results with the
+// truth. Its logical calls in an iteration are known, or nil.
 func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *exactIteration) (results []hotspotResult, err error) {
 	var flags []string
 	if t.flag != "" {

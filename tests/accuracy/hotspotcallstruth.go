@@ -29,8 +29,8 @@ func (r *replayed) String() string {
 		r.counted, r.codes, r.took.Seconds(), r.graph.Total(), r.graph.Len())
 }
 
-// replayCalls counts all calls of an iteration that arrive in as much code as time allows. It begins with the code that probably has most
-// calls, according to some graphs.
+// replayCalls counts all calls of an iteration that arrive in as much code as time allows. It
+// begins with the code that probably has most calls, according to some graphs.
 func (h hotspotManner) replayCalls(guest *suite.Guest, likely ...*javaGraph) (_ *replayed, err error) {
 	r, err := exactcalls.StartReplay(guest.PID())
 	if err != nil {
@@ -99,15 +99,19 @@ func (i *exactIteration) String() string {
 }
 
 const (
-	// leastSteady is the overlap of two recordings of the truth above which the truth counts as deterministic.
+	// leastSteady is the overlap of two recordings of the truth above which the truth counts as
+	// deterministic.
 	leastSteady = 99.5 // %
-	// mostLost is the fraction of the calls that may be missing: those of threads that the program hardly uses.
+	// mostLost is the fraction of the calls that may be missing: those of threads that the program
+	// hardly uses.
 	mostLost = 0.001
-	// slowIteration is the time to count the first iteration above which it is not repeated three times.
+	// slowIteration is the time to count the first iteration above which it is not repeated three
+	// times.
 	slowIteration = 30 * time.Second
 )
 
-// count counts the calls of whole iterations, twice. Without inlining all call sites are known; the calls are the same.
+// count counts the calls of whole iterations, twice. Without inlining all call sites are known; the
+// calls are the same.
 func (h hotspotManner) count(ctx context.Context, t hotspotTrial) (_ *exactIteration, err error) {
 	truth := &exactIteration{}
 	guest, err := suite.StartSmall(ctx, t.jdk, t.program, "-XX:+"+exact.Flag, exact.NoC1Inlining, noInlining)

@@ -23,19 +23,22 @@ type verdict struct {
 
 func (v verdict) ok() bool { return math.Abs(v.measured-v.truth) <= v.tolerance }
 
-// sigmas is the permitted error of a share in standard deviations of sampling. Of a thousand true shares, 0.06 exceed it.
+// sigmas is the permitted error of a share in standard deviations of sampling. Of a thousand true
+// shares, 0.06 exceed it.
 const sigmas = 4
 
-// systematic is the permitted error of a share for other reasons than sampling. Pieces of work that cross the ends of the recording count
-// completely or not at all, sampling begins a little after the recording does, and reading the clocks takes time, too.
+// systematic is the permitted error of a share for other reasons than sampling. Pieces of work that
+// cross the ends of the recording count completely or not at all, sampling begins a little after
+// the recording does, and reading the clocks takes time, too.
 const systematic = 0.01
 
 // wholeStacks is the share of the stacks that must reach the thread's entry frame.
 const wholeStacks = 0.995
 
-// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads classes twice a second. The agent reads
-// names up to a tenth of a second after the sample, when a fifth of them are gone. If other processes keep all CPUs busy, it also waits for
-// its own. This is the share if it is half a generation late.
+// unloadedStacks is the share of the stacks that may have unnamed methods in a guest that unloads
+// classes twice a second. The agent reads names up to a tenth of a second after the sample, when a
+// fifth of them are gone. If other processes keep all CPUs busy, it also waits for its own. This is
+// the share if it is half a generation late.
 const unloadedStacks = 0.5
 
 // entry is the outermost Java method of every thread, except carriers of virtual threads.
@@ -72,8 +75,8 @@ func (t trial) judge(truth guests.Truth, own []stacks.Stack) []verdict {
 	return append(verdicts, t.judgeWhole(own), t.judgeStale(own))
 }
 
-// tells reports whether a profile of the trial can show the claim's share: those of inlined methods need more than the JVM records by
-// default.
+// tells reports whether a profile of the trial can show the claim's share: those of inlined methods
+// need more than the JVM records by default.
 func (t trial) tells(claim guests.Claim) bool {
 	return claim.Measure != guests.Self || !t.program.Inlines || t.flavour.InnerMethods
 }
@@ -116,7 +119,8 @@ func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 		})
 }
 
-// judgeWhole leaves out the stacks with unloaded methods, which are judged separately, and the time for which there are no samples.
+// judgeWhole leaves out the stacks with unloaded methods, which are judged separately, and the time
+// for which there are no samples.
 func (t trial) judgeWhole(own []stacks.Stack) verdict {
 	v := judgeStacks("whole stacks", own, func(s stacks.Stack) bool { return !stale(s) && !s.Has("[waking]") }, whole)
 	if t.program.Mounts {
@@ -126,8 +130,8 @@ func (t trial) judgeWhole(own []stacks.Stack) verdict {
 	return v
 }
 
-// judgeStale requires methods to be named before they are gone. If classes are unloaded twice a second, some are gone before any other
-// process can look.
+// judgeStale requires methods to be named before they are gone. If classes are unloaded twice a
+// second, some are gone before any other process can look.
 func (t trial) judgeStale(own []stacks.Stack) verdict {
 	v := judgeStacks("stacks with all names", own, func(stacks.Stack) bool { return true },
 		func(s stacks.Stack) bool { return !stale(s) })
@@ -169,7 +173,8 @@ func abridge(s stacks.Stack) string {
 	return line
 }
 
-// leaves returns where most samples are, by their innermost Java method and its callee: the first thing to see when a share is wrong.
+// leaves returns where most samples are, by their innermost Java method and its callee: the first
+// thing to see when a share is wrong.
 func leaves(own []stacks.Stack) []string {
 	counts := make(map[string]int64)
 	for _, s := range own {

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// stack is a stack of Java methods, outermost first below the thread's entry frame, unless it begins with a marker.
+// stack is a stack of Java methods, outermost first below the thread's entry frame, unless it
+// begins with a marker.
 func stack(count int64, methods ...string) stacks.Stack {
 	s := stacks.Stack{Count: count, Thread: "worker-0"}
 	if !strings.HasPrefix(methods[0], "[") {

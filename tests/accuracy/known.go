@@ -207,7 +207,8 @@ func (f figure) used() float64 {
 	return f.off() / max(f.tolerance, 1e-9) // without any tolerance it has failed
 }
 
-// worst returns the figure of each group that needs most of its tolerance, in the order of the groups.
+// worst returns the figure of each group that needs most of its tolerance, in the order of the
+// groups.
 func worst(figures []figure) []figure {
 	var worst []figure
 	for _, f := range figures {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// enterTimes is how often all threads together acquire a monitor: windows of a few milliseconds, ten times a second, must be enough for
-	// some hundreds of hits of each.
+	// enterTimes is how often all threads together acquire a monitor: windows of a few
+	// milliseconds, ten times a second, must be enough for some hundreds of hits of each.
 	enterTimes = 100_000_000
 	// enterTolerance is the permitted relative error of a class's share.
 	enterTolerance = 0.1

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// faultTolerance is the permitted error of the number of faults in a method: objects do not begin with pages.
+	// faultTolerance is the permitted error of the number of faults in a method: objects do not
+	// begin with pages.
 	faultTolerance = 0.1
 	// rightFaults is the fraction of the faults with a class that must have the right one.
 	rightFaults = 0.99
@@ -38,7 +39,8 @@ func (t eventTrial) measureFaults(ctx context.Context, m meter) ([]figure, error
 	return judgeFaults(s.truth, events.Own(rows)), nil
 }
 
-// judgeFaults requires a fault for each page that a method touched first, on an object of the method's class.
+// judgeFaults requires a fault for each page that a method touched first, on an object of the
+// method's class.
 func judgeFaults(truth events.Truth, own []events.Row) (figures []figure) {
 	for _, f := range truth.Faults {
 		rows := events.Where(own, func(r events.Row) bool { return r.Has(f.Method) })

@@ -39,8 +39,9 @@ func (t eventTrial) measureWaits(ctx context.Context, m meter) ([]figure, error)
 	return judgeWaits(s.truth, events.Own(rows), s.recording.Stats.EventCost()), nil
 }
 
-// judgeWaits requires delays as long as the threads measured, and of the right classes. The threads' clocks run on while a probe writes the
-// record of a finished wait, which takes them cost, so cost is subtracted from their measurements.
+// judgeWaits requires delays as long as the threads measured, and of the right classes. The
+// threads' clocks run on while a probe writes the record of a finished wait, which takes them cost,
+// so cost is subtracted from their measurements.
 func judgeWaits(truth events.Truth, own []events.Row, cost time.Duration) (figures []figure) {
 	contended := events.Where(own, func(r events.Row) bool { return r.Kind != kindWait })
 	in := func(method string) []events.Row {

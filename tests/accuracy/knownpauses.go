@@ -20,8 +20,9 @@ const (
 	pauseRounds = 100
 	// pauseTolerance is the permitted difference between the recorded pauses and the JVM's own log.
 	pauseTolerance = 0.01
-	// probed is the additional error of a pause's time: the probe that names the operation is hit within it, and the two at its ends are
-	// not hit exactly when the JVM reads its clock. A hit takes half that long.
+	// probed is the additional error of a pause's time: the probe that names the operation is hit
+	// within it, and the two at its ends are not hit exactly when the JVM reads its clock. A hit
+	// takes half that long.
 	probed = time.Microsecond
 )
 
@@ -56,8 +57,8 @@ func (t eventTrial) measurePauses(ctx context.Context, m meter) ([]figure, error
 	return judgePauses(logged, rows), nil
 }
 
-// settle waits until nothing more is logged: concurrent collections continue after the program is done, and one of their safepoints at the
-// end of the recording would be on one side only.
+// settle waits until nothing more is logged: concurrent collections continue after the program is
+// done, and one of their safepoints at the end of the recording would be on one side only.
 func settle(ctx context.Context, log string) error {
 	const still, limit = 500 * time.Millisecond, 10 * time.Second
 	began, since, n := time.Now(), time.Now(), -1
@@ -80,7 +81,8 @@ func readSafepoints(path string) ([]events.Safepoint, error) {
 }
 
 // loggedNames are the names in the log of operations that Shenandoah names differently at the probe
-// (src/hotspot/share/gc/shenandoah/shenandoahVMOperations.hpp): the log has names of types, the probe of operations.
+// (src/hotspot/share/gc/shenandoah/shenandoahVMOperations.hpp): the log has names of types, the
+// probe of operations.
 var loggedNames = map[string]string{
 	"Shenandoah Init Marking":                    "ShenandoahInitMark",
 	"Shenandoah Final Mark and Start Evacuation": "ShenandoahFinalMarkStartEvac",
@@ -91,7 +93,8 @@ var loggedNames = map[string]string{
 	"Shenandoah Degenerated GC":                  "ShenandoahDegeneratedGC",
 }
 
-// judgePauses requires as many safepoints as the JVM logged, of the same duration, for the same operations.
+// judgePauses requires as many safepoints as the JVM logged, of the same duration, for the same
+// operations.
 func judgePauses(logged []events.Safepoint, rows []events.Row) (figures []figure) {
 	// For each operation: how many times, and how long in milliseconds.
 	times, stopped := events.Weights{}, events.Weights{}

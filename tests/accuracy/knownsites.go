@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 )
 
-// siteObjects is the number of objects that all threads together allocate: some 1.4 GB, or 5,500 buffers.
+// siteObjects is the number of objects that all threads together allocate: some 1.4 GB, or 5,500
+// buffers.
 const siteObjects = 8_000_000
 
 // measureSites records a program that allocates known objects in known methods.
@@ -34,12 +35,12 @@ func (t eventTrial) measureSites(ctx context.Context, m meter) ([]figure, error)
 	return judgeSites(s.truth, rows), nil
 }
 
-// arraysBesides is how many more bytes of an array's class may be counted, as a fraction of the known ones: the JVM's other threads have
-// arrays, too.
+// arraysBesides is how many more bytes of an array's class may be counted, as a fraction of the
+// known ones: the JVM's other threads have arrays, too.
 const arraysBesides = 0.01
 
-// judgeSites requires that exact counts are exact, and that samples are off by random errors only. Exact counts are of classes, in the
-// whole process.
+// judgeSites requires that exact counts are exact, and that samples are off by random errors only.
+// Exact counts are of classes, in the whole process.
 func judgeSites(truth events.Truth, rows []events.Row) (figures []figure) {
 	sampled, exact := events.Split(rows)
 	sampled = events.Own(sampled)
@@ -69,14 +70,16 @@ func judgeSites(truth events.Truth, rows []events.Row) (figures []figure) {
 			measured: share(events.Sum(of, 1), events.Sum(sampled, 1)),
 		}, events.Count(sampled)))
 	}
-	// Objects in buffers that are not full are not observed, and those in buffers from before are: one buffer per thread.
+	// Objects in buffers that are not full are not observed, and those in buffers from before are:
+	// one buffer per thread.
 	const whole = 0.02
 	return append(figures, figure{
 		group: "sampled bytes, all", truth: all, measured: events.Sum(sampled, 1), tolerance: within(whole, all), aim: true,
 	})
 }
 
-// sampledShare converts the figure from shares of 0 to 1 to percent, with the tolerance that n samples need. There is none without samples.
+// sampledShare converts the figure from shares of 0 to 1 to percent, with the tolerance that n
+// samples need. There is none without samples.
 func sampledShare(f figure, n int64) figure {
 	if n > 0 {
 		f.tolerance = sigmas * math.Sqrt(f.truth*(1-f.truth)/float64(n))

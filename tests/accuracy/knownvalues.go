@@ -11,19 +11,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// valueIntervals are the sampling intervals, in executions of the probe. The second is coprime to the 101 calls of a round.
+// valueIntervals are the sampling intervals, in executions of the probe. The second is coprime to
+// the 101 calls of a round.
 var valueIntervals = []int{1, 97}
 
 const (
 	// valueRounds make 202,000 calls.
 	valueRounds = 2000
-	// leastSamples is the number of samples that a share needs to be judged: with fewer, errors are not nearly normally distributed.
+	// leastSamples is the number of samples that a share needs to be judged: with fewer, errors are
+	// not nearly normally distributed.
 	leastSamples = 5
-	// valueProbe is PHP's probe at the entry of a function, and its first operand: the function's name.
+	// valueProbe is PHP's probe at the entry of a function, and its first operand: the function's
+	// name.
 	valueProbe = "usdt:php:function__entry=arg1:str"
 )
 
-// measureValues records a PHP program that reports how often it calls each function, by the names of the functions.
+// measureValues records a PHP program that reports how often it calls each function, by the names
+// of the functions.
 func (t eventTrial) measureValues(ctx context.Context, m meter) ([]figure, error) {
 	var every int
 	if _, err := fmt.Sscanf(t.setting, "every %d", &every); err != nil {
@@ -54,7 +58,8 @@ func (t eventTrial) measureValues(ctx context.Context, m meter) ([]figure, error
 	return judgeValues(truth, rows, every, recording.Stats.LostEvents()), nil
 }
 
-// functionCalls is how often each function is called in that many rounds, by its name without its class.
+// functionCalls is how often each function is called in that many rounds, by its name without its
+// class.
 func functionCalls(calls map[php.Call]int, rounds int) events.Weights {
 	w := events.Weights{}
 	for call, n := range calls {
@@ -67,8 +72,9 @@ func functionCalls(calls map[php.Call]int, rounds int) events.Weights {
 	return w
 }
 
-// judgeValues requires every execution if all were sampled, and shares within the noise if some were. Of lost ones, as many as the agent
-// reports, the values are unknown: the agent has those of the others stand for them. But none has the value of another one.
+// judgeValues requires every execution if all were sampled, and shares within the noise if some
+// were. Of lost ones, as many as the agent reports, the values are unknown: the agent has those of
+// the others stand for them. But none has the value of another one.
 func judgeValues(truth events.Weights, rows []events.Row, every int, lost uint64) (figures []figure) {
 	recorded, n := events.ByValue(rows, 0), events.Count(rows)
 	figures = append(figures, figure{

@@ -1,22 +1,28 @@
 // Command accuracy profiles programs whose profile is known, and fails if the agent's differs.
 //
-// It measures three things about time. Shares: guests that measure themselves (package guests) state the share of the samples of each of
-// their methods and threads. Completeness: the share of the samples of real programs (package suite) whose stack reaches the thread's entry
-// frame. Virtual threads: the same for a guest that yields, on several JDKs, which scripts/jdks fetches.
+// It measures three things about time. Shares: guests that measure themselves (package guests)
+// state the share of the samples of each of their methods and threads. Completeness: the share of
+// the samples of real programs (package suite) whose stack reaches the thread's entry frame.
+// Virtual threads: the same for a guest that yields, on several JDKs, which scripts/jdks fetches.
 //
-// In comparison: the profiles of JFR and async-profiler for the same guests. Nothing else that tests need installs async-profiler; without
-// it, its rows are left out. ASYNC_PROFILER names its directory.
+// In comparison: the profiles of JFR and async-profiler for the same guests. Nothing else that
+// tests need installs async-profiler; without it, its rows are left out. ASYNC_PROFILER names its
+// directory.
 //
-// It measures four things about calls, on programs whose call graph is known exactly. Rates: how much of the graph is found at which cost,
-// for a grid of fixed rates. Budget: the same at the rate that the agent chooses. Adversary: a program that misleads profilers which take
-// the call after a timer tick. Stock JVMs: estimates for real programs.
+// It measures four things about calls, on programs whose call graph is known exactly. Rates: how
+// much of the graph is found at which cost, for a grid of fixed rates. Budget: the same at the rate
+// that the agent chooses. Adversary: a program that misleads profilers which take the call after a
+// timer tick. Stock JVMs: estimates for real programs.
 //
-// For contexts that are found without walking every stack, it measures how many are right, by the agent's own check: chained ones since a
-// program's beginning, with one walk in N, and partial walks. It also measures how well a window predicts the next.
+// For contexts that are found without walking every stack, it measures how many are right, by the
+// agent's own check: chained ones since a program's beginning, with one walk in N, and partial
+// walks. It also measures how well a window predicts the next.
 //
-// It measures two things about events. Allocations of real programs, compared with exact counts of the same time. And programs that know
-// their events (package events): what they allocate where, how long their threads wait and for what, next to JFR and perf sched, which monitors they acquire, how long
-// safepoint pauses are by the JVM's own log, which objects new memory is for, and the operands of a probe.
+// It measures two things about events. Allocations of real programs, compared with exact counts of
+// the same time. And programs that know their events (package events): what they allocate where,
+// how long their threads wait and for what, next to JFR and perf sched, which monitors they
+// acquire, how long safepoint pauses are by the JVM's own log, which objects new memory is for, and
+// the operands of a probe.
 //
 //	go run ./tests/accuracy                 # everything; two hours, of which stock JVMs take 45 minutes, contexts 20
 //	go run ./tests/accuracy -short          # what CI runs; less than three minutes
@@ -133,8 +139,8 @@ var (
 	}
 )
 
-// unsafe is the result of trials that set hardware breakpoints on a machine where they may kill a program: short forms continue without
-// them.
+// unsafe is the result of trials that set hardware breakpoints on a machine where they may kill a
+// program: short forms continue without them.
 func (m meter) unsafe(what string, err error) error {
 	if m.short && errors.Is(err, attach.ErrBreakpointsLost) {
 		fmt.Fprintf(m.out, "%s: not measured: %v\n\n", what, err)

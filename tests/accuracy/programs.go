@@ -19,8 +19,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// planPrograms describes the programs of the suite as two papers describe theirs: time, methods executed and the size of their bytecode
-// (table 1 of Arnold & Grove, CGO 2005), and hot methods, and those of them that are rarely invoked (table 1 of Lau et al., PACT 2007).
+// planPrograms describes the programs of the suite as two papers describe theirs: time, methods
+// executed and the size of their bytecode (table 1 of Arnold & Grove, CGO 2005), and hot methods,
+// and those of them that are rarely invoked (table 1 of Lau et al., PACT 2007).
 func planPrograms(jdk jvm.JDK) plan {
 	return harness.Trials[meter, programTrial, programResult]{
 		All: func(short bool) (trials []programTrial) {
@@ -160,8 +161,8 @@ func (m meter) recordProgram(ctx context.Context, t programTrial) (r programResu
 	return r, nil
 }
 
-// hotMethods are those of a recording, with whether loops have to be timed in them. A sample belongs to the compiled method whose code it
-// is in, whatever was inlined there.
+// hotMethods are those of a recording, with whether loops have to be timed in them. A sample
+// belongs to the compiled method whose code it is in, whatever was inlined there.
 func (vm *readVM) hotMethods(p *pprof.Profile, pid int, executed []executedMethod) (hot []hotMethod, err error) {
 	samples := map[string]int64{}
 	var all int64

@@ -65,7 +65,8 @@ func openVM(pid int) (*readVM, error) {
 
 func (vm *readVM) close() error { return vm.memory.Close() }
 
-// An executedMethod is a method that the interpreter has run. A method that compilers inlined before that is missing.
+// An executedMethod is a method that the interpreter has run. A method that compilers inlined
+// before that is missing.
 type executedMethod struct {
 	addr   uint64
 	name   string // with its signature

@@ -20,8 +20,9 @@ import (
 	ownreport "github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planRuns records two runs of each program with the same input, both from their first iteration on, and compares the seconds of one run
-// with the corresponding ones of the other: the precision of Whaley (Java Grande 2000).
+// planRuns records two runs of each program with the same input, both from their first iteration
+// on, and compares the seconds of one run with the corresponding ones of the other: the precision
+// of Whaley (Java Grande 2000).
 func planRuns(jdk jvm.JDK) plan {
 	return harness.Trials[meter, runsTrial, runsResult]{
 		All: func(short bool) []runsTrial {
@@ -58,9 +59,11 @@ type runsResult struct {
 const (
 	// runLength is how long a run is recorded.
 	runLength = 10 * time.Second
-	// runWindow is the recorded window: seconds are put together from them, as a program does not begin when a window does.
+	// runWindow is the recorded window: seconds are put together from them, as a program does not
+	// begin when a window does.
 	runWindow = 200 * time.Millisecond
-	// begunShare is the share of its CPU time with which a window of a program counts as one in which it works.
+	// begunShare is the share of its CPU time with which a window of a program counts as one in
+	// which it works.
 	begunShare = 4
 )
 
@@ -183,7 +186,8 @@ func windowOf(s *pprof.Sample) int64 {
 // secondOf is the window that stands for a second of a run, both from 1, in a profile of two runs.
 func secondOf(run, second int) int64 { return int64(2*second + run - 1) }
 
-// number replaces the windows of a run by seconds since it began to work. What is outside of them is left out.
+// number replaces the windows of a run by seconds since it began to work. What is outside of them
+// is left out.
 func (r *profiledRun) number(run int) *pprof.Profile {
 	var numbered []*pprof.Sample
 	for _, s := range r.profile.Sample {
@@ -199,8 +203,8 @@ func (r *profiledRun) number(run int) *pprof.Profile {
 	return withSamples(r.profile, numbered)
 }
 
-// withSamples returns a profile of other samples, which shares everything else but the comments: they describe the windows that were
-// recorded.
+// withSamples returns a profile of other samples, which shares everything else but the comments:
+// they describe the windows that were recorded.
 func withSamples(p *pprof.Profile, samples []*pprof.Sample) *pprof.Profile {
 	return &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Sample: samples,

@@ -7,7 +7,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// A run of windows with one method each, named by letters; a dot is a window without samples of the program.
+// A run of windows with one method each, named by letters; a dot is a window without samples of the
+// program.
 func runOf(methods string) *pprof.Profile {
 	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}}, PeriodType: &pprof.ValueType{}, Period: 1}
 	locations := map[rune]*pprof.Location{}

@@ -9,8 +9,8 @@ import (
 // A plan is the measurements of a section: harness.Trials' Plan.
 type plan = func(harness.Choice) harness.Job[meter]
 
-// sections are all measurements, in the order of the documentation. Tables show which aims are missed; only what the plans call an error
-// fails.
+// sections are all measurements, in the order of the documentation. Tables show which aims are
+// missed; only what the plans call an error fails.
 func sections(jdks []jvm.JDK) []harness.Section[meter] {
 	section := func(name, aim string, p plan, more ...string) harness.Section[meter] {
 		return harness.Section[meter]{Name: name, Markers: append([]string{name}, more...), Aim: aim, Plan: p}

@@ -55,15 +55,16 @@ func shareTrials(jdks []jvm.JDK, short bool) (trials []trial) {
 	return trials
 }
 
-// shortFlavours are the flavours of the short form in addition to the default one: each finds the next frame in a way that the default
-// flavour hardly uses.
+// shortFlavours are the flavours of the short form in addition to the default one: each finds the
+// next frame in a way that the default flavour hardly uses.
 var shortFlavours = map[string][]string{
 	"Inlined":   {"C1, debug info", "C2, debug info"},
 	"Recursive": {"interpreter", "C1"},
 	"Deopt":     {"C2"},
 }
 
-// short reports whether the trial is in the short form: on the oldest JDK, or on the newest for features that only that one has.
+// short reports whether the trial is in the short form: on the oldest JDK, or on the newest for
+// features that only that one has.
 func (t trial) short(jdks []jvm.JDK) bool {
 	oldest, newest := jdks[0], jdks[len(jdks)-1]
 	if t.program.MinJDK > oldest.Version {
@@ -149,7 +150,8 @@ func (r result) print(m meter) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.2f", 100*share) }
 
-// sharesTable has a row for each guest and JDK, and a column for each flavour with the largest error.
+// sharesTable has a row for each guest and JDK, and a column for each flavour with the largest
+// error.
 func sharesTable(results []result) report.Table {
 	table := report.Table{Header: []string{"guest", "JDK"}}
 	flavours := guests.Flavours()
@@ -177,7 +179,8 @@ func sharesTable(results []result) report.Table {
 	return table
 }
 
-// worst is the verdict that came closest to its tolerance, or exceeded it most, in percentage points.
+// worst is the verdict that came closest to its tolerance, or exceeded it most, in percentage
+// points.
 func (r result) worst() string {
 	var worst verdict
 	used := -1.0

@@ -19,8 +19,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planTotals makes many short recordings of programs that know their events, each by a newly started agent. It counts how often the true
-// total is within the stated interval: of 100 intervals, 95 should contain it.
+// planTotals makes many short recordings of programs that know their events, each by a newly
+// started agent. It counts how often the true total is within the stated interval: of 100
+// intervals, 95 should contain it.
 func planTotals(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, totalTrial, totalResult]{
 		All: func(short bool) []totalTrial { return totalTrials(jdks, short) },
@@ -50,7 +51,8 @@ func (t totalTrial) String() string {
 	return fmt.Sprintf("totals, %s, %s, %s, %v", t.program, t.kinds, machine, t.jdk)
 }
 
-// totalKinds are the recorded kinds of each program: its own kind of events, with increasing numbers of others that share the budget.
+// totalKinds are the recorded kinds of each program: its own kind of events, with increasing
+// numbers of others that share the budget.
 var totalKinds = map[string][]string{
 	"Allocating": {"alloc", "alloc,lock", "cpu,alloc", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
 	"Waiting":    {"lock", "alloc,lock", "cpu,lock", "cpu,alloc,lock", "cpu,alloc,lock,safepoint,page-faults"},
@@ -59,13 +61,13 @@ var totalKinds = map[string][]string{
 const (
 	// totalAim is how often a total should be within its interval.
 	totalAim = 0.95
-	// Possible errors of the programs' own accounts: of bytes by the VM's own allocations, of waits by the time that a thread needs to read
-	// its clock, and to get a CPU after it has the lock.
+	// Possible errors of the programs' own accounts: of bytes by the VM's own allocations, of waits
+	// by the time that a thread needs to read its clock, and to get a CPU after it has the lock.
 	bytesTolerance, waitsTolerance = 0.005, 0.02
 )
 
-// totalLengths are how long recordings are, one after the other, of each program, set of kinds, machine and JDK: 120 in all. Short ones do
-// without the longest.
+// totalLengths are how long recordings are, one after the other, of each program, set of kinds,
+// machine and JDK: 120 in all. Short ones do without the longest.
 var totalLengths = []time.Duration{6 * time.Second, 3 * time.Second, 1500 * time.Millisecond}
 
 func totalTrials(jdks []jvm.JDK, short bool) (trials []totalTrial) {
@@ -120,7 +122,8 @@ func (m meter) recordTotals(ctx context.Context, t totalTrial) (r totalResult, e
 	if t.program == "Waiting" {
 		amount = 500
 	}
-	// Without the flags of its own that other studies need: buffers are as the JVM chooses them, of megabytes.
+	// Without the flags of its own that other studies need: buffers are as the JVM chooses them, of
+	// megabytes.
 	guest, err := events.Start(ctx, t.jdk, events.Program{Class: t.program}, "-Xmx1g")
 	if err != nil {
 		return r, err
@@ -235,8 +238,8 @@ func totalsTable(results []totalResult) report.Table {
 	return table
 }
 
-// totalsOK accepts a total out of its interval once in twenty times. It is an error if it always is, and if there are no intervals or only
-// meaningless ones.
+// totalsOK accepts a total out of its interval once in twenty times. It is an error if it always
+// is, and if there are no intervals or only meaningless ones.
 func totalsOK(results []totalResult) bool {
 	var held, all, wide int
 	for _, r := range results {

@@ -21,9 +21,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 )
 
-// planTrees counts every call of an iteration with its whole context, in two JVMs, and describes the trees as Moret, Binder and Villazón do
-// (PEPM 2009): their size and their native methods (table 1), which calls cross between application and class library (table 2), and how
-// much two runs have in common (section 5.1).
+// planTrees counts every call of an iteration with its whole context, in two JVMs, and describes
+// the trees as Moret, Binder and Villazón do (PEPM 2009): their size and their native methods
+// (table 1), which calls cross between application and class library (table 2), and how much two
+// runs have in common (section 5.1).
 func planTrees(jdk jvm.JDK) plan {
 	return harness.Trials[meter, treeTrial, treeResult]{
 		All: func(short bool) (trials []treeTrial) {
@@ -151,8 +152,9 @@ func (r *treeResult) describe(p *pprof.Profile, natives map[string]bool) {
 	}
 }
 
-// contextsOf returns the calls of each context, of all threads together. With natives it follows the rules that the paper compares with:
-// calls of native methods are missing, and what native methods call back is below the root.
+// contextsOf returns the calls of each context, of all threads together. With natives it follows
+// the rules that the paper compares with: calls of native methods are missing, and what native
+// methods call back is below the root.
 func contextsOf(p *pprof.Profile, names *cct.Tree[string], natives map[string]bool) cct.Weights[cct.NodeID] {
 	contexts := cct.Weights[cct.NodeID]{}
 	var stack []string
@@ -197,7 +199,8 @@ func treeTable(results []treeResult) ownreport.Table {
 	return table
 }
 
-// reproducible is the overlap above which profiles of two runs agree, as theirs do for some programs.
+// reproducible is the overlap above which profiles of two runs agree, as theirs do for some
+// programs.
 const reproducible = 99
 
 func treeLayerTable(results []treeResult) ownreport.Table {

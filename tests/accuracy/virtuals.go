@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// planVirtuals records virtual threads most of whose frames are on the heap, while a collector moves those. It requires that incomplete
-// stacks state the reason. Their number is an aim.
+// planVirtuals records virtual threads most of whose frames are on the heap, while a collector
+// moves those. It requires that incomplete stacks state the reason. Their number is an aim.
 func planVirtuals() plan {
 	return harness.Trials[meter, virtualsTrial, virtualsComplete]{
 		All: virtualsTrials,
@@ -47,8 +47,9 @@ type virtualsComplete struct {
 	complete
 }
 
-// virtualsJDKs are the recorded versions, with these collectors. Versions that the machine lacks are fetched. How frames are kept on the
-// heap has changed between these versions; JDK 21 has another ZGC.
+// virtualsJDKs are the recorded versions, with these collectors. Versions that the machine lacks
+// are fetched. How frames are kept on the heap has changed between these versions; JDK 21 has
+// another ZGC.
 var virtualsJDKs = []struct {
 	version    int
 	collectors []string
@@ -96,8 +97,8 @@ func virtualsTable(results []virtualsComplete) report.Table {
 	return table
 }
 
-// wholeVirtuals is the share of the stacks on carriers that must be complete. It is lower than for others: while the JVM copies the frames
-// of a virtual thread, some are in two places or in none.
+// wholeVirtuals is the share of the stacks on carriers that must be complete. It is lower than for
+// others: while the JVM copies the frames of a virtual thread, some are in two places or in none.
 const wholeVirtuals = 0.99
 
 func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete, error) {

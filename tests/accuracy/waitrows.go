@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// planWaitRows makes recordings of threads whose waits are too short to record each, and counts how often the interval of a method's time
-// contains what the program measured: of 100, 95 should.
+// planWaitRows makes recordings of threads whose waits are too short to record each, and counts how
+// often the interval of a method's time contains what the program measured: of 100, 95 should.
 func planWaitRows(jdks []jvm.JDK) plan {
 	return harness.Trials[meter, waitRowTrial, waitRowResult]{
 		All: func(short bool) (trials []waitRowTrial) {
@@ -42,7 +42,8 @@ func planWaitRows(jdks []jvm.JDK) plan {
 const (
 	waitRowRecordings = 20
 	waitRowMillis     = 3000
-	// waitRowTolerance is how precisely the program knows its time: a thread is in a method before it reads its clock, and after.
+	// waitRowTolerance is how precisely the program knows its time: a thread is in a method before
+	// it reads its clock, and after.
 	waitRowTolerance = 0.01
 )
 
@@ -73,7 +74,8 @@ type waitRowResult struct {
 	rows []dozeRow
 }
 
-// ok allows for chance: of 100 intervals, 88 are enough, as the methods of a recording share their draws.
+// ok allows for chance: of 100 intervals, 88 are enough, as the methods of a recording share their
+// draws.
 func (r waitRowResult) ok() bool {
 	known, held := 0, 0
 	for _, row := range r.rows {

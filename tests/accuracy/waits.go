@@ -26,7 +26,8 @@ const (
 	waitMillis = 2500
 	// awayTolerance is the permitted error of off-CPU time besides that of sampling.
 	awayTolerance = 0.05
-	// rightCause is the least share of a method's off-CPU time that has the right cause, without the time on run queues and in safepoints.
+	// rightCause is the least share of a method's off-CPU time that has the right cause, without
+	// the time on run queues and in safepoints.
 	rightCause = 0.9
 )
 
@@ -54,8 +55,9 @@ func planWaits(jdks []jvm.JDK) plan {
 	}.Plan
 }
 
-// A waitTrial is a JDK whose threads wait. The short form has none: it runs beside other tests, and what JFR does in the threads that it
-// records takes more of a short time. The tests of the agent judge the same program without JFR.
+// A waitTrial is a JDK whose threads wait. The short form has none: it runs beside other tests, and
+// what JFR does in the threads that it records takes more of a short time. The tests of the agent
+// judge the same program without JFR.
 type waitTrial struct{ jdk jvm.JDK }
 
 func (t waitTrial) String() string { return "events, waits, " + t.jdk.String() }
@@ -82,7 +84,8 @@ func (w wayResult) ok() bool {
 	return math.Abs(w.offCPU-float64(w.Sum)) <= allowed && math.Abs(w.wall-float64(w.Sum)) <= allowed && w.right >= rightCause
 }
 
-// waitEvents are the events of JFR with the time of waits. Its other events have none: it does not record pipes, selectors and run queues.
+// waitEvents are the events of JFR with the time of waits. Its other events have none: it does not
+// record pipes, selectors and run queues.
 var waitEvents = []string{jfr.JavaMonitorEnter, jfr.JavaMonitorWait, jfr.ThreadPark, jfr.ThreadSleep, jfr.SocketRead, jfr.FileForce, jfr.FileWrite}
 
 func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err error) {
@@ -166,8 +169,9 @@ func (m meter) besideWaits(ctx context.Context, t waitTrial, pid int, path strin
 // asyncPeriod is how often async-profiler samples each thread.
 const asyncPeriod = 10 * time.Millisecond
 
-// asyncWaits has async-profiler record another run. It interrupts waits to sample them, and they would be two for whoever else records. It
-// returns the time that it has of a method, divided by what the program says; NaN if async-profiler is not installed, or of methods that run.
+// asyncWaits has async-profiler record another run. It interrupts waits to sample them, and they
+// would be two for whoever else records. It returns the time that it has of a method, divided by
+// what the program says; NaN if async-profiler is not installed, or of methods that run.
 func (m meter) asyncWaits(ctx context.Context, guest *events.Guest) (func(method string) float64, error) {
 	unknown := func(string) float64 { return math.NaN() }
 	async, err := profiler.FindAsync()
@@ -242,7 +246,8 @@ func flownTime(flown []jfr.Event, method string) float64 {
 	return sum
 }
 
-// schedShare is the off-CPU time of perf sched, divided by ours, of the threads that wait in a method: all of it, as perf has no stacks.
+// schedShare is the off-CPU time of perf sched, divided by ours, of the threads that wait in a
+// method: all of it, as perf has no stacks.
 func schedShare(threads []profiler.ThreadTime, rows []events.Row, method string) float64 {
 	waits := map[int64]bool{}
 	for _, r := range rows {

@@ -138,7 +138,8 @@ func (l lab) guest(ctx context.Context, t guestTrial) (guestResult, error) {
 	return r, nil
 }
 
-// nanoseconds has a guest work for so long, and returns what a call took by its own clock of CPU time.
+// nanoseconds has a guest work for so long, and returns what a call took by its own clock of CPU
+// time.
 func nanoseconds(g *jvm.Guest, d time.Duration) (ns float64, err error) {
 	lines, err := g.Order(fmt.Sprintf("run %d", d.Milliseconds()))
 	if err != nil {

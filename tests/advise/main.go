@@ -1,6 +1,6 @@
-// Command advise measures what the hints of advise --for=hotspot bring: in two guests of which it is known that hints pay, and in real
-// programs. A process is recorded without hints; then JVMs with the hints, without them, and without them a second time (the control) work in
-// turns.
+// Command advise measures what the hints of advise --for=hotspot bring: in two guests of which it
+// is known that hints pay, and in real programs. A process is recorded without hints; then JVMs
+// with the hints, without them, and without them a second time (the control) work in turns.
 //
 //	go run ./tests/advise                     # everything; half an hour
 //	go run ./tests/advise -run '^guests'

@@ -23,9 +23,11 @@ const (
 	programRecord = 10 * time.Second
 	programTurn   = time.Second / 2 // of a JVM, at least; whole iterations
 	programTurns  = 3               // of each JVM in a round
-	// warmups is the part of a program's warm-up that JVMs get which are measured: all alike, and soon replaced by others.
+	// warmups is the part of a program's warm-up that JVMs get which are measured: all alike, and
+	// soon replaced by others.
 	warmups = 3
-	// programRounds is how often new JVMs are started: what C2 makes of a program differs from one JVM to the next.
+	// programRounds is how often new JVMs are started: what C2 makes of a program differs from one
+	// JVM to the next.
 	programRounds = 6
 )
 

@@ -1,5 +1,5 @@
-// Package agentmaps has the maps of the agent's kernel side without its programs, for tests of what loads beside them: to verify
-// the programs takes an emulator seconds.
+// Package agentmaps has the maps of the agent's kernel side without its programs, for tests of what
+// loads beside them: to verify the programs takes an emulator seconds.
 package agentmaps
 
 import (
@@ -28,7 +28,8 @@ func New(t testing.TB) *bpf.Objects {
 	return o
 }
 
-// Heaps returns the map of guests' heaps, which the programs behind probes of events have. It is closed with the test.
+// Heaps returns the map of guests' heaps, which the programs behind probes of events have. It is
+// closed with the test.
 func Heaps(t testing.TB) *ebpf.Map {
 	t.Helper()
 	spec, err := bpf.LoadProbe()

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// The short form finds no more false verdicts than expected by chance, and the tables have their places in the documentation.
+// The short form finds no more false verdicts than expected by chance, and the tables have their
+// places in the documentation.
 func TestShort(t *testing.T) {
 	needs.Root(t, "sampling")
 	needs.JDK(t)

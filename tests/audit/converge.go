@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// A rarely invoked method, as in figure 8 of the paper: most of its time is in a loop, whose iterations vary less than its invocations.
+// A rarely invoked method, as in figure 8 of the paper: most of its time is in a loop, whose
+// iterations vary less than its invocations.
 const (
 	iterations   = 200 // of an invocation, on average about
 	iterationNs  = 1000
@@ -21,7 +22,8 @@ const (
 	ofIteration  = 0.3  // and of the time of one
 )
 
-// converge is how long versions must run until a contest has a verdict: by timings of invocations, and of invocations and loops.
+// converge is how long versions must run until a contest has a verdict: by timings of invocations,
+// and of invocations and loops.
 func (m manner) converge() (outcome harness.Outcome) {
 	table := report.Table{Header: []string{"rule", "timings of", "confidence, %", "difference, %", "false, %", "right, %", "undecided, %", "program time until the verdict, ms"}}
 	seeds := min(m.seeds, 100)
@@ -66,8 +68,9 @@ func (m manner) converge() (outcome harness.Outcome) {
 	return outcome
 }
 
-// converge invokes two versions at random until there is a verdict, or they have run for that long. It looks after every 100 timings of
-// each version, as the paper does. Always-valid intervals, which do not depend on the looks, are checked after 5 % more timings.
+// converge invokes two versions at random until there is a verdict, or they have run for that long.
+// It looks after every 100 timings of each version, as the paper does. Always-valid intervals,
+// which do not depend on the looks, are checked after 5 % more timings.
 func converge(random *rand.Rand, opt *audit.ContestOptions, loops bool, slow float64, most time.Duration) (time.Duration, audit.Verdict) {
 	contest := audit.NewContest(opt)
 	var spent float64 // ns

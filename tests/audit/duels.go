@@ -40,8 +40,8 @@ const (
 	leastGap = 1.0
 )
 
-// judge counts a run as wrong if the guests' clocks contradict its verdict by more than half a percent, or if a required verdict is
-// missing.
+// judge counts a run as wrong if the guests' clocks contradict its verdict by more than half a
+// percent, or if a required verdict is missing.
 func (r *duelResult) judge(change float64, d audit.Difference) {
 	const clocks = 0.5 // percent: the ledgers lack what is under way at both ends
 	r.change, r.found = append(r.change, change), append(r.found, d.Percent)

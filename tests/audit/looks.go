@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// spread is the standard deviation of the logarithm of a timing: some are three times as long as others.
+// spread is the standard deviation of the logarithm of a timing: some are three times as long as
+// others.
 const spread = 0.5
 
 // perLook is how many timings of each version the paper takes before it looks again.
@@ -28,7 +29,8 @@ var rules = []rule{
 	{"always valid", func(alpha float64, n int) float64 { return audit.AlwaysValid(alpha, n, perLook) }},
 }
 
-// looks takes timings of two versions until there is a verdict: 100 of each, then 100 more, and so on.
+// looks takes timings of two versions until there is a verdict: 100 of each, then 100 more, and so
+// on.
 func (m manner) looks() (outcome harness.Outcome) {
 	table := report.Table{Header: []string{"rule", "confidence, %", "difference, %", "false, %", "right, %", "undecided, %", "timings a side until the verdict"}}
 	for _, confidence := range []float64{0.8, 0.99, 0.9999} {
@@ -62,8 +64,8 @@ func (m manner) looks() (outcome harness.Outcome) {
 	return outcome
 }
 
-// decide returns after how many timings of each version there is a verdict, and whether B is slower (1) or faster (-1); 0 if there is none
-// after most timings.
+// decide returns after how many timings of each version there is a verdict, and whether B is slower
+// (1) or faster (-1); 0 if there is none after most timings.
 func (r rule) decide(random *rand.Rand, alpha, slow float64, most int) (n, sign int) {
 	var sum, square [2]float64
 	for n < most {

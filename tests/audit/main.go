@@ -1,7 +1,9 @@
-// Command audit measures how often the verdicts of compare are wrong. It uses simulated recordings of known differences: programs compared
-// with themselves, and with slower versions. It also uses recordings of real programs that are split at random, and guests that run next to
-// each other and know how much slower one of them is. It also shows the effect of repeated looks at timings that are still being taken, by
-// the rule of Lau, Arnold, Hind and Calder (PACT 2007, section 6.3) and by always-valid intervals.
+// Command audit measures how often the verdicts of compare are wrong. It uses simulated recordings
+// of known differences: programs compared with themselves, and with slower versions. It also uses
+// recordings of real programs that are split at random, and guests that run next to each other and
+// know how much slower one of them is. It also shows the effect of repeated looks at timings that
+// are still being taken, by the rule of Lau, Arnold, Hind and Calder (PACT 2007, section 6.3) and
+// by always-valid intervals.
 //
 //	go run ./tests/audit                       # everything; an hour, of which simulations take five
 //	go run ./tests/audit -short                # what CI runs

@@ -21,7 +21,8 @@ type takes struct {
 	frequency int
 }
 
-// recorded is the agent's recording of a process, window by window, with the CPU time of each method.
+// recorded is the agent's recording of a process, window by window, with the CPU time of each
+// method.
 func (l lab) recorded(ctx context.Context, pid int, how takes, work func() error) ([]audit.Window[string], error) {
 	run, err := l.agent.Start(ctx, profiler.Options{
 		PID: pid, Duration: time.Duration(how.windows) * how.window, Frequency: how.frequency,

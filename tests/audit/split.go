@@ -19,8 +19,8 @@ import (
 // leastShare is the least share of the methods that compare compares.
 const leastShare = 0.0005
 
-// A split is a real program whose recording is repeatedly split at random: the halves do not differ, until one method of one half is made
-// slower (section 6.3 of the paper).
+// A split is a real program whose recording is repeatedly split at random: the halves do not
+// differ, until one method of one half is made slower (section 6.3 of the paper).
 type split struct {
 	program   string
 	frequency int

@@ -15,7 +15,8 @@ import (
 // alpha is that of the comparisons of whole programs and of keys.
 const alpha = 0.01
 
-// tooMany reports whether more of n verdicts are false than a probability of limit allows, by three standard errors.
+// tooMany reports whether more of n verdicts are false than a probability of limit allows, by three
+// standard errors.
 func tooMany(wrong, n int, limit float64) bool {
 	return float64(wrong) > limit*float64(n)+3*math.Sqrt(limit*(1-limit)*float64(n))
 }
@@ -128,7 +129,8 @@ func (m manner) keys() (outcome harness.Outcome) {
 	return outcome
 }
 
-// manyMethods is a recording of methods that have from 1 to 20 samples in a window; the last ones are slower by 30 %.
+// manyMethods is a recording of methods that have from 1 to 20 samples in a window; the last ones
+// are slower by 30 %.
 func manyMethods(random *rand.Rand, keys, windows, slower int) audit.Side[string] {
 	var run audit.Run[string]
 	for range windows {

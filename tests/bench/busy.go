@@ -28,10 +28,12 @@ type busyRun struct {
 	cost agentCost
 }
 
-// busyBPFAim is how long the sampling program may take for a sample of any process, kernel frames included, in nanoseconds.
+// busyBPFAim is how long the sampling program may take for a sample of any process, kernel frames
+// included, in nanoseconds.
 const busyBPFAim = 4700
 
-// busy records the whole machine while two guests keep two CPUs busy, and returns what the agent used meanwhile.
+// busy records the whole machine while two guests keep two CPUs busy, and returns what the agent
+// used meanwhile.
 func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 	runs := []busyRun{{rate: busyRate, core: 0.007}, {rate: usualRate, core: 0.002}}
 	names := busyGuests

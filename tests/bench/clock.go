@@ -47,7 +47,8 @@ var defaultClockGuests = []string{"Xalan", "Jython", "Javac", "Luindex", "H2"}
 // clockRate is the default rate of the agent, at which clocks are compared.
 const clockRate = 99
 
-// clockAim is how far the profile at the kernel's tick may be below what chance allows, in points of overlap.
+// clockAim is how far the profile at the kernel's tick may be below what chance allows, in points
+// of overlap.
 const clockAim = 1.0
 
 // clocks compares the profiles of both clocks. The last row is the mean of all guests.
@@ -80,7 +81,8 @@ func (b bench) clocks(ctx context.Context) ([]harness.Table, error) {
 	return []harness.Table{{Marker: "clocks", Table: table}}, nil
 }
 
-// A sampleMean is the mean of figures that vary at random, with the half of its 95 % confidence interval.
+// A sampleMean is the mean of figures that vary at random, with the half of its 95 % confidence
+// interval.
 type sampleMean struct{ mean, half float64 }
 
 func meanOf(figures []float64) (m sampleMean) {
@@ -114,7 +116,8 @@ func interrupters() []interrupter {
 	return list
 }
 
-// interrupts counts the timer interrupts of the machine while this process keeps all CPUs busy, without an agent and with each in turn.
+// interrupts counts the timer interrupts of the machine while this process keeps all CPUs busy,
+// without an agent and with each in turn.
 func (b bench) interrupts(ctx context.Context) ([]harness.Table, error) {
 	stop := keepBusy()
 	defer stop()
@@ -212,8 +215,9 @@ type clockComparison struct {
 	tick, itself float64 // overlap of the tick's profile and of one half of cpu-clock's with the other half, in percent
 }
 
-// compareClocks records a guest at both clocks at once, several times. cpu-clock samples twice as often, so that its profile has two halves,
-// of which one takes the place of the tick's: their overlap is what chance allows.
+// compareClocks records a guest at both clocks at once, several times. cpu-clock samples twice as
+// often, so that its profile has two halves, of which one takes the place of the tick's: their
+// overlap is what chance allows.
 func (b bench) compareClocks(ctx context.Context, name string) ([]clockComparison, error) {
 	guest, err := suite.Start(ctx, b.jdk, name)
 	if err != nil {
@@ -260,8 +264,8 @@ func leafSamples(p *pprof.Profile) (leaves []string) {
 	return leaves
 }
 
-// compareSamples compares samples at the tick with as many of the timer's, and those with as many others of the timer's. It takes the mean
-// of that many random choices.
+// compareSamples compares samples at the tick with as many of the timer's, and those with as many
+// others of the timer's. It takes the mean of that many random choices.
 func compareSamples(tick, timer []string, choices int) (c clockComparison) {
 	c.samples = min(len(tick), len(timer)/2)
 	random := rand.New(rand.NewPCG(1, 2)) // the same choices each time

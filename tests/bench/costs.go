@@ -17,14 +17,16 @@ type cost struct {
 	guest string
 	rate  int
 
-	// CPU time of the guest, watched over not watched, each segment beside the two around it; control is not watched
-	// over not watched, and says how far from 1 a ratio is by chance; versus is watched by the agent over by perf.
+	// CPU time of the guest, watched over not watched, each segment beside the two around it;
+	// control is not watched over not watched, and says how far from 1 a ratio is by chance; versus
+	// is watched by the agent over by perf.
 	agent, perf, control, versus harness.Ratio
 
 	own agentCost // of all watched segments
 }
 
-// bpfAim is how long the sampling program may take for a Java stack, in nanoseconds: compilers have deep stacks, and much code.
+// bpfAim is how long the sampling program may take for a Java stack, in nanoseconds: compilers have
+// deep stacks, and much code.
 func bpfAim(guest string) float64 {
 	switch guest {
 	case "Javac":

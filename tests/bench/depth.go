@@ -77,8 +77,9 @@ func (b bench) visit(ctx context.Context, guest deepGuest, costs *sampleCosts, r
 	return nil
 }
 
-// learning is how long the guest of known depth is watched before anything is measured. Chain walks less and less of the
-// samples, until after six thousand (agent/collect/fold/walkrate.go) it is as few as it will be.
+// learning is how long the guest of known depth is watched before anything is measured. Chain walks
+// less and less of the samples, until after six thousand (agent/collect/fold/walkrate.go) it is as
+// few as it will be.
 func (d depthManner) learning(m mode, hz int) time.Duration {
 	const samples = 8000
 	if m != modeChain {
@@ -87,8 +88,8 @@ func (d depthManner) learning(m mode, hz int) time.Duration {
 	return min(d.learn, samples*time.Second/time.Duration(hz*runtime.NumCPU()))
 }
 
-// A deepGuest is a running tests/guests/java/guest/Depth.java: it keeps all CPUs busy at the bottom of a recursion of
-// compiled calls.
+// A deepGuest is a running tests/guests/java/guest/Depth.java: it keeps all CPUs busy at the bottom
+// of a recursion of compiled calls.
 type deepGuest struct {
 	*jvm.Guest
 }
@@ -120,12 +121,12 @@ func (g deepGuest) goTo(calls int) error {
 // rest has no thread work.
 func (g deepGuest) rest() error { return g.goTo(0) }
 
-// maxMoreFrames is how many frames there may be beside those of the recursion: what begins the thread, holds it there and
-// works, and no more than that again.
+// maxMoreFrames is how many frames there may be beside those of the recursion: what begins the
+// thread, holds it there and works, and no more than that again.
 const maxMoreFrames = 16
 
-// checkDepth returns an error unless walked stacks have as many frames as there are calls. Those on the way down, and
-// walks that end early, must not be worth mentioning.
+// checkDepth returns an error unless walked stacks have as many frames as there are calls. Those on
+// the way down, and walks that end early, must not be worth mentioning.
 func checkDepth(calls int, frames float64) error {
 	if frames < 0.9*float64(calls) || frames > float64(calls+maxMoreFrames) {
 		return fmt.Errorf("below %d calls stacks have %.1f frames", calls, frames)
@@ -142,7 +143,8 @@ func depthTable(costs *sampleCosts) report.Table {
 	return table
 }
 
-// flatTable says how what chain costs depends on the depth, and how far it is above an empty program.
+// flatTable says how what chain costs depends on the depth, and how far it is above an empty
+// program.
 func flatTable(costs *sampleCosts) report.Table {
 	table := report.Table{Header: []string{"Hz", "", "measured", "aim", ""}}
 	for _, rate := range costs.rates() {

@@ -58,10 +58,11 @@ func (a *eventAccount) add(other eventAccount) {
 type eventCost struct {
 	guest, kind string
 
-	// CPU time and wall time of the guest, recorded over not recorded, each segment beside the two around it.
+	// CPU time and wall time of the guest, recorded over not recorded, each segment beside the two
+	// around it.
 	cpu, wall harness.Ratio
-	// CPU time in segments that nobody watched over that in the two such segments around it: how far from 1 a ratio is by
-	// chance.
+	// CPU time in segments that nobody watched over that in the two such segments around it: how
+	// far from 1 a ratio is by chance.
 	control harness.Ratio
 
 	// All recordings together.
@@ -119,8 +120,8 @@ func (c eventCost) nanosPerEvent() float64 {
 	return harness.Per(float64(c.account.cost), float64(c.account.events))
 }
 
-// eventAim is how much CPU time of a guest the recording of a kind of events may take at its defaults, over what it takes
-// without.
+// eventAim is how much CPU time of a guest the recording of a kind of events may take at its
+// defaults, over what it takes without.
 const eventAim = 1.01
 
 // wholeSuite is the row of all programs of the suite together.
@@ -142,8 +143,9 @@ func eventTable(costs []eventCost, judged bool) report.Table {
 	return table
 }
 
-// suiteCosts are all ratios of a kind together, whatever the program of the suite: there are more of them, so that their
-// median is known better. There is none of a kind that only one program was recorded with.
+// suiteCosts are all ratios of a kind together, whatever the program of the suite: there are more
+// of them, so that their median is known better. There is none of a kind that only one program was
+// recorded with.
 func suiteCosts(costs []eventCost) (together []eventCost) {
 	programs := map[string]int{} // by kind
 	for _, c := range costs {

@@ -56,8 +56,8 @@ func (b bench) events(ctx context.Context) ([]harness.Table, error) {
 	}, nil
 }
 
-// An eventSegment is what a guest used for a fixed amount of work, and what was recorded meanwhile, if
-// anything was.
+// An eventSegment is what a guest used for a fixed amount of work, and what was recorded meanwhile,
+// if anything was.
 type eventSegment struct {
 	usage
 	account eventAccount  // what the agent said of the recording
@@ -116,15 +116,17 @@ func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amoun
 type eventKind struct {
 	name  string
 	flags []string // of record
-	// certain: every program of the suite has such events in every segment, so that a recording without any has failed.
+	// certain: every program of the suite has such events in every segment, so that a recording
+	// without any has failed.
 	certain bool
 	locks   bool // lockers are recorded, too
 }
 
-// eventKinds are those that need no counters of the CPU. The probes that values are read at are named by how often the
-// suite passes them with the serial collector: whenever a thread gets a buffer for its objects, hundreds or thousands of
-// times a second; and whenever a collection moves an object, so often that the traps alone are beyond the budget and the
-// agent has to take the probe away.
+// eventKinds are those that need no counters of the CPU. The probes that values are read at are
+// named by how often the suite passes them with the serial collector: whenever a thread gets a
+// buffer for its objects, hundreds or thousands of times a second; and whenever a collection moves
+// an object, so often that the traps alone are beyond the budget and the agent has to take the
+// probe away.
 var eventKinds = []eventKind{
 	{name: "alloc", flags: []string{"-e", "alloc"}, certain: true},
 	{name: "lock", flags: []string{"-e", "lock"}, locks: true},

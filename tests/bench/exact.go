@@ -30,7 +30,8 @@ type exactCost struct {
 	counters     time.Duration // while the counters are read
 }
 
-// exact measures programs while all of their calls are counted. Factors are so large that one iteration tells them.
+// exact measures programs while all of their calls are counted. Factors are so large that one
+// iteration tells them.
 func (b bench) exact(ctx context.Context) ([]harness.Table, error) {
 	programs, iterations := exactPrograms, 20
 	if b.how.cold {
@@ -113,7 +114,8 @@ func (b bench) plainly(ctx context.Context, program string, iterations int) (tim
 	return each(guest, 10*iterations)
 }
 
-// each is the CPU time of an iteration, on average: one alone may take less than the clock's resolution.
+// each is the CPU time of an iteration, on average: one alone may take less than the clock's
+// resolution.
 func each(guest *suite.Guest, iterations int) (time.Duration, error) {
 	ran, err := guest.Run(iterations)
 	if err != nil {

@@ -44,12 +44,14 @@ const (
 	// historyWindow is that of serve, and hourWindows are how many an hour has.
 	historyWindow = 10 * time.Second
 	hourWindows   = int(time.Hour / historyWindow)
-	// hostSamples are those in a window of a host, at 99 Hz: its services use one and a half CPUs all the time.
+	// hostSamples are those in a window of a host, at 99 Hz: its services use one and a half CPUs
+	// all the time.
 	hostSamples = 1440
 )
 
-// Of a day, with the default options of the history, at its largest: how many hours there are of each level of merging. Windows are merged when
-// they are two and eight hours old, by whole segments of an hour, and the last one goes after 24 hours.
+// Of a day, with the default options of the history, at its largest: how many hours there are of
+// each level of merging. Windows are merged when they are two and eight hours old, by whole
+// segments of an hour, and the last one goes after 24 hours.
 var dayHours = [3]int{3, 6, 16}
 
 // A storing is what it took to store windows.
@@ -68,8 +70,9 @@ func (s *storing) mean(level int) time.Duration {
 	return s.cpu[level] / time.Duration(max(s.n[level], 1))
 }
 
-// history records real programs, makes windows of a host with many services of them, and stores some hours of these as fast as it can. Windows are merged
-// when they are a window and an hour old instead of two and eight hours: so each hour has one merge of each kind, as on a host.
+// history records real programs, makes windows of a host with many services of them, and stores
+// some hours of these as fast as it can. Windows are merged when they are a window and an hour old
+// instead of two and eight hours: so each hour has one merge of each kind, as on a host.
 func (b bench) history(ctx context.Context) ([]harness.Table, error) {
 	how := b.how.history
 	recorded, err := b.recordWindows(ctx)
@@ -193,7 +196,8 @@ func segments(dir string) (bytes, files [3]int64, err error) {
 	return bytes, files, nil
 }
 
-// recordWindows records programs of the suite, all at once, with an agent of this process, in windows of a second.
+// recordWindows records programs of the suite, all at once, with an agent of this process, in
+// windows of a second.
 func (b bench) recordWindows(ctx context.Context) ([]*profile.Profile, error) {
 	var guests []*suite.Guest
 	var pids []int

@@ -20,8 +20,9 @@ type host struct {
 	rng      *rand.Rand
 }
 
-// newHost makes a host that is as busy as hostSamples says, however busy the machine was that recorded: a window has as many seconds of the recording as
-// it takes for that. Several services share a program.
+// newHost makes a host that is as busy as hostSamples says, however busy the machine was that
+// recorded: a window has as many seconds of the recording as it takes for that. Several services
+// share a program.
 func newHost(recorded []*profile.Profile, how historyManner) *host {
 	h := &host{rng: rand.New(rand.NewPCG(1, 2))}
 	copies := how.services / len(how.guests)
@@ -56,7 +57,8 @@ func newHost(recorded []*profile.Profile, how historyManner) *host {
 	return h
 }
 
-// window is a window of the host: each service does what its program did in one of the recorded ones.
+// window is a window of the host: each service does what its program did in one of the recorded
+// ones.
 func (h *host) window(start time.Time) *profile.Profile {
 	p := *h.windows[h.rng.IntN(len(h.windows))]
 	p.Start, p.Duration, p.Processes = start, historyWindow, nil
@@ -71,7 +73,8 @@ func (h *host) window(start time.Time) *profile.Profile {
 	return &p
 }
 
-// A renamer gives the program's own methods other names. Those of the JDK, of libraries in C and of the kernel are what services share.
+// A renamer gives the program's own methods other names. Those of the JDK, of libraries in C and of
+// the kernel are what services share.
 type renamer struct {
 	service string
 	pid     int

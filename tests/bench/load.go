@@ -22,7 +22,8 @@ const (
 	requestTime = time.Millisecond // of CPU time that a request is to take
 )
 
-// A load sends requests at a fixed rate, whether earlier ones were answered or not: what a request waits because others take long counts.
+// A load sends requests at a fixed rate, whether earlier ones were answered or not: what a request
+// waits because others take long counts.
 type load struct {
 	guest *jvm.Guest
 	conns []net.Conn
@@ -30,7 +31,8 @@ type load struct {
 	rate  float64 // requests a second
 }
 
-// startLoad starts a server, and finds out how much a request is and how many use that share of all CPUs.
+// startLoad starts a server, and finds out how much a request is and how many use that share of all
+// CPUs.
 func (b bench) startLoad(ctx context.Context, share float64) (l *load, err error) {
 	guest, port, err := startServed(ctx, b.jdk)
 	if err != nil {
@@ -79,7 +81,8 @@ func (l *load) close() error {
 // latencies are those of requests: from when each was to be sent to its answer.
 type latencies []time.Duration
 
-// percentile returns that of sorted or unsorted latencies: the least that a part p of them do not exceed.
+// percentile returns that of sorted or unsorted latencies: the least that a part p of them do not
+// exceed.
 func (l latencies) percentile(p float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(l))
 	return sorted[min(int(p*float64(len(sorted))), len(sorted)-1)]

@@ -1,5 +1,6 @@
-// Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the same rate, or while
-// events are recorded, and the agent, in CPU time, memory, time in BPF and bytes.
+// Command bench measures what profiling costs: the guest, in CPU time beside perf record -g at the
+// same rate, or while events are recorded, and the agent, in CPU time, memory, time in BPF and
+// bytes.
 //
 //	go run ./tests/bench                    # everything; some two and a half hours
 //	go run ./tests/bench -short             # one guest, one rate, one kind; two minutes, and far too little to conclude from
@@ -9,8 +10,8 @@
 //	go run ./tests/bench -parts growth,processes,jvms # only how the agent's own cost grows
 //	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
 //
-// It prints aims and whether they were reached, and fails only if something could not be measured: on another machine
-// the figures are others.
+// It prints aims and whether they were reached, and fails only if something could not be measured:
+// on another machine the figures are others.
 package main
 
 import (

@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A meter reads how often a BPF program ran and how long, as the kernel's statistics of it say (kernel 5.8; they must be
-// switched on), and what it counted itself.
+// A meter reads how often a BPF program ran and how long, as the kernel's statistics of it say
+// (kernel 5.8; they must be switched on), and what it counted itself.
 type meter struct {
 	program *ebpf.Program
 	objects *bpf.Objects // only its counters; nil of a program that counts nothing
@@ -31,7 +31,8 @@ const (
 	ticksName    = "tick_counts"
 )
 
-// agentMeter finds the sampling program among those that the process holds: others may run the same one.
+// agentMeter finds the sampling program among those that the process holds: others may run the same
+// one.
 func agentMeter(pid int) (*meter, error) {
 	ids, err := heldPrograms(fmt.Sprintf("/proc/%d/fdinfo", pid))
 	if err != nil {
@@ -60,7 +61,8 @@ func agentMeter(pid int) (*meter, error) {
 	return nil, fmt.Errorf("process %d holds no BPF program %q", pid, tickName)
 }
 
-// heldPrograms returns the ids of the BPF programs that are open in a process, whose fdinfo directory this is.
+// heldPrograms returns the ids of the BPF programs that are open in a process, whose fdinfo
+// directory this is.
 func heldPrograms(fdinfo string) ([]ebpf.ProgramID, error) {
 	entries, err := os.ReadDir(fdinfo)
 	if err != nil {

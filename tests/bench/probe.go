@@ -63,8 +63,8 @@ func (p *probe) waitTicks() error {
 	})
 }
 
-// startEmpty has a program that does nothing run on the events that the agent samples with: the least that any sampling
-// program can take by the kernel's clock.
+// startEmpty has a program that does nothing run on the events that the agent samples with: the
+// least that any sampling program can take by the kernel's clock.
 func startEmpty(hz int) (*probe, error) {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "empty", Type: ebpf.PerfEvent, License: "Dual BSD/GPL",

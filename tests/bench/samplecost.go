@@ -94,7 +94,8 @@ func (c sampleCost) String() string {
 // errNoSamples says that a reading tells nothing.
 var errNoSamples = errors.New("no tick of the guest while it worked, or no other while it rested: is the machine overloaded?")
 
-// costOfSamples returns what a sample costs. rest is a reading of the same program while the guest did nothing.
+// costOfSamples returns what a sample costs. rest is a reading of the same program while the guest
+// did nothing.
 func costOfSamples(m mode, work, rest reading) (sampleCost, error) {
 	if m == modeEmpty && work.runs > 0 {
 		return sampleCost{nanos: float64(work.time) / float64(work.runs)}, nil
@@ -113,9 +114,9 @@ func costOfSamples(m mode, work, rest reading) (sampleCost, error) {
 	}, nil
 }
 
-// nanosPerSample is the time that a tick of the guest takes, in nanoseconds. The kernel tells only that of all ticks
-// together; what the others take, of CPUs that idle and of other processes, shows while the guest rests. Two readings
-// are two equations:
+// nanosPerSample is the time that a tick of the guest takes, in nanoseconds. The kernel tells only
+// that of all ticks together; what the others take, of CPUs that idle and of other processes, shows
+// while the guest rests. Two readings are two equations:
 //
 //	time = samples x (ns of a sample) + others x (ns of another)
 func nanosPerSample(work, rest reading) float64 {
@@ -155,7 +156,8 @@ func bytesOf(c sampleCost) float64   { return c.bytes }
 func framesOf(c sampleCost) float64  { return c.frames }
 func percentOf(c sampleCost) float64 { return 100 * c.walked }
 
-// inTurn has every mode watch in every round, in another order each time: whatever else the machine does hits all alike.
+// inTurn has every mode watch in every round, in another order each time: whatever else the machine
+// does hits all alike.
 func (b bench) inTurn(watch func(round int, m mode) error) error {
 	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

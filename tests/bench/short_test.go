@@ -9,8 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// That make bench works. What it measures is no matter of pass or fail, so each run has a quarter of the parts: another one every day, as
-// scripts/fuzz has it. All of them take minutes.
+// That make bench works. What it measures is no matter of pass or fail, so each run has a quarter
+// of the parts: another one every day, as scripts/fuzz has it. All of them take minutes.
 func TestShort(t *testing.T) {
 	needs.Root(t, "sampling")
 	needs.JDK(t)

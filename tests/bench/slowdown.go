@@ -53,8 +53,8 @@ type slowdown struct {
 	control harness.Ratio
 }
 
-// slowdowns measures programs by the sampling interval, with partial walks and with whole ones: the tables of Whaley (Java Grande 2000) and
-// figure 9 of Inoue and Nakatani (OOPSLA 2009).
+// slowdowns measures programs by the sampling interval, with partial walks and with whole ones: the
+// tables of Whaley (Java Grande 2000) and figure 9 of Inoue and Nakatani (OOPSLA 2009).
 func (b bench) slowdowns(ctx context.Context) ([]harness.Table, error) {
 	if len(b.how.slowdown.intervals) == 0 {
 		return nil, nil // the short form: small loops take the same way

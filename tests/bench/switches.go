@@ -89,7 +89,8 @@ func startMessaging(ctx context.Context) (worker, error) {
 	return switchWorker{guest, func(amount int) string { return fmt.Sprint(amount * unit) }}, nil
 }
 
-// startPairs starts pairs of threads that switch that often in a second, all together; 0: as often as they can.
+// startPairs starts pairs of threads that switch that often in a second, all together; 0: as often
+// as they can.
 func startPairs(ctx context.Context, rate int) (worker, error) {
 	guest, err := switching.StartPairs(ctx)
 	if err != nil {
@@ -144,14 +145,16 @@ func (b bench) startNapping(ctx context.Context) (worker, error) {
 	return w, w.work(50)
 }
 
-// A switchSegment is what a guest used for an amount of work, and what was recorded meanwhile, if anything was.
+// A switchSegment is what a guest used for an amount of work, and what was recorded meanwhile, if
+// anything was.
 type switchSegment struct {
 	usage
 	seen, records, lost uint64
 	bpf                 time.Duration // in the programs of the scheduler, by the kernel's statistics; 0 if these were off
 }
 
-// Kinds of segments that are recorded. The kernel's statistics cost about as much as the programs, so that what the guest pays is measured without.
+// Kinds of segments that are recorded. The kernel's statistics cost about as much as the programs,
+// so that what the guest pays is measured without.
 const (
 	switchPlain = "recorded"
 	switchTimed = "timed"
@@ -199,7 +202,8 @@ func (b bench) switchCost(ctx context.Context, w worker) ([]string, error) {
 
 func switchCPU(s switchSegment) float64 { return float64(s.cpu) }
 
-// recordSwitches runs a segment while waits are recorded. Waits that are not accounted for are an error.
+// recordSwitches runs a segment while waits are recorded. Waits that are not accounted for are an
+// error.
 func (b bench) recordSwitches(ctx context.Context, w worker, amount int, timed bool) (s switchSegment, err error) {
 	recording, err := b.agent.While(ctx, profiler.Options{PID: w.PID(), Extra: offCPU}, (*profiler.AgentRun).WaitAttached, func(run *profiler.AgentRun) error {
 		work := func() (err error) {
@@ -232,7 +236,8 @@ var errNoWaits = errors.New("no wait was seen")
 // switchPrograms run at switches: bpf/offcpu.bpf.c. The kernel cuts names.
 var switchPrograms = []string{"thread_leaves", "thread_switche", "thread_goes_on", "thread_switched"}
 
-// timeSwitches returns how long the programs of the scheduler that a process holds run while something is done.
+// timeSwitches returns how long the programs of the scheduler that a process holds run while
+// something is done.
 func timeSwitches(pid int, do func() error) (took time.Duration, err error) {
 	statistics, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {

@@ -33,9 +33,10 @@ type locker struct {
 	warmUp  int // units until they cost about the same
 }
 
-// lockers are one whose thread takes monitors every few tenths of a microsecond, which nobody disputes, and one with more
-// threads than CPUs that wait for each other's 50 microseconds. Two threads that take monitors without end either meet all
-// the time or hardly ever: the same work takes once or three times as long.
+// lockers are one whose thread takes monitors every few tenths of a microsecond, which nobody
+// disputes, and one with more threads than CPUs that wait for each other's 50 microseconds. Two
+// threads that take monitors without end either meet all the time or hardly ever: the same work
+// takes once or three times as long.
 var lockers = map[string]locker{
 	"Locking": {program: events.Locking, threads: 1, unit: 200_000, warmUp: 20},
 	"Waiting": {program: events.Waiting, threads: 4, unit: 200, warmUp: 10},
@@ -99,8 +100,9 @@ func (u *usage) add(other usage) {
 	u.wall += other.wall
 }
 
-// usageOf has a guest work and returns the CPU time that the whole guest used meanwhile, compilers, collectors, interrupts
-// and the watcher's BPF programs included: the kernel charges them to whom they interrupt.
+// usageOf has a guest work and returns the CPU time that the whole guest used meanwhile, compilers,
+// collectors, interrupts and the watcher's BPF programs included: the kernel charges them to whom
+// they interrupt.
 func usageOf(w worker, amount int) (usage, error) {
 	before, err := w.CPUTime()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 )
 
-// Built is the environment variable with a directory of programs that were built earlier, for machines without a compiler: each is a
-// file named as the last element of its import path.
+// Built is the environment variable with a directory of programs that were built earlier, for
+// machines without a compiler: each is a file named as the last element of its import path.
 const Built = "VMPROF_BUILT"
 
-// Build builds the program of an import path into dir, without cgo as the agent is released, or copies it from the directory named by
-// Built. It returns the program's path.
+// Build builds the program of an import path into dir, without cgo as the agent is released, or
+// copies it from the directory named by Built. It returns the program's path.
 func Build(ctx context.Context, importPath, dir string) (string, error) {
 	program := filepath.Join(dir, path.Base(importPath))
 	if built := os.Getenv(Built); built != "" {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What was built before is copied, as an executable; what was not is an error, even where there is a compiler.
+// What was built before is copied, as an executable; what was not is an error, even where there is
+// a compiler.
 func TestBuilt(t *testing.T) {
 	built, dir := t.TempDir(), t.TempDir()
 	t.Setenv(Built, built)

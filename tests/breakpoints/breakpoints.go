@@ -1,4 +1,5 @@
-// Package breakpoints says whether a test may set hardware breakpoints in the programs that it starts.
+// Package breakpoints says whether a test may set hardware breakpoints in the programs that it
+// starts.
 package breakpoints
 
 import (
@@ -19,8 +20,9 @@ const Flag = "--breakpoints=always"
 // trialTime is long enough to find a machine that loses one exception in 100,000 99 times in 100.
 const trialTime = 10 * time.Second
 
-// Check returns attach.ErrBreakpointsLost on a machine that loses debug exceptions, where a program with breakpoints may
-// die. The trial is made once for each start of the machine: its result stands in a file.
+// Check returns attach.ErrBreakpointsLost on a machine that loses debug exceptions, where a program
+// with breakpoints may die. The trial is made once for each start of the machine: its result stands
+// in a file.
 func Check() error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -47,7 +49,8 @@ func Check() error {
 	return os.WriteFile(path, []byte(kept), 0o600)
 }
 
-// Need skips a test on a machine that loses debug exceptions, in CI as well: no program there survives breakpoints for long.
+// Need skips a test on a machine that loses debug exceptions, in CI as well: no program there
+// survives breakpoints for long.
 func Need(t testing.TB) {
 	t.Helper()
 	err := Check()

@@ -153,7 +153,8 @@ func (tab *Tab) Wait(t testing.TB, expression string) {
 	}
 }
 
-// Drag drags the mouse over an element, from one part of its width to another, with modifiers such as input.ModifierShift or 0.
+// Drag drags the mouse over an element, from one part of its width to another, with modifiers such
+// as input.ModifierShift or 0.
 func (tab *Tab) Drag(t testing.TB, selector string, from, to float64, modifiers input.Modifier) {
 	t.Helper()
 	var box struct{ Left, Top, Width float64 }
@@ -190,8 +191,8 @@ func (tab *Tab) Picture(t testing.TB, path string) {
 	}
 }
 
-// visible is a function of the page: whether a text is in the window, and nothing lies over it. What is drawn below the text of a frame is
-// part of the frame.
+// visible is a function of the page: whether a text is in the window, and nothing lies over it.
+// What is drawn below the text of a frame is part of the frame.
 const visible = `((wanted) => {
 	const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (texts.nextNode()) {

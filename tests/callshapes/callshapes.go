@@ -1,5 +1,6 @@
-// Package callshapes has programs of many shapes that count their own calls: event loops, pools, requests that park, batches, recursion,
-// interpreters, schedules, phases. The intervals of a call profile are compared with these counts.
+// Package callshapes has programs of many shapes that count their own calls: event loops, pools,
+// requests that park, batches, recursion, interpreters, schedules, phases. The intervals of a call
+// profile are compared with these counts.
 package callshapes
 
 import (
@@ -125,7 +126,8 @@ func (p *Program) Close() {
 	<-p.ended
 }
 
-// Truth returns how often each edge was called during a profile's recording. The last counts must have been printed after its end.
+// Truth returns how often each edge was called during a profile's recording. The last counts must
+// have been printed after its end.
 func (p *Program) Truth(of *pprof.Profile) (map[Edge]float64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +177,9 @@ func (j *Judged) Held() bool { return 1.01*j.Truth+1 >= j.Low && 0.99*j.Truth-1 
 // Factor is by how much the rate may be off, by its interval.
 func (j *Judged) Factor() float64 { return math.Sqrt(j.High / max(j.Low, 1)) }
 
-// Judge compares a profile with the truth, the most frequent edges first. The ends of an edge's interval are the sums of those of its call sites.
-// An interval with a part that is not measured is none.
+// Judge compares a profile with the truth, the most frequent edges first. The ends of an edge's
+// interval are the sums of those of its call sites. An interval with a part that is not measured is
+// none.
 func Judge(of *pprof.Profile, truth map[Edge]float64) ([]Judged, error) {
 	column := slices.IndexFunc(of.SampleType, func(t *pprof.ValueType) bool { return t.Type == "calls" })
 	if column < 0 {

@@ -30,7 +30,8 @@ const (
 	Frozen  Controller = "frozen"  // the freezer of version 2, which each group has
 )
 
-// mounts are where groups of a controller are made: below the first directory that has the file, in a new group.
+// mounts are where groups of a controller are made: below the first directory that has the file, in
+// a new group.
 var mounts = map[Controller][]struct{ parent, file string }{
 	CPU:     {{"/sys/fs/cgroup", "cpu.max"}, {"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"}},
 	Freezer: {{"/sys/fs/cgroup/freezer", "freezer.state"}},
@@ -40,7 +41,8 @@ var mounts = map[Controller][]struct{ parent, file string }{
 // A Group is a control group.
 type Group struct{ dir, parent, file string }
 
-// New makes a group. It is removed with the test; what is still in it then is moved out before, and can go on.
+// New makes a group. It is removed with the test; what is still in it then is moved out before, and
+// can go on.
 func New(t testing.TB, c Controller) *Group {
 	t.Helper()
 	for _, m := range mounts[c] {

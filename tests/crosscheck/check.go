@@ -37,8 +37,8 @@ type result struct {
 // agrees says that the truth is within the profile's own interval, as far as it is known.
 func (r result) agrees() bool { return r.agreesAt(1) }
 
-// agreesAt is agrees with an interval so many times as wide. A true 95 % interval misses one truth in twenty, a twice as wide one
-// one in ten thousand.
+// agreesAt is agrees with an interval so many times as wide. A true 95 % interval misses one truth
+// in twenty, a twice as wide one one in ten thousand.
 func (r result) agreesAt(times float64) bool {
 	return r.compared || math.Abs(r.recorded-r.truth) <= times*r.within+r.tolerance
 }
@@ -100,8 +100,8 @@ func check(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program,
 	return compare(p, t, recording)
 }
 
-// observe runs a program beside the recorder, with its logs in dir, and reads them. The flags are for the JVM, after all others, extra
-// arguments for the recorder.
+// observe runs a program beside the recorder, with its logs in dir, and reads them. The flags are
+// for the JVM, after all others, extra arguments for the recorder.
 func observe(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepared, dir string, flags []string, extra ...string) (t truth, r *profiler.Recording, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
@@ -112,7 +112,8 @@ func observe(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepar
 	return t, r, t.readLogs(ctx, jdk, dir)
 }
 
-// record runs the program from beginning to end beside the recorder, which has extra arguments. With anyStatus the program may end with any.
+// record runs the program from beginning to end beside the recorder, which has extra arguments.
+// With anyStatus the program may end with any.
 func record(ctx context.Context, recorder profiler.Agent, line, extra []string, anyStatus bool) (t truth, r *profiler.Recording, err error) {
 	guest := exec.CommandContext(ctx, line[0], line[1:]...)
 	var output bytes.Buffer
@@ -153,19 +154,23 @@ func record(ctx context.Context, recorder profiler.Agent, line, extra []string, 
 }
 
 const (
-	// cpuOutside is what the kernel counts of a process besides: its start, and its end after its last sample.
+	// cpuOutside is what the kernel counts of a process besides: its start, and its end after its
+	// last sample.
 	cpuOutside = 50 * time.Millisecond
-	// unusedBuffers is the share of the heap's growth that is ends of threads' buffers (TLABWasteTargetPercent, with
-	// its fill at collections): the collector counts them as used, and no object is in them.
+	// unusedBuffers is the share of the heap's growth that is ends of threads' buffers
+	// (TLABWasteTargetPercent, with its fill at collections): the collector counts them as used,
+	// and no object is in them.
 	unusedBuffers = 0.02
-	// firstMoments is how long after the JVM's first stop another one may still be missed by probes that are being attached.
+	// firstMoments is how long after the JVM's first stop another one may still be missed by probes
+	// that are being attached.
 	firstMoments = time.Second
-	// waitsTolerance is the share of a wait that the VM spins before JFR's event begins, and that passes behind it, as a rule.
+	// waitsTolerance is the share of a wait that the VM spins before JFR's event begins, and that
+	// passes behind it, as a rule.
 	waitsTolerance = 0.05
 	// aroundWait is what a wait takes besides between the probes and JFR's event.
 	aroundWait = 50 * time.Microsecond
-	// leastWaited is how long waits for monitors must be together, in milliseconds, to be judged: less is a wait or two, which may be at
-	// the edge of what was observed.
+	// leastWaited is how long waits for monitors must be together, in milliseconds, to be judged:
+	// less is a wait or two, which may be at the edge of what was observed.
 	leastWaited = 20
 	// normal95 is half of the 95 % interval of a normal distribution, in standard deviations.
 	normal95 = 1.96
@@ -240,8 +245,8 @@ func millis(d time.Duration) float64 { return float64(d) / 1e6 }
 // A sampledTime is CPU time by samples.
 type sampledTime struct{ sum, deviation float64 } // seconds
 
-// cpuTime adds up a CPU profile. Samples are a period apart in each thread's own time, and each thread's phase is random: of a
-// thread the sum is off by less than a period.
+// cpuTime adds up a CPU profile. Samples are a period apart in each thread's own time, and each
+// thread's phase is random: of a thread the sum is off by less than a period.
 func cpuTime(p *pprof.Profile) (s sampledTime, err error) {
 	column := -1
 	for i, t := range p.SampleType {
@@ -260,8 +265,8 @@ func cpuTime(p *pprof.Profile) (s sampledTime, err error) {
 	return s, nil
 }
 
-// compareWaits holds waits for monitors against JFR's. Of waits that were drawn the profile has no interval without those for other locks:
-// then both figures just stand beside each other.
+// compareWaits holds waits for monitors against JFR's. Of waits that were drawn the profile has no
+// interval without those for other locks: then both figures just stand beside each other.
 func compareWaits(t truth, recording *profiler.Recording) (r result, err error) {
 	p := recording.Kinds[profile.Locks.String()]
 	recorded, err := monitorDelay(p)
@@ -294,7 +299,8 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 	return r, nil
 }
 
-// monitorDelay is how long threads waited for monitors, in milliseconds, as JFR has it: its events begin when the VM has spun in vain.
+// monitorDelay is how long threads waited for monitors, in milliseconds, as JFR has it: its events
+// begin when the VM has spun in vain.
 func monitorDelay(p *pprof.Profile) (sum float64, err error) {
 	rows, err := events.Read(p, "delay")
 	if err != nil {

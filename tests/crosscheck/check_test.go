@@ -28,7 +28,8 @@ func TestAgrees(t *testing.T) {
 	}
 }
 
-// Where every wait was recorded, JFR's is the truth, but for those that began before probes were there. Spinning is none of JFR's.
+// Where every wait was recorded, JFR's is the truth, but for those that began before probes were
+// there. Spinning is none of JFR's.
 func TestCompareWaits(t *testing.T) {
 	began := time.Unix(1000, 0)
 	jfr := waits{{began.Add(2 * time.Second), 80 * time.Millisecond}, {began.Add(9 * time.Second), 20 * time.Millisecond}}

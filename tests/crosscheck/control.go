@@ -20,8 +20,9 @@ type variant struct {
 	flags []string // for the JVM; they come last
 }
 
-// variants are how a program runs for the control. C2 gives one place in the source to all instructions that it makes up itself once a
-// method was inlined late; without these optimisations none is.
+// variants are how a program runs for the control. C2 gives one place in the source to all
+// instructions that it makes up itself once a method was inlined late; without these optimisations
+// none is.
 var variants = []variant{
 	{name: "as compared"},
 	{name: "nothing inlined late", flags: []string{"-XX:-IncrementalInline", "-XX:-OptimizeStringConcat", "-XX:-EliminateAutoBox"}},
@@ -35,7 +36,8 @@ type control struct {
 	compiled, inner  overlap
 }
 
-// An overlap is that of two profiles, in percent, beside what two samples of one distribution would have.
+// An overlap is that of two profiles, in percent, beside what two samples of one distribution would
+// have.
 type overlap struct{ is, alike float64 }
 
 func (o overlap) String() string { return fmt.Sprintf("%.1f of %.1f %%", o.is, o.alike) }
@@ -46,7 +48,8 @@ func compareSampled(a, b sampled) (compiled, inner overlap) {
 	return overlapOf(a.compiled, b.compiled), overlapOf(a.innermost, b.innermost)
 }
 
-// controls runs a program twice in each variant, and compares the profiles of each run, and of each profiler.
+// controls runs a program twice in each variant, and compares the profiles of each run, and of each
+// profiler.
 func controls(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program) (list []control, err error) {
 	dir, err := os.MkdirTemp("", "vmprof-crosscheck-"+strings.ToLower(p.name)+"-")
 	if err != nil {

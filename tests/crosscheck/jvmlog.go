@@ -29,12 +29,14 @@ type heapLog struct {
 
 const mib = 1 << 20
 
-// gcLine is the end of a collection, or of a pause of a concurrent one: sizes of the used heap before and after it.
+// gcLine is the end of a collection, or of a pause of a concurrent one: sizes of the used heap
+// before and after it.
 //
 //	[2.345s][info][gc] GC(7) Pause Young (Normal) (G1 Evacuation Pause) 123M->45M(512M) 6.789ms
 var gcLine = regexp.MustCompile(`\[gc *\] GC\([0-9]+\) .* ([0-9]+)M->([0-9]+)M\(`)
 
-// exitLine is the used heap at the JVM's end, one for each part of it: "def new generation total 157248K, used 11185K".
+// exitLine is the used heap at the JVM's end, one for each part of it: "def new generation total
+// 157248K, used 11185K".
 var exitLine = regexp.MustCompile(`\[gc,heap,exit *\] +(?:def new generation|tenured generation|PSYoungGen|ParOldGen|garbage-first heap) +total [0-9]+K, used ([0-9]+)K`)
 
 // shenandoahExit is the same of Shenandoah: "512M max, 512M soft max, 512M committed, 240M used".

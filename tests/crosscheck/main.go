@@ -1,5 +1,5 @@
-// Command crosscheck profiles real programs that no other test runs, each from its start to its end, and holds the profile
-// against what the kernel and the JVM say of the same run themselves:
+// Command crosscheck profiles real programs that no other test runs, each from its start to its
+// end, and holds the profile against what the kernel and the JVM say of the same run themselves:
 //
 //   - CPU time: what the kernel counted for the process (wait4, rusage);
 //   - bytes allocated: heap sizes before and after each collection, in the JVM's log (-Xlog:gc);
@@ -37,7 +37,8 @@ import (
 // docs is the page with the table that -update rewrites, from the root of the repository.
 const docs = "docs/accuracy.md"
 
-// errDisagrees says that a number of a profile is not what the kernel or the JVM says. The table has it.
+// errDisagrees says that a number of a profile is not what the kernel or the JVM says. The table
+// has it.
 var errDisagrees = errors.New("a profile disagrees with what the kernel or the JVM says of the same run")
 
 func main() { harness.Main("crosscheck", run) }

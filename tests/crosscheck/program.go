@@ -20,7 +20,8 @@ var inputs embed.FS
 //go:embed java
 var drivers embed.FS
 
-// A program is a real one of Debian's archive that no other test runs. It runs once, for some ten seconds.
+// A program is a real one of Debian's archive that no other test runs. It runs once, for some ten
+// seconds.
 type program struct {
 	name      string
 	packages  []string // of Debian
@@ -28,14 +29,16 @@ type program struct {
 	jars      []string // in /usr/share/java unless they are paths
 	driver    string   // a class in java that runs it; "" if it has a main class of its own
 	main      string
-	// args may hold {dir}, a directory of the program's own with all of input, {sources}, of the JDK's java.util, and {jars}.
+	// args may hold {dir}, a directory of the program's own with all of input, {sources}, of the
+	// JDK's java.util, and {jars}.
 	args  []string
 	found bool // it ends with a status that says what it found, such as errors in its input
 	short bool // what CI runs
 }
 
-// programs are of as many kinds as the archive has: compilers and checkers, four dynamic languages, a database with
-// clients that wait for each other, machine learning, XML, and a program that reads class files.
+// programs are of as many kinds as the archive has: compilers and checkers, four dynamic languages,
+// a database with clients that wait for each other, machine learning, XML, and a program that reads
+// class files.
 var programs = []program{
 	{
 		name: "Ecj", packages: []string{"ecj"}, collector: "Parallel", jars: []string{"eclipse-jdt-core"},
@@ -143,7 +146,8 @@ func (p prepared) flags() []string {
 // settings are JFR's.
 func (p prepared) settings() string { return filepath.Join(p.dir, settingsName) }
 
-// beginning is what the JVM allocates until it begins with a program: of one that has nothing to do.
+// beginning is what the JVM allocates until it begins with a program: of one that has nothing to
+// do.
 func (p prepared) beginning(ctx context.Context, jdk jvm.JDK) (heapLog, error) {
 	dir, err := os.MkdirTemp(p.dir, "beginning-")
 	if err != nil {

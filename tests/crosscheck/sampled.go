@@ -13,8 +13,8 @@ import (
 
 // A sampled is where samples in Java code were taken.
 type sampled struct {
-	// compiled counts them by the method whose code ran: interpreted, or compiled with others inlined in it. That does not depend on
-	// what the JVM recorded of inlined methods.
+	// compiled counts them by the method whose code ran: interpreted, or compiled with others
+	// inlined in it. That does not depend on what the JVM recorded of inlined methods.
 	compiled events.Weights
 	// innermost counts them by the innermost method, inlined ones too.
 	innermost events.Weights
@@ -25,7 +25,8 @@ func (s sampled) add(compiled, innermost string, count int64) {
 	s.innermost[innermost] += float64(count)
 }
 
-// sampledBy counts the samples in Java code. JFR takes none in the JVM's stubs, such as those that copy arrays, so these are left out.
+// sampledBy counts the samples in Java code. JFR takes none in the JVM's stubs, such as those that
+// copy arrays, so these are left out.
 func sampledBy(p *pprof.Profile) sampled {
 	s := sampled{compiled: events.Weights{}, innermost: events.Weights{}}
 	for _, stack := range stacks.Of(p) {
@@ -49,9 +50,11 @@ func (s sampled) unnamed() float64 {
 	return 100 * sum / max(s.innermost.Total(), 1)
 }
 
-// alike is the overlap that two samples of one distribution would have, as many as there are on each side, on average: if both sides are
-// of one distribution, each split of all samples together into two parts of these sizes is as likely as theirs. So nothing is assumed of
-// methods that have no sample. Draws from what the samples say together would have too few methods, and a higher overlap.
+// alike is the overlap that two samples of one distribution would have, as many as there are on
+// each side, on average: if both sides are of one distribution, each split of all samples together
+// into two parts of these sizes is as likely as theirs. So nothing is assumed of methods that have
+// no sample. Draws from what the samples say together would have too few methods, and a higher
+// overlap.
 func alike(a, b events.Weights) float64 {
 	var samples []string
 	for _, w := range []events.Weights{a, b} {

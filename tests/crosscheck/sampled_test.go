@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 )
 
-// Inlined methods count for the method that was compiled, too; stubs and native code do not count, as JFR has no samples there.
+// Inlined methods count for the method that was compiled, too; stubs and native code do not count,
+// as JFR has no samples there.
 func TestSampledBy(t *testing.T) {
 	jit, interpreter := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]"}, &pprof.Mapping{ID: 2, File: "[interpreter:HotSpot]"}
 	stub, libc := &pprof.Mapping{ID: 3, File: "[stub:HotSpot]"}, &pprof.Mapping{ID: 4, File: "/lib/libc.so.6"}
@@ -47,7 +48,8 @@ func TestSampledBy(t *testing.T) {
 	}
 }
 
-// Two large samples of one distribution are alike, two small ones less; of one method they are equal.
+// Two large samples of one distribution are alike, two small ones less; of one method they are
+// equal.
 func TestAlike(t *testing.T) {
 	flat := func(methods, samples int) events.Weights {
 		w := events.Weights{}
@@ -62,7 +64,8 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// Of a flat distribution most methods have no sample, or one. What samples of it are alike must not depend on the methods that were seen.
+// Of a flat distribution most methods have no sample, or one. What samples of it are alike must not
+// depend on the methods that were seen.
 func TestAlikeFlat(t *testing.T) {
 	const methods, samples, pairs = 5000, 600, 20
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -1,5 +1,6 @@
-// Command endurance runs `serve` with every kind of events and a history while JVMs start and end, and records what it uses: what grows with the
-// number of processes that came and went would end a service after days.
+// Command endurance runs `serve` with every kind of events and a history while JVMs start and end,
+// and records what it uses: what grows with the number of processes that came and went would end a
+// service after days.
 //
 //	go run ./tests/endurance                   # two hours, a JVM every 5 s
 //	go run ./tests/endurance -length 20m
@@ -89,8 +90,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	})
 }
 
-// run starts JVMs until the trial ends or is interrupted, and returns what the server used from time to time. The first row is of the first
-// minute, when each of the kinds has attached to a JVM.
+// run starts JVMs until the trial ends or is interrupted, and returns what the server used from
+// time to time. The first row is of the first minute, when each of the kinds has attached to a JVM.
 func (t trial) run(ctx context.Context, s *server, jdk jvm.JDK, classes string, out io.Writer) (rows []usage, err error) {
 	ctx, stop := context.WithTimeout(ctx, t.length)
 	defer stop()

@@ -34,7 +34,8 @@ type server struct {
 	history string
 }
 
-// startServer starts `serve` with a history below dir. It does not end with ctx: what it used is read after that.
+// startServer starts `serve` with a history below dir. It does not end with ctx: what it used is
+// read after that.
 func startServer(ctx context.Context, agent profiler.Agent, dir string, args ...string) (*server, error) {
 	history := filepath.Join(dir, "history")
 	s, err := agent.Serve(context.WithoutCancel(ctx), append(args, "-e", kinds, "--history-dir", history)...)
@@ -160,7 +161,8 @@ func (u *usage) addLost(name string, m *dto.Metric) {
 	u.lost[cause] += n
 }
 
-// causes are what was lost: "0", or "event_samples_dropped ring_full 12, samples_dropped ring_full 3".
+// causes are what was lost: "0", or "event_samples_dropped ring_full 12, samples_dropped ring_full
+// 3".
 func (u *usage) causes() string {
 	var all []string
 	for _, cause := range slices.Sorted(maps.Keys(u.lost)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// twice runs a program twice with the same arguments, on each JDK, and returns the second truth: of compiled code.
+// twice runs a program twice with the same arguments, on each JDK, and returns the second truth: of
+// compiled code.
 func twice(t *testing.T, p Program, threads, amount int, check func(*testing.T, Truth)) {
 	t.Helper()
 	for _, jdk := range needs.JDKs(t) {
@@ -40,7 +41,8 @@ func twice(t *testing.T, p Program, threads, amount int, check func(*testing.T, 
 	}
 }
 
-// What the program reckons it has allocated is what the JVM says, but for what beginning and ending takes.
+// What the program reckons it has allocated is what the JVM says, but for what beginning and ending
+// takes.
 func TestAllocating(t *testing.T) {
 	const threads, objects = 2, 100_000
 	twice(t, Allocating, threads, objects, func(t *testing.T, truth Truth) {
@@ -132,7 +134,8 @@ func TestFaulting(t *testing.T) {
 	})
 }
 
-// The JVM's log has as many collections as its beans do, under the collector of which each is one safepoint.
+// The JVM's log has as many collections as its beans do, under the collector of which each is one
+// safepoint.
 func TestPausing(t *testing.T) {
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) { comparePauses(t, jdk) })

@@ -5,14 +5,16 @@ import (
 	"sort"
 )
 
-// A Cell is a part of the exact distribution of allocations: objects of one class, taken as all of the same size.
+// A Cell is a part of the exact distribution of allocations: objects of one class, taken as all of
+// the same size.
 type Cell struct {
 	Class          string
 	Objects, Bytes float64
 }
 
-// Cells are the rows as a distribution, a cell for each. The rows' values must be objects and bytes. Where objects of a
-// row are of different sizes, their mean stands for all, and chance has more to do with the number of objects than it seems.
+// Cells are the rows as a distribution, a cell for each. The rows' values must be objects and
+// bytes. Where objects of a row are of different sizes, their mean stands for all, and chance has
+// more to do with the number of objects than it seems.
 func Cells(exact []Row) []Cell {
 	cells := make([]Cell, 0, len(exact))
 	for _, row := range exact {
@@ -24,7 +26,8 @@ func Cells(exact []Row) []Cell {
 // An Overlap is how much of the bytes and of the objects lies in the same classes, 0 to 100 each.
 type Overlap struct{ Bytes, Objects float64 }
 
-// Compare returns the overlap of samples with exact counts. The values of both must be objects and bytes.
+// Compare returns the overlap of samples with exact counts. The values of both must be objects and
+// bytes.
 func Compare(sampled, exact []Row) Overlap {
 	return Overlap{
 		Objects: ByClass(sampled, 0).Overlap(ByClass(exact, 0)),
@@ -32,9 +35,10 @@ func Compare(sampled, exact []Row) Overlap {
 	}
 }
 
-// Ideal is the overlap to be expected of n samples without any error but chance: each is an object drawn with a
-// probability in proportion to its size, stands for as many bytes as any other, and for as many objects as these bytes
-// are of its size. It is the mean of so many simulations; the same seed gives the same one.
+// Ideal is the overlap to be expected of n samples without any error but chance: each is an object
+// drawn with a probability in proportion to its size, stands for as many bytes as any other, and
+// for as many objects as these bytes are of its size. It is the mean of so many simulations; the
+// same seed gives the same one.
 //
 // Objects outside of allocation buffers are all sampled, so that reality may be a little better.
 func Ideal(exact []Cell, n, simulations int, seed uint64) Overlap {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Expectations that can be reckoned by hand: of one draw from k equal classes 1/k lies in the same class; of two draws
-// from two equal classes, all in half of the cases and one half in the others.
+// Expectations that can be reckoned by hand: of one draw from k equal classes 1/k lies in the same
+// class; of two draws from two equal classes, all in half of the cases and one half in the others.
 func TestIdeal(t *testing.T) {
 	const simulations, tolerance = 20_000, 1 // a standard error of 0.35 at most: 50/√20,000
 	equal := func(classes int) (cells []Cell) {
@@ -24,9 +24,11 @@ func TestIdeal(t *testing.T) {
 		{"one class", equal(1), 1, Overlap{100, 100}},
 		{"one draw", equal(4), 1, Overlap{25, 25}},
 		{"two draws", equal(2), 2, Overlap{75, 75}},
-		// Half of the bytes each, but 100 objects of a for each one of b: by objects, one draw is right by 100/101 or 1/101.
+		// Half of the bytes each, but 100 objects of a for each one of b: by objects, one draw is
+		// right by 100/101 or 1/101.
 		{"sizes", []Cell{{"a", 100, 1600}, {"b", 1, 1600}}, 1, Overlap{50, 50}},
-		// The same of two draws: 100/101 of objects are in a if both are, and if one is; 1/101 if none is.
+		// The same of two draws: 100/101 of objects are in a if both are, and if one is; 1/101 if
+		// none is.
 		{"sizes, two draws", []Cell{{"a", 100, 1600}, {"b", 1, 1600}}, 2,
 			Overlap{75, 100 * (0.25*100/101 + 0.5 + 0.25/101)}},
 		// What a draw stands for matters, not how many there are; in numbers that no object has.

@@ -21,7 +21,8 @@ func (i Interval) Holds(truth, tolerance time.Duration) bool {
 
 var intervalRow = regexp.MustCompile(`^ *[0-9.]+% +([0-9.hmsu]+) +±([0-9.]+%|\?) .* (\S+)$`)
 
-// Intervals returns the rows of tables of wall or off-CPU time, by their names: those of methods that the report indents with nothing.
+// Intervals returns the rows of tables of wall or off-CPU time, by their names: those of methods
+// that the report indents with nothing.
 func Intervals(report string) map[string]Interval {
 	rows := map[string]Interval{}
 	for line := range strings.Lines(report) {

@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
 
-// A Row is a sample of a recording of events: those of one thread in one context with the same labels. Its Count is how
-// many events were observed.
+// A Row is a sample of a recording of events: those of one thread in one context with the same
+// labels. Its Count is how many events were observed.
 type Row struct {
 	stacks.Stack
 	Labels
@@ -27,10 +27,12 @@ type Labels struct {
 	Offset int64  // bytes
 }
 
-// Also are causes that stand for others: of selectors, which are event loops, and of busy threads, with a quota.
+// Also are causes that stand for others: of selectors, which are event loops, and of busy threads,
+// with a quota.
 var Also = map[string]string{"poll": "idle", "runnable": "throttled"}
 
-// Delayed reports whether a wait has a cause that lengthens every other: a CPU, or the end of a safepoint, came late.
+// Delayed reports whether a wait has a cause that lengthens every other: a CPU, or the end of a
+// safepoint, came late.
 func (l Labels) Delayed() bool {
 	switch l.Cause {
 	case "runnable", "throttled", "stopped", "safepoint":
@@ -45,7 +47,8 @@ const Exact = "exact"
 // eventCount is the type of the number of observed events, which recordings of all kinds have.
 const eventCount = "events"
 
-// Read returns the rows of p, with their values of some sample types. It fails if p does not have one of these.
+// Read returns the rows of p, with their values of some sample types. It fails if p does not have
+// one of these.
 func Read(p *profile.Profile, types ...string) ([]Row, error) {
 	columns := make([]int, 0, len(types))
 	for _, name := range append(slices.Clone(types), eventCount) {

@@ -8,7 +8,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// recorded is a recording of allocations: two sampled rows, one of them on another thread, and an exact one.
+// recorded is a recording of allocations: two sampled rows, one of them on another thread, and an
+// exact one.
 func recorded() *profile.Profile {
 	heap := &profile.Mapping{ID: 1, File: "[jit: hotspot]"}
 	method := func(id uint64, name string) *profile.Location {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// SafepointFlag returns the flag that has a JVM log its safepoints to a file, which must not need quotes: a line for each
-// and no more, as the JVM writes it while it stands. That takes some microseconds, which are in none of the logged times.
+// SafepointFlag returns the flag that has a JVM log its safepoints to a file, which must not need
+// quotes: a line for each and no more, as the JVM writes it while it stands. That takes some
+// microseconds, which are in none of the logged times.
 func SafepointFlag(path string) string {
 	return "-Xlog:safepoint=info:file=" + path + ":timemillis,level,tags"
 }
@@ -27,11 +28,11 @@ type Safepoint struct {
 // safepointLogBytes bounds what is read of a log: some 300,000 safepoints.
 const safepointLogBytes = 64 << 20
 
-// ReadSafepoints reads what a JVM has logged with SafepointFlag. Lines of other kinds are passed over; one that is cut
-// short at the end of the log is too, as the JVM may be writing it.
+// ReadSafepoints reads what a JVM has logged with SafepointFlag. Lines of other kinds are passed
+// over; one that is cut short at the end of the log is too, as the JVM may be writing it.
 //
-// A safepoint is one line, with other parts in JDK 17 and in JDK 25 (src/hotspot/share/runtime/safepoint.cpp,
-// SafepointTracing::end):
+// A safepoint is one line, with other parts in JDK 17 and in JDK 25
+// (src/hotspot/share/runtime/safepoint.cpp, SafepointTracing::end):
 //
 //	[1732262400123ms][info][safepoint] Safepoint "NAME", Time since last: N ns, Reaching safepoint: N ns, Cleanup: N ns,
 //	At safepoint: N ns, Total: N ns

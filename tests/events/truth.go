@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A Truth is what a program did in one run, by its own account. Which fields it has depends on the program.
+// A Truth is what a program did in one run, by its own account. Which fields it has depends on the
+// program.
 type Truth struct {
 	Allocations []Allocated
 	Allocated   uint64 // bytes that all threads have allocated in the run, by the JVM's account
@@ -53,7 +54,8 @@ type Stage struct {
 	From, Until time.Duration
 }
 
-// Called is one call of a method. Start is by CLOCK_MONOTONIC. The waits are without the CPU time in them.
+// Called is one call of a method. Start is by CLOCK_MONOTONIC. The waits are without the CPU time
+// in them.
 type Called struct {
 	Method                      string
 	Start, Length               time.Duration
@@ -61,7 +63,8 @@ type Called struct {
 	Failed                      bool // it ended by an exception
 }
 
-// Waking is how long threads were off the CPU in a method, and the method that ended each of these waits; or what the kernel was at: [timer].
+// Waking is how long threads were off the CPU in a method, and the method that ended each of these
+// waits; or what the kernel was at: [timer].
 type Waking struct {
 	Method, Waker string
 	Times         uint64
@@ -211,8 +214,8 @@ func waited(words []string, n [7]uint64) Waited {
 	}
 }
 
-// StandardError is how far the sum of the long waits is off, as a standard deviation, when one wait in every is recorded, each drawn
-// by itself, and stands for that many.
+// StandardError is how far the sum of the long waits is off, as a standard deviation, when one wait
+// in every is recorded, each drawn by itself, and stands for that many.
 func (w Waited) StandardError(every float64) time.Duration {
 	return time.Duration(math.Sqrt(max(every-1, 0) * w.LongSquares))
 }

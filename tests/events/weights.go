@@ -5,7 +5,8 @@ import "math"
 // Weights are how much there is of each of some things, such as bytes by class. None is negative.
 type Weights map[string]float64
 
-// ByClass adds up one of the values of the rows of each class. Objects of unknown class are a class of their own.
+// ByClass adds up one of the values of the rows of each class. Objects of unknown class are a class
+// of their own.
 func ByClass(rows []Row, value int) Weights {
 	w := Weights{}
 	for _, row := range rows {
@@ -31,8 +32,8 @@ func (w Weights) Total() (total float64) {
 	return total
 }
 
-// Overlap says how much of both lies in the same things: the sum over all things of the smaller of the two shares, from 0
-// to 100, as package cct has it for profiles. Without any weight it is 0.
+// Overlap says how much of both lies in the same things: the sum over all things of the smaller of
+// the two shares, from 0 to 100, as package cct has it for profiles. Without any weight it is 0.
 func (w Weights) Overlap(other Weights) float64 {
 	total, otherTotal := w.Total(), other.Total()
 	if total == 0 || otherTotal == 0 {

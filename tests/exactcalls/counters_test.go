@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// In one run, the JVM's counters and its probes give the same number of calls for every edge between methods of the program, by call site,
-// if a single thread makes the calls.
+// In one run, the JVM's counters and its probes give the same number of calls for every edge
+// between methods of the program, by call site, if a single thread makes the calls.
 func TestCounters(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
@@ -61,7 +61,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// rare are calls without a counter: the first two by code that is entered once and loops in the interpreter, the last one by the VM.
+// rare are calls without a counter: the first two by code that is entered once and loops in the
+// interpreter, the last one by the VM.
 var rare = map[string]bool{
 	"calls.Exact.lambda$runThreads$ calls.Exact.everything":  true,
 	"calls.Exact$$Lambda.<init> java.lang.Object.<init>":     true,

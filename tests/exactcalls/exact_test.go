@@ -14,8 +14,9 @@ import (
 // rounds are so many that methods are compiled during them, with thresholds scaled for it.
 const rounds, scaled = 60, "-XX:CompileThresholdScaling=0.4"
 
-// Every context of the program's own methods has exactly the calls that the program counted itself: recursive ones, inlined ones, virtual
-// ones, native methods, exceptions, and callbacks from the class library and the VM.
+// Every context of the program's own methods has exactly the calls that the program counted itself:
+// recursive ones, inlined ones, virtual ones, native methods, exceptions, and callbacks from the
+// class library and the VM.
 func TestContexts(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		for name, flags := range map[string][]string{
@@ -129,7 +130,8 @@ func calledBack(t *testing.T, c *Calls) {
 	}
 }
 
-// C1 does not report all ends of inlined methods. A note says so, and calls of each method are exact nevertheless.
+// C1 does not report all ends of inlined methods. A note says so, and calls of each method are
+// exact nevertheless.
 func TestC1Inlining(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {

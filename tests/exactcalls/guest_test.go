@@ -100,7 +100,8 @@ func (g guest) truth(t *testing.T) guests.Contexts {
 	return truth
 }
 
-// seen returns the contexts of c on the guest's own threads, without methods that the truth does not cover.
+// seen returns the contexts of c on the guest's own threads, without methods that the truth does
+// not cover.
 func seen(c *Calls, truth guests.Contexts) guests.Contexts {
 	known, contexts := truth.Methods(), guests.Contexts{}
 	for i, thread := range c.Threads {

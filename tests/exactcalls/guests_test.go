@@ -76,7 +76,8 @@ func TestClassUnloading(t *testing.T) {
 	}
 }
 
-// Contexts of virtual threads that continue after a pause are cut, which is reported; they are never attributed to another thread.
+// Contexts of virtual threads that continue after a pause are cut, which is reported; they are
+// never attributed to another thread.
 func TestVirtualThreads(t *testing.T) {
 	found := jdks(t)
 	jdk := found[len(found)-1]

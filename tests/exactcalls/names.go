@@ -43,7 +43,8 @@ func newNames(o *bpf.Objects, vm *hotspot.Process) (*names, error) {
 	return n, nil
 }
 
-// drain names methods until the ring is closed. Classes are rarely unloaded, and methods are named within some ms.
+// drain names methods until the ring is closed. Classes are rarely unloaded, and methods are named
+// within some ms.
 func (n *names) drain() {
 	defer close(n.done)
 	const interval = 5 * time.Millisecond

@@ -18,9 +18,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// A Replay counts the calls that a stock JVM really makes, of a few methods at a time: the guest repeats the same work, and each time
-// hardware breakpoints count all calls of three of them. No flag is needed, so that the code is the same that was sampled; inlined calls do
-// not count here.
+// A Replay counts the calls that a stock JVM really makes, of a few methods at a time: the guest
+// repeats the same work, and each time hardware breakpoints count all calls of three of them. No
+// flag is needed, so that the code is the same that was sampled; inlined calls do not count here.
 //
 //	replay, err := exactcalls.StartReplay(pid)
 //	defer replay.Close()
@@ -37,7 +37,8 @@ type Replay struct {
 // MaxReplayed is how many codes are replayed at once.
 const MaxReplayed = attach.MaxBreakpoints
 
-// ErrReplayed says that a method got other code while its calls were counted: calls of that code are missing.
+// ErrReplayed says that a method got other code while its calls were counted: calls of that code
+// are missing.
 var ErrReplayed = errors.New("the method was compiled again meanwhile")
 
 // StartReplay attaches to a JVM.
@@ -113,8 +114,9 @@ func (r *Replay) Method(c vmruntime.Compilation) symbol.Symbol {
 	return r.session.names.Method(exact.Method{Addr: c.Method, Epoch: r.session.epoch()})
 }
 
-// Count counts all calls that arrive in up to MaxReplayed codes while iterate runs. Callers are the innermost methods at the call sites.
-// ErrReplayed if a code is no longer entered: then the counts are incomplete.
+// Count counts all calls that arrive in up to MaxReplayed codes while iterate runs. Callers are the
+// innermost methods at the call sites. ErrReplayed if a code is no longer entered: then the counts
+// are incomplete.
 func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profile.Graph, err error) {
 	threads, err := proc.DefaultRoot.Threads(r.pid)
 	if err != nil {

@@ -34,7 +34,8 @@ func TestReplay(t *testing.T) {
 				}
 			}()
 			got := replayed(t, r, guest, fibonacci)
-			// fibonacci(n) makes as many calls as there are nodes in its binary call tree: 2 F(n+1) - 1, itself included.
+			// fibonacci(n) makes as many calls as there are nodes in its binary call tree: 2
+			// F(n+1) - 1, itself included.
 			want := map[string]float64{fibonacci: 21890, "suite.Work.iterate": 1}
 			for caller, n := range want {
 				if got[caller] != n {

@@ -1,5 +1,5 @@
-// Package exactcalls records the exact calls of a running JVM, as ground truth for sampled call graphs. The JVM must be started with
-// -XX:+DTraceMethodProbes.
+// Package exactcalls records the exact calls of a running JVM, as ground truth for sampled call
+// graphs. The JVM must be started with -XX:+DTraceMethodProbes.
 //
 //	session, err := exactcalls.Attach(pid)
 //	defer session.Close()

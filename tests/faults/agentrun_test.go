@@ -72,7 +72,8 @@ func (r *agentRun) wait(t *testing.T) int {
 	return r.ProcessState.ExitCode()
 }
 
-// serve starts the agent as a server on a free port. When the test ends, the server is interrupted, and must end cleanly.
+// serve starts the agent as a server on a free port. When the test ends, the server is interrupted,
+// and must end cleanly.
 func serve(t *testing.T, args ...string) (url string, agent *agentRun) {
 	t.Helper()
 	needs.Root(t, "sampling")

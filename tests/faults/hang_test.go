@@ -117,7 +117,8 @@ func testHang(t *testing.T) {
 					continue
 				}
 				all += s.Value[0]
-				// Below its Java frames, a thread has a frame of libc, without a name if libc is stripped.
+				// Below its Java frames, a thread has a frame of libc, without a name if libc is
+				// stripped.
 				java := stack[max(slices.IndexFunc(stack, isWorkers), 0):]
 				if fault := judgeHot(stack); fault != "" || slices.ContainsFunc(java, isNameless) {
 					broken[strings.Join(stack, " < ")] += s.Value[0]
@@ -126,7 +127,8 @@ func testHang(t *testing.T) {
 				whole += s.Value[0]
 			}
 			t.Logf("%d samples of the JVM, %d whole; first name after %.2f s", all, whole, recording.Stats.FirstSymbolised)
-			// Samples from before the agent has attached cannot be named: 0.1 s of the JVM's time are allowed for that.
+			// Samples from before the agent has attached cannot be named: 0.1 s of the JVM's time
+			// are allowed for that.
 			const least, start = 0.99, frequency / 10
 			if all < 50 || float64(whole+start) < least*float64(all) {
 				t.Errorf("%d of %d samples of the JVM are whole and named; others: %v", whole, all, broken)

@@ -110,7 +110,8 @@ var hostileRows = []Row{
 	},
 }
 
-// linkedMap records a process whose map is a link to a private file of root's, and one with a map of its own.
+// linkedMap records a process whose map is a link to a private file of root's, and one with a map
+// of its own.
 func linkedMap(t *testing.T) {
 	needs.Root(t, "profiling another process")
 	if runtime.GOARCH != "amd64" {
@@ -194,7 +195,8 @@ func recordJVM(t *testing.T, guest *jvm.Guest) {
 	}
 }
 
-// strangeCalls records the allocations of a JVM while a process that is none calls the function that all JVMs of the library call.
+// strangeCalls records the allocations of a JVM while a process that is none calls the function
+// that all JVMs of the library call.
 func strangeCalls(t *testing.T) {
 	needs.Root(t, "profiling another process")
 	const function = "send_allocation_in_new_tlab"

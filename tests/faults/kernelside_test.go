@@ -1,9 +1,11 @@
 package faults
 
-// These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older kernels.
+// These rows are tested by bpf/*_test.go, in the kernel and without a target, also on older
+// kernels.
 const kernels = "6.1, 6.12, the machine's kernel"
 
-// withoutFeature is what the agent does on kernels without a feature that agent/probe/attach.TestKernelFeatures tries.
+// withoutFeature is what the agent does on kernels without a feature that
+// agent/probe/attach.TestKernelFeatures tries.
 var withoutFeature = map[string]string{
 	"uprobe.multi links": "It attaches single probes, for all processes that map the file. They need CAP_SYS_ADMIN.",
 	"uprobe.multi links of a process, which see all its threads": "It attaches for all processes that map the file, and its programs look at the process id.",
@@ -42,7 +44,8 @@ var kernelTargetRows = []Row{
 	},
 }
 
-// kernelAgentRows are about what targets could do to the agent's records, and to those of other targets.
+// kernelAgentRows are about what targets could do to the agent's records, and to those of other
+// targets.
 var kernelAgentRows = []Row{
 	{
 		Fault:     "a throttled thread has the working memory of a CPU",

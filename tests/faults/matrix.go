@@ -1,5 +1,6 @@
-// Package faults holds the fault matrix: what can go wrong around the agent, and what must hold then. Each row is a test.
-// docs/reliability.md is generated from the rows, so that the page promises exactly what the tests show.
+// Package faults holds the fault matrix: what can go wrong around the agent, and what must hold
+// then. Each row is a test. docs/reliability.md is generated from the rows, so that the page
+// promises exactly what the tests show.
 //
 //	go test ./tests/faults                    # short forms: what CI runs
 //	go test ./tests/faults -long              # full forms: 300 JVM starts, 200 mounts, a soak of 20 minutes
@@ -22,7 +23,8 @@ type Section struct {
 	Rows  []Row
 }
 
-// A Row is one fault and what must hold when it occurs. It has either a Test or the name of one Elsewhere.
+// A Row is one fault and what must hold when it occurs. It has either a Test or the name of one
+// Elsewhere.
 type Row struct {
 	Fault     string // what goes wrong: a noun phrase
 	Holds     string // what must hold: one or two sentences

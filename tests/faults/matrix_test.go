@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// matrix is every section, in the order of the document. Each theme's rows are in a file of their own.
+// matrix is every section, in the order of the document. Each theme's rows are in a file of their
+// own.
 var matrix = []Section{
 	{Name: "targets", Title: "The agent damages no target", Rows: slices.Concat(
 		kernelTargetRows,
@@ -83,7 +84,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// exists fails if no test file of the package defines the test: "bpf.TestKernelWalk" is in a file bpf/*_test.go.
+// exists fails if no test file of the package defines the test: "bpf.TestKernelWalk" is in a file
+// bpf/*_test.go.
 func exists(name string) error {
 	dir, test, ok := strings.Cut(name, ".")
 	if !ok {

@@ -29,7 +29,8 @@ var mountRows = []Row{
 	},
 }
 
-// late runs a method for the first time on an order, and from then on in a thread of its own. The method allocates.
+// late runs a method for the first time on an order, and from then on in a thread of its own. The
+// method allocates.
 const late = `
 import java.util.Scanner;
 class Late {
@@ -52,8 +53,8 @@ class Late {
     }
 }`
 
-// testMounts runs JVMs in file systems that come and go, as containers do: overlays of a JDK, and now and then a libjvm in an
-// ext4 of its own.
+// testMounts runs JVMs in file systems that come and go, as containers do: overlays of a JDK, and
+// now and then a libjvm in an ext4 of its own.
 func testMounts(t *testing.T) {
 	needs.Root(t, "mounting")
 	jdk := needs.JDK(t)
@@ -194,7 +195,8 @@ func mountJDK(t *testing.T, jdk jvm.JDK, ext4 bool, disk string) *mounted {
 	return m
 }
 
-// unmount unmounts everything still mounted; true if that is all, and the kernel has released the ext4.
+// unmount unmounts everything still mounted; true if that is all, and the kernel has released the
+// ext4.
 func (m *mounted) unmount(t *testing.T) bool {
 	t.Helper()
 	for len(m.places) > 0 {
@@ -209,8 +211,8 @@ func (m *mounted) unmount(t *testing.T) bool {
 	return m.device == "" || os.IsNotExist(err)
 }
 
-// descriptors is the number of a process's open files, without those that are of other programs which still run: files that exist, probes in such
-// files, and processes.
+// descriptors is the number of a process's open files, without those that are of other programs
+// which still run: files that exist, probes in such files, and processes.
 func descriptors(t *testing.T, pid int) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

@@ -37,7 +37,8 @@ var observingRows = []Row{
 	},
 }
 
-// recordIdle records the allocations of a JVM that is nearly idle, and compares them with its own count.
+// recordIdle records the allocations of a JVM that is nearly idle, and compares them with its own
+// count.
 func recordIdle(t *testing.T, slices bool, flags ...string) {
 	needs.Root(t, "recording allocations")
 	jdks := needs.JDKs(t)
@@ -80,8 +81,8 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 		variance += row.Values[bytes] * row.Values[bytes] / max(float64(row.Count), 1)
 	}
 	share, scaled, within := observedOf(t, recording.Profile)
-	// The interval is that of all allocations of the process; nearly all of them are the program's own. A 95 % interval misses one time in
-	// twenty: twice its width hardly ever does.
+	// The interval is that of all allocations of the process; nearly all of them are the program's
+	// own. A 95 % interval misses one time in twenty: twice its width hardly ever does.
 	half := 2 * math.Hypot(1.96*math.Sqrt(variance), within)
 	t.Logf("%d rounds: %.4g bytes ± %.2g of %.4g, from %d events; observed %.0f %% of the time", rounds, got, half, truth, events.Count(rows), share)
 	if math.Abs(got-truth) > half {
@@ -92,7 +93,8 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 	}
 }
 
-// observedOf returns the percentage of the time that was observed according to a profile, and half of the interval that follows from it.
+// observedOf returns the percentage of the time that was observed according to a profile, and half
+// of the interval that follows from it.
 func observedOf(t *testing.T, p *profile.Profile) (share float64, scaled bool, within float64) {
 	t.Helper()
 	m, err := stored.MetadataOf(p)

@@ -43,7 +43,8 @@ var redefinedRows = []Row{
 // hotMethods call each other in a row, so a stack with a wrong name is out of order.
 const hotMethods = 20
 
-// hotVersion is the source of class Hot. Versions differ in the order of their methods and in how long those are.
+// hotVersion is the source of class Hot. Versions differ in the order of their methods and in how
+// long those are.
 func hotVersion(version int) string {
 	methods := make([]string, hotMethods)
 	for i := range methods {
@@ -139,7 +140,8 @@ func testRedefined(t *testing.T) {
 	}
 }
 
-// checkRedefined compares the stacks of the worker with its work. unattached samples were taken before the agent could name any.
+// checkRedefined compares the stacks of the worker with its work. unattached samples were taken
+// before the agent could name any.
 func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early int64) {
 	t.Helper()
 	var all, whole, stale int64
@@ -211,7 +213,8 @@ func judgeHot(stack []string) string {
 
 func isNameless(function string) bool { return function == "[stale]" || function == "[unknown]" }
 
-// functions are the names of a sample's frames, outermost first. A leaf [inlined in M] is left out: it is below M.
+// functions are the names of a sample's frames, outermost first. A leaf [inlined in M] is left out:
+// it is below M.
 func functions(s *profile.Sample) (names []string) {
 	for _, location := range slices.Backward(s.Location) {
 		for _, line := range slices.Backward(location.Line) {

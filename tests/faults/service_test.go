@@ -63,7 +63,8 @@ func testOpenAddress(t *testing.T) {
 
 func testHangup(t *testing.T) {
 	needs.Root(t, "sampling")
-	// The agent must get the signal even if nohup(1) makes the test ignore it: signals caught here are at their default there.
+	// The agent must get the signal even if nohup(1) makes the test ignore it: signals caught here
+	// are at their default there.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)

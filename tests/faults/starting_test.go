@@ -125,7 +125,8 @@ func stop(g *jvm.Guest) {
 	g.Close()
 }
 
-// named returns the share of a process's samples of the next second that have frames of all these names.
+// named returns the share of a process's samples of the next second that have frames of all these
+// names.
 func named(t *testing.T, url string, pids []int, functions ...string) map[int]float64 {
 	t.Helper()
 	all, found := map[int]float64{}, map[int]float64{}
@@ -192,7 +193,8 @@ func reusedPID(t *testing.T) {
 	wait.For(t, time.Minute, "the first JVM has names", func() bool { return named(t, url, []int{pid}, "Busy.main")[pid] > 0.5 })
 	stop(first)
 	wait.For(t, time.Minute, "the id is used again", func() bool {
-		// The next process has the id after this one, unless another program starts a process first.
+		// The next process has the id after this one, unless another program starts a process
+		// first.
 		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", fmt.Append(nil, pid-1), 0); err != nil {
 			needs.Missing(t, err)
 		}
@@ -220,7 +222,8 @@ func reusedPID(t *testing.T) {
 	}
 }
 
-// startingJVMs starts JVMs of every JDK in waves, next to an agent that samples at its maximum rate.
+// startingJVMs starts JVMs of every JDK in waves, next to an agent that samples at its maximum
+// rate.
 func startingJVMs(t *testing.T) {
 	needs.Root(t, "profiling the machine")
 	jdks := needs.JDKs(t)
@@ -251,7 +254,8 @@ func startingJVMs(t *testing.T) {
 			t.Fatal(failed)
 		}
 		started += len(pids)
-		// The limit is part of the fault; a longer wait means that the machine is too busy to answer.
+		// The limit is part of the fault; a longer wait means that the machine is too busy to
+		// answer.
 		unnamed := func() (left []int) {
 			for pid, share := range named(t, url, pids, "Busy.main", "Busy.spin") {
 				if share < 0.5 {

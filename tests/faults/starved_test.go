@@ -24,7 +24,8 @@ var starvedRows = []Row{
 	},
 }
 
-// testStarved limits an agent's CPU by a control group, like a container's quota, and then starts a JVM.
+// testStarved limits an agent's CPU by a control group, like a container's quota, and then starts a
+// JVM.
 func testStarved(t *testing.T) {
 	needs.Root(t, "making a control group")
 	jdk := needs.JDK(t)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readCalls reads a profile that go tool preprofile wrote: for each call the caller, the callee, and in one line the distance from the line on
-// which the caller begins and the weight.
+// readCalls reads a profile that go tool preprofile wrote: for each call the caller, the callee,
+// and in one line the distance from the line on which the caller begins and the weight.
 func readCalls(path string) (weights, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

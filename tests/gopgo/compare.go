@@ -14,8 +14,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// Rates and times. The kernel checks the runtime's timers at its own ticks: it gives no more than 250 samples a second. Without preemption by
-// signals, as these come at the same ticks: up to a third of the runtime's samples would be of the handler of those.
+// Rates and times. The kernel checks the runtime's timers at its own ticks: it gives no more than
+// 250 samples a second. Without preemption by signals, as these come at the same ticks: up to a
+// third of the runtime's samples would be of the handler of those.
 const (
 	agentRate   = "999"
 	runtimeRate = "250"
@@ -34,7 +35,8 @@ func (b bench) goCommand(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// build builds a program and returns its path, and what the compiler said it does because of the profile.
+// build builds a program and returns its path, and what the compiler said it does because of the
+// profile.
 func (b bench) build(ctx context.Context, p program, name, profile string) (path string, said decisions, err error) {
 	path = filepath.Join(b.dir, p.name+"-"+name)
 	args := []string{"build", "-o", path, "-pgo=off"}
@@ -56,7 +58,8 @@ func (b bench) work(ctx context.Context, path, length string, args ...string) (f
 	return strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 }
 
-// profiles runs a program, and returns the paths of the agent's profile, of the runtime's of the same run, and of the runtime's of another one.
+// profiles runs a program, and returns the paths of the agent's profile, of the runtime's of the
+// same run, and of the runtime's of another one.
 func (b bench) profiles(ctx context.Context, p program, plain, length string) (agent, same, another string, err error) {
 	file := func(name string) string { return filepath.Join(b.dir, p.name+"-"+name) }
 	agent, same, another = file("agent.pgo"), file("same.pb.gz"), file("another.pb.gz")

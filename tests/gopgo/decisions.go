@@ -39,7 +39,8 @@ func readDecisions(text string) decisions {
 	return d
 }
 
-// An agreement compares what the compiler made of three profiles: of the agent, of the runtime in the same run, and of the runtime in another one.
+// An agreement compares what the compiler made of three profiles: of the agent, of the runtime in
+// the same run, and of the runtime in another one.
 type agreement struct {
 	agent, runtime int
 	same, again    float64 // shares of what the compiler made of the runtime's profile that it also made of the agent's, and of the other one
@@ -100,7 +101,8 @@ func (w weights) total() (sum float64) {
 	return sum
 }
 
-// hottest returns the n calls with the most weight, of those with at least so much: rarer ones are in a profile by chance.
+// hottest returns the n calls with the most weight, of those with at least so much: rarer ones are
+// in a profile by chance.
 func (w weights) hottest(n int, least float64) weights {
 	calls := slices.SortedFunc(maps.Keys(w), func(a, b string) int { return cmp.Or(cmp.Compare(w[b], w[a]), strings.Compare(a, b)) })
 	some := weights{}

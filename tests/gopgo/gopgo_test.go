@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// The compiler finds the hot calls of the runtime's profile in the agent's, too, and the tables have their places in the documentation.
+// The compiler finds the hot calls of the runtime's profile in the agent's, too, and the tables
+// have their places in the documentation.
 func TestShort(t *testing.T) {
 	needs.Root(t, "sampling")
 	if err := run(t.Context(), []string{"-short", "-root", "../.."}, t.Output()); err != nil {

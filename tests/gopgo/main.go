@@ -1,6 +1,7 @@
-// Command gopgo compares what the Go compiler makes of a profile of the agent with what it makes of one of the Go runtime, which were taken of
-// the same run: the calls that it inlines because they are hot, and those that it makes direct; and how much faster the programs become. A
-// second run with the runtime's profiler shows how much two profiles of one program differ anyway.
+// Command gopgo compares what the Go compiler makes of a profile of the agent with what it makes of
+// one of the Go runtime, which were taken of the same run: the calls that it inlines because they
+// are hot, and those that it makes direct; and how much faster the programs become. A second run
+// with the runtime's profiler shows how much two profiles of one program differ anyway.
 //
 //	go run ./tests/gopgo             # twelve minutes, half of it in the compiler
 //	go run ./tests/gopgo -short      # one program, without the compiler

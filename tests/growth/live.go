@@ -24,7 +24,8 @@ type Watched struct {
 	Sampled int           // processes with samples in the second window
 }
 
-// Watch has an agent in this process record others, for two windows of that length each, once it is attached to that many VMs.
+// Watch has an agent in this process record others, for two windows of that length each, once it is
+// attached to that many VMs.
 func Watch(ctx context.Context, pids []int, vms int, length time.Duration) (w Watched, err error) {
 	before := live()
 	ctx, stop := context.WithCancel(ctx)

@@ -1,5 +1,5 @@
-// Package growth measures what the agent itself uses, as what it records grows: with an agent in this process, which receives generated
-// records (Replay), or records processes that run (Watch).
+// Package growth measures what the agent itself uses, as what it records grows: with an agent in
+// this process, which receives generated records (Replay), or records processes that run (Watch).
 //
 //	cost, err := growth.Replay(ctx, growth.Load{Samples: 1e6, Stacks: 10_000, Methods: 1_000, CPUs: 16})
 package growth
@@ -25,7 +25,8 @@ type Load struct {
 	CPUs    int // that tick in turn, each in a thread of its own
 }
 
-// A Cost is what the agent used for a replay. CPU time and allocations are those of the whole process, without the writer of the records.
+// A Cost is what the agent used for a replay. CPU time and allocations are those of the whole
+// process, without the writer of the records.
 type Cost struct {
 	Name  Phase  // of a method, when it is first seen: reading the map of methods is included
 	New   Phase  // of the first sample of a stack
@@ -47,7 +48,8 @@ func (p Phase) Each() float64 { return float64(p.CPU) / float64(max(p.Of, 1)) }
 // AllocsEach returns how many allocations one takes.
 func (p Phase) AllocsEach() float64 { return float64(p.Allocs) / float64(max(p.Of, 1)) }
 
-// Replay has an agent in this process receive generated records, by way of its ring. It samples nothing itself.
+// Replay has an agent in this process receive generated records, by way of its ring. It samples
+// nothing itself.
 func Replay(ctx context.Context, l Load) (Cost, error) {
 	runtime.LockOSThread() // whose CPU time is the writer's
 	defer runtime.UnlockOSThread()
@@ -199,8 +201,8 @@ func (r *replay) check(p *profile.Profile) error {
 	return nil
 }
 
-// measure returns what this process used for n of something. The CPU time of the calling thread, which is locked, does not count if it
-// writes records.
+// measure returns what this process used for n of something. The CPU time of the calling thread,
+// which is locked, does not count if it writes records.
 func measure(n int, writes bool, do func() error) (Phase, error) {
 	runtime.GC()
 	var before, after runtime.MemStats

@@ -85,7 +85,8 @@ func newWriter(size int) (_ *writer, err error) {
 	const noWakeup, wakeup = 1, 2 // BPF_RB_NO_WAKEUP, BPF_RB_FORCE_WAKEUP
 	if w.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Syscall, License: "GPL", Flags: unix.BPF_F_SLEEPABLE,
-		// The first word of the context is how many records are to be written. It returns how many were.
+		// The first word of the context is how many records are to be written. It returns how many
+		// were.
 		Instructions: asm.Instructions{
 			asm.LoadMem(asm.R7, asm.R1, 0, asm.Word),
 			asm.Mov.Imm(asm.R6, 0),

@@ -20,7 +20,8 @@ const (
 	codeSize = 64
 )
 
-// A program is this process as a VM with compiled methods, which a map for perf names. It never runs any of them.
+// A program is this process as a VM with compiled methods, which a map for perf names. It never
+// runs any of them.
 type program struct {
 	methods int
 	code    []byte // memory that may be executed
@@ -67,7 +68,8 @@ func (p *program) frame(method int) bpf.Frame {
 // leaves are the methods that run; all methods call.
 func (p *program) leaves() int { return max(1, p.methods/depth) }
 
-// stacks are distinct stacks of a program, on so many CPUs. Each CPU runs one thread, which has its own part of the stacks.
+// stacks are distinct stacks of a program, on so many CPUs. Each CPU runs one thread, which has its
+// own part of the stacks.
 type stacks struct {
 	program    *program
 	count      int
@@ -96,7 +98,8 @@ func (s *stacks) bytes(cpu int, now time.Duration) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&s.record)), s.recordSize)
 }
 
-// sample returns the record of the n-th sample. All CPUs tick in turn. The first count samples have all stacks once.
+// sample returns the record of the n-th sample. All CPUs tick in turn. The first count samples have
+// all stacks once.
 func (s *stacks) sample(n int, now time.Duration) []byte {
 	cpu, each := n%s.cpus, s.count/s.cpus
 	stack := cpu + s.cpus*(n/s.cpus%each*s.stride%each)
@@ -114,7 +117,8 @@ func (s *stacks) sample(n int, now time.Duration) []byte {
 	return s.bytes(cpu, now)
 }
 
-// cover returns the n-th of the records that have every method of the program once as a caller, and every leaf.
+// cover returns the n-th of the records that have every method of the program once as a caller, and
+// every leaf.
 func (s *stacks) cover(n int, now time.Duration) []byte {
 	s.record.Frames[0] = uint64(s.program.frame(n % s.program.leaves()))
 	for i := 1; i < depth; i++ {

@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The first samples have each stack once, those after them the same ones; and what is named before is all that they need.
+// The first samples have each stack once, those after them the same ones; and what is named before
+// is all that they need.
 func TestStacks(t *testing.T) {
 	p := &program{methods: 500, code: make([]byte, 1), id: foldtest.Identity{PID: 1}}
 	const count, cpus = 960, 16

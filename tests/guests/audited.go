@@ -14,7 +14,8 @@ import (
 //go:embed audited/audited.c
 var auditedSource string
 
-// BuildAudited compiles into dir the guest for audits, whose methods have two versions each, and returns its path.
+// BuildAudited compiles into dir the guest for audits, whose methods have two versions each, and
+// returns its path.
 func BuildAudited(ctx context.Context, dir string) (string, error) {
 	for _, cc := range []string{"cc", "clang-19"} {
 		path, err := exec.LookPath(cc)

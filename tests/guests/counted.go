@@ -10,12 +10,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// A Counted is a running java/calls/Exact.java, which counts its calls itself. Its orders are described there.
+// A Counted is a running java/calls/Exact.java, which counts its calls itself. Its orders are
+// described there.
 type Counted struct {
 	*jvm.Guest
 }
 
-// StartCounted starts the program, compiled by the oldest JDK, with flags for the JVM. It ends when ctx is done.
+// StartCounted starts the program, compiled by the oldest JDK, with flags for the JVM. It ends when
+// ctx is done.
 func StartCounted(ctx context.Context, jdk jvm.JDK, flags ...string) (*Counted, error) {
 	compiler, err := jvm.Oldest()
 	if err != nil {
@@ -32,7 +34,8 @@ func StartCounted(ctx context.Context, jdk jvm.JDK, flags ...string) (*Counted, 
 	return &Counted{guest}, nil
 }
 
-// Contexts are calls by context: the name of a thread, then the methods from the outermost one on, one blank between.
+// Contexts are calls by context: the name of a thread, then the methods from the outermost one on,
+// one blank between.
 type Contexts map[string]uint64
 
 // Truth returns what the guest has called so far, on threads of its own: those named exact-N.

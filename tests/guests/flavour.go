@@ -6,14 +6,15 @@ import "slices"
 type Flavour struct {
 	Name  string
 	Flags []string
-	// InnerMethods says that the shares of inlined methods are known: nothing is inlined, or the JVM records debug information between
-	// safepoints.
+	// InnerMethods says that the shares of inlined methods are known: nothing is inlined, or the
+	// JVM records debug information between safepoints.
 	InnerMethods bool
 	// ForInlining says that it only makes a difference to programs with inlining.
 	ForInlining bool
 }
 
-// Flavours returns the ways to run a program: who compiles its methods, and which debug information is recorded.
+// Flavours returns the ways to run a program: who compiles its methods, and which debug information
+// is recorded.
 func Flavours() []Flavour {
 	c1, c2 := []string{"-XX:TieredStopAtLevel=1"}, []string{"-XX:-TieredCompilation"}
 	debug := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"}

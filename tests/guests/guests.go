@@ -4,8 +4,9 @@
 //	... record ...
 //	truth, err := guest.Truth(began, ended)
 //
-// Each program does some kinds of work in turn. It records in a ledger when each piece was done and how much CPU time it took, by its
-// thread's own clock. No work is calibrated: whatever else the machine does, the guest knows where its time went.
+// Each program does some kinds of work in turn. It records in a ledger when each piece was done and
+// how much CPU time it took, by its thread's own clock. No work is calibrated: whatever else the
+// machine does, the guest knows where its time went.
 package guests
 
 import (
@@ -31,7 +32,8 @@ type Guest struct {
 // Main is the class that runs the program named by its argument.
 const Main = "guest.Main"
 
-// Compile compiles the programs unless that was done before, and returns the directory of their classes.
+// Compile compiles the programs unless that was done before, and returns the directory of their
+// classes.
 func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 	java, err := fs.Sub(sources, "java")
 	if err != nil {
@@ -86,8 +88,8 @@ func Start(ctx context.Context, jdk jvm.JDK, program Program, flavour Flavour) (
 	return &Guest{Guest: guest}, nil
 }
 
-// Await returns what the guest has done since then, once it has done some of every kind of its work. On a busy machine that may take long.
-// It fails when ctx is done.
+// Await returns what the guest has done since then, once it has done some of every kind of its
+// work. On a busy machine that may take long. It fails when ctx is done.
 func (g *Guest) Await(ctx context.Context, since time.Time) (Truth, error) {
 	return g.await(ctx, since, Truth.whole)
 }

@@ -44,7 +44,8 @@ func TestParseTruth(t *testing.T) {
 	}
 }
 
-// Every program runs, keeps its checksums, and reports the shares of its CPU time that its work took.
+// Every program runs, keeps its checksums, and reports the shares of its CPU time that its work
+// took.
 func TestPrograms(t *testing.T) {
 	jdks := needs.JDKs(t)
 	jdk := jdks[len(jdks)-1] // the newest one runs most programs

@@ -14,8 +14,8 @@ type Program struct {
 	MinJDK int    // the oldest JDK that has what it shows, 0 for any
 	Thread string // prefix of the names of its workers
 
-	// Inlines says that its methods are inlined, so that the shares of the inner ones are only known if the JVM records debug information
-	// between safepoints.
+	// Inlines says that its methods are inlined, so that the shares of the inner ones are only
+	// known if the JVM records debug information between safepoints.
 	Inlines bool
 	// Unloads says that it unloads classes continuously.
 	Unloads bool
@@ -73,7 +73,8 @@ func Virtuals() Program {
 	}
 }
 
-// Periodic is a guest with a thread that works whenever a timer expires, beside one that is always busy.
+// Periodic is a guest with a thread that works whenever a timer expires, beside one that is always
+// busy.
 func Periodic() Program {
 	return Program{Name: "Periodic", Class: "Periodic", Thread: worker, Flags: compile("dontinline Plain::*")}
 }
@@ -81,7 +82,8 @@ func Periodic() Program {
 // Crowd is a guest of 5,000 compiled methods, all in use.
 func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: worker} }
 
-// CrowdOf is a guest of that many copies of four methods, which one compiler compiles as soon as it can.
+// CrowdOf is a guest of that many copies of four methods, which one compiler compiles as soon as it
+// can.
 func CrowdOf(copies int) Program {
 	return Program{
 		Name: fmt.Sprintf("Crowd of %d", copies), Class: "Crowd", Thread: worker,
@@ -89,7 +91,8 @@ func CrowdOf(copies int) Program {
 	}
 }
 
-// Turns is a guest that works while the others of that many do not: together they use a tenth of a CPU.
+// Turns is a guest that works while the others of that many do not: together they use a tenth of a
+// CPU.
 func Turns(count int) Program {
 	return Program{
 		Name: fmt.Sprintf("Turns of %d", count), Class: "Turns", Thread: worker,
@@ -97,8 +100,9 @@ func Turns(count int) Program {
 	}
 }
 
-// Siblings is a guest of methods that are inlined next to each other into one. All its work goes through the code of that one, and the
-// guest knows which of them works below which of its outermost methods.
+// Siblings is a guest of methods that are inlined next to each other into one. All its work goes
+// through the code of that one, and the guest knows which of them works below which of its
+// outermost methods.
 func Siblings() Program {
 	return Program{
 		Name: "Siblings", Class: "Siblings", Thread: worker, Inlines: true,
@@ -107,7 +111,8 @@ func Siblings() Program {
 	}
 }
 
-// Paced is a guest that serves 200 requests a second. One of its methods does that many percent more work than with 0.
+// Paced is a guest that serves 200 requests a second. One of its methods does that many percent
+// more work than with 0.
 func Paced(slow int) Program {
 	return Program{
 		Name: fmt.Sprintf("Paced, slow=%d", slow), Class: "Paced", Thread: worker,
@@ -139,8 +144,8 @@ func Pairs() []Pair {
 	}
 }
 
-// compile returns flags with orders for the compilers, of the form "dontinline CLASS::METHOD" with CLASS in the package guest, and a flag
-// that keeps the JVM from repeating them on standard output.
+// compile returns flags with orders for the compilers, of the form "dontinline CLASS::METHOD" with
+// CLASS in the package guest, and a flag that keeps the JVM from repeating them on standard output.
 func compile(orders ...string) []string {
 	flags := []string{"-XX:CompileCommand=quiet"}
 	for _, order := range orders {

@@ -38,13 +38,15 @@ type Claim struct {
 // Share is the claim's part of the CPU time of all workers, 0 to 1.
 func (t Truth) Share(c Claim) float64 { return float64(c.CPU) / float64(t.CPU) }
 
-// A Depth says that stacks from the method Entry to the method Bottom contain Method that many times.
+// A Depth says that stacks from the method Entry to the method Bottom contain Method that many
+// times.
 type Depth struct {
 	Entry, Method, Bottom string
 	Times                 int
 }
 
-// An Under says that every stack with the method Inner has one further out whose name begins with Outer.
+// An Under says that every stack with the method Inner has one further out whose name begins with
+// Outer.
 type Under struct {
 	Inner, Outer string
 }

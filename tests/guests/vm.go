@@ -22,8 +22,8 @@ var plainHeader string // takes the place of contrib/guest/vmprof.h
 // ErrNoCompiler says that this machine has no C compiler.
 var ErrNoCompiler = errors.New("no C compiler: install gcc and libc6-dev, or clang-19")
 
-// A VM is the reference guest: a small VM with a compiler, made of vm/*.c, that uses contrib/guest/vmprof.h and knows
-// its call graph exactly.
+// A VM is the reference guest: a small VM with a compiler, made of vm/*.c, that uses
+// contrib/guest/vmprof.h and knows its call graph exactly.
 type VM struct {
 	Path string // the executable
 }
@@ -33,7 +33,8 @@ func BuildVM(ctx context.Context, dir string) (VM, error) {
 	return buildVMWith(ctx, dir, guest.Header)
 }
 
-// BuildPlainVM compiles it without contrib/guest/vmprof.h: it has yieldpoints, and no agent can sample its calls.
+// BuildPlainVM compiles it without contrib/guest/vmprof.h: it has yieldpoints, and no agent can
+// sample its calls.
 func BuildPlainVM(ctx context.Context, dir string) (VM, error) {
 	return buildVMWith(ctx, dir, plainHeader)
 }

@@ -75,8 +75,8 @@ func (r *VMRun) graph(t testing.TB) *VMGraph {
 	return g
 }
 
-// The programs run, and neither the check nor counting changes their results. The graph derived from one iteration equals the graph from
-// counting every call.
+// The programs run, and neither the check nor counting changes their results. The graph derived
+// from one iteration equals the graph from counting every call.
 func TestVMPrograms(t *testing.T) {
 	vm := theVM(t)
 	list, err := exec.CommandContext(t.Context(), vm.Path, "-list").Output()

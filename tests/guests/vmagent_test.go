@@ -30,7 +30,8 @@ func waitForAgent(t testing.TB, r *VMRun) {
 	}
 }
 
-// announced runs an iteration, before which the guest made its thread announce itself to a new agent.
+// announced runs an iteration, before which the guest made its thread announce itself to a new
+// agent.
 func announced(t testing.TB, p *peer, r *VMRun) {
 	t.Helper()
 	wait.For(t, patience, "the thread is asked to announce itself", func() bool { return p.slot(0).Armed != 0 })
@@ -67,7 +68,8 @@ func TestVMCountdown(t *testing.T) {
 	}
 }
 
-// A VM's own check is shared with the agent: neither misses what is for it, whoever comes and goes meanwhile.
+// A VM's own check is shared with the agent: neither misses what is for it, whoever comes and goes
+// meanwhile.
 func TestVMShared(t *testing.T) {
 	const calls = 401 // of an iteration of the adversary
 	vm := theVM(t)
@@ -174,7 +176,8 @@ func TestVMManyThreads(t *testing.T) {
 	}
 }
 
-// Every method is registered with its code and its call sites, and graph and registration use the same names.
+// Every method is registered with its code and its call sites, and graph and registration use the
+// same names.
 func TestVMRegistration(t *testing.T) {
 	for _, program := range VMPrograms() {
 		t.Run(program, func(t *testing.T) {

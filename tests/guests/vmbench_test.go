@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// What the check in prologues costs while nothing is sampled, and what a call costs that a burst skips. Six guests take turns, so that
-// other load of the machine hits all of them. If methods take about a nanosecond, the placement of their code makes more of a difference:
-// the cost of a NOP of the check's length shows how much. The last two guests have yieldpoints of their own: one is built without vmprof.h,
-// the other shares its check with the agent.
+// What the check in prologues costs while nothing is sampled, and what a call costs that a burst
+// skips. Six guests take turns, so that other load of the machine hits all of them. If methods take
+// about a nanosecond, the placement of their code makes more of a difference: the cost of a NOP of
+// the check's length shows how much. The last two guests have yieldpoints of their own: one is
+// built without vmprof.h, the other shares its check with the agent.
 //
 //	go test -run '^$' -bench VMCheck -benchtime 40x ./tests/guests
 func BenchmarkVMCheck(b *testing.B) {

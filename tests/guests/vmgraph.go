@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A VMGraph is a call graph of the reference guest: methods by name, call sites by line in the caller's file.
+// A VMGraph is a call graph of the reference guest: methods by name, call sites by line in the
+// caller's file.
 type VMGraph = cct.Graph[string, int]
 
 // A VMEdge is an edge of a VMGraph.

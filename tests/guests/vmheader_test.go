@@ -47,7 +47,8 @@ func compileC(t *testing.T, source string, command ...string) string {
 	return out
 }
 
-// The header is C and C++ without warnings, for both compilers, and its probes are at the locations in their notes.
+// The header is C and C++ without warnings, for both compilers, and its probes are at the locations
+// in their notes.
 func TestVMHeader(t *testing.T) {
 	for _, compiler := range []string{
 		"gcc -std=c11", "gcc -std=gnu17 -fno-pie -no-pie", "clang-19 -std=c11", "clang-19 -std=c11 -shared -fPIC",
@@ -116,7 +117,8 @@ func checkProbes(t *testing.T, path string) {
 	}
 }
 
-// checkNop checks the instruction at a probe: the NOP of one byte, except in assembly that keeps nothing below the stack pointer.
+// checkNop checks the instruction at a probe: the NOP of one byte, except in assembly that keeps
+// nothing below the stack pointer.
 func checkNop(t *testing.T, finder *probesite.Finder, p elffile.Probe, code []byte) {
 	t.Helper()
 	i, err := probesite.Decode(code)
@@ -149,7 +151,8 @@ func TestVMHeaderARM64(t *testing.T) {
 	}
 }
 
-// The stub preserves the registers of compiled code, also while it samples, on stacks of any alignment.
+// The stub preserves the registers of compiled code, also while it samples, on stacks of any
+// alignment.
 func TestVMStub(t *testing.T) {
 	const want = `armed 1 skip 1 left 2 lost 0
 armed 1 skip 3 left 1 lost 0
@@ -184,7 +187,8 @@ func TestVMSlots(t *testing.T) {
 	}
 }
 
-// Registrations that do not fit into one packet are sent in several, and those taken back before are not sent.
+// Registrations that do not fit into one packet are sent in several, and those taken back before
+// are not sent.
 func TestVMRegistrationLimits(t *testing.T) {
 	need(t, "gcc", "install gcc")
 	l := listen(t)

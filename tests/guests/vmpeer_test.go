@@ -197,7 +197,8 @@ func (p *peer) take(b []byte) error {
 	return nil
 }
 
-// registered waits until that many methods are registered, and returns them and the unregistered ones.
+// registered waits until that many methods are registered, and returns them and the unregistered
+// ones.
 func (p *peer) registered(t testing.TB, methods, gone int) ([]method, []forgotten) {
 	t.Helper()
 	var m []method

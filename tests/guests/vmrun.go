@@ -103,7 +103,8 @@ func (r *VMRun) segment(order string) (Segment, error) {
 	return parseSegment(last)
 }
 
-// Graph returns the exact call graph of everything that ran since the guest was started or Graph was last called.
+// Graph returns the exact call graph of everything that ran since the guest was started or Graph
+// was last called.
 func (r *VMRun) Graph() (*VMGraph, error) {
 	lines, _, err := r.order("graph")
 	if err != nil {
@@ -115,8 +116,8 @@ func (r *VMRun) Graph() (*VMGraph, error) {
 // ErrNoAgent says that a guest found no agent in time.
 var ErrNoAgent = errors.New("no agent answers the guest")
 
-// WaitForAgent waits until the guest is connected to an agent, for at most 10 s. Its threads are known to the agent once they have made a
-// call after that.
+// WaitForAgent waits until the guest is connected to an agent, for at most 10 s. Its threads are
+// known to the agent once they have made a call after that.
 func (r *VMRun) WaitForAgent() error {
 	_, last, err := r.order("wait")
 	if err == nil && last != "wait\t1" {
@@ -131,8 +132,9 @@ func (r *VMRun) Recompile() error {
 	return err
 }
 
-// Fork makes the guest create a child that does one iteration, and returns the child's output: "child", whether it was armed before and
-// after it, and whether it was connected; then "child connected" if it got a connection of its own.
+// Fork makes the guest create a child that does one iteration, and returns the child's output:
+// "child", whether it was armed before and after it, and whether it was connected; then "child
+// connected" if it got a connection of its own.
 func (r *VMRun) Fork() ([]string, error) {
 	lines, _, err := r.order("fork")
 	return lines, err
@@ -159,7 +161,8 @@ func (r *VMRun) Close() error {
 	return nil
 }
 
-// order gives an order and returns the lines of the answer before the last, which begins with the order's first word.
+// order gives an order and returns the lines of the answer before the last, which begins with the
+// order's first word.
 func (r *VMRun) order(order string) (lines []string, last string, err error) {
 	if _, err := fmt.Fprintln(r.orders, order); err != nil {
 		return nil, "", fmt.Errorf("order %q: %w", order, err)

@@ -22,7 +22,8 @@ const (
 	vmSlotSize   = 64
 )
 
-// Slots reads the guest's slots from its memory: all zero without an agent. It needs the right to ptrace the guest.
+// Slots reads the guest's slots from its memory: all zero without an agent. It needs the right to
+// ptrace the guest.
 func (r *VMRun) Slots() ([]VMSlot, error) {
 	slots, err := r.slots()
 	if err != nil {
@@ -80,7 +81,8 @@ func (r *VMRun) pageVariable() (int64, error) {
 	}
 	for _, s := range symbols {
 		for _, m := range maps {
-			// The executable is position-independent: its addresses count from where its first byte is mapped.
+			// The executable is position-independent: its addresses count from where its first byte
+			// is mapped.
 			if s.Name == name && m.Pathname == r.cmd.Path && m.Offset == 0 {
 				return int64(uint64(m.StartAddr) + s.Value), nil
 			}

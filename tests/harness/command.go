@@ -1,5 +1,6 @@
-// Package harness has what the commands that measure the agent share: their command line, sections that are measured one
-// after the other and written into the documentation, guests that are compared with themselves, and confidence intervals.
+// Package harness has what the commands that measure the agent share: their command line, sections
+// that are measured one after the other and written into the documentation, guests that are
+// compared with themselves, and confidence intervals.
 //
 //	func main() { harness.Main("bench", run) }
 //
@@ -37,8 +38,8 @@ type Options struct {
 	Update bool   // rewrite tables of the documentation
 }
 
-// Flags returns the flags of a command, for the command to add its own. short says what the short form leaves out, page is
-// where the tables are.
+// Flags returns the flags of a command, for the command to add its own. short says what the short
+// form leaves out, page is where the tables are.
 func (o *Options) Flags(command, short, page string) *flag.FlagSet {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.StringVar(&o.Agent, "agent", "", "the built agent (default: build it)")
@@ -47,7 +48,8 @@ func (o *Options) Flags(command, short, page string) *flag.FlagSet {
 	return flags
 }
 
-// WithAgent calls do with the agent, which is built unless it was, and a directory that is removed afterwards.
+// WithAgent calls do with the agent, which is built unless it was, and a directory that is removed
+// afterwards.
 func (o *Options) WithAgent(ctx context.Context, do func(agent profiler.Agent, dir string) error) error {
 	dir, err := os.MkdirTemp("", "vmprof-harness-")
 	if err != nil {
@@ -66,7 +68,8 @@ func (o *Options) WithAgent(ctx context.Context, do func(agent profiler.Agent, d
 	return do(agent, dir)
 }
 
-// RunTests is a TestMain of tests that need the built agent. It is in a directory that every user may enter.
+// RunTests is a TestMain of tests that need the built agent. It is in a directory that every user
+// may enter.
 func RunTests(m *testing.M, agent *profiler.Agent) {
 	code := 1
 	if err := new(Options).WithAgent(context.Background(), func(built profiler.Agent, _ string) error {

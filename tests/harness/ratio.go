@@ -11,8 +11,9 @@ import (
 // confidence is that of every interval that is printed.
 const confidence = 0.95
 
-// A Ratio is the median of ratios, or other figures, that were measured one after the other, with its confidence interval.
-// No distribution is assumed: on a shared machine there are always some that are far off.
+// A Ratio is the median of ratios, or other figures, that were measured one after the other, with
+// its confidence interval. No distribution is assumed: on a shared machine there are always some
+// that are far off.
 type Ratio struct {
 	Median, Low, High float64
 }
@@ -43,8 +44,8 @@ func (r Ratio) format(places int) string {
 // Middle shows the median alone.
 func (r Ratio) Middle() string { return fmt.Sprintf("%.0f", r.Median) }
 
-// AtMost says how a ratio compares with the most that it is meant to be: its whole interval may be below or above, or
-// the measurement cannot tell.
+// AtMost says how a ratio compares with the most that it is meant to be: its whole interval may be
+// below or above, or the measurement cannot tell.
 func (r Ratio) AtMost(aim float64) string {
 	switch {
 	case math.IsNaN(r.Median):

@@ -14,13 +14,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// A Section is one of the things that a command measures, with its tables in the documentation. E is what the command gives
-// to all of its sections.
+// A Section is one of the things that a command measures, with its tables in the documentation. E
+// is what the command gives to all of its sections.
 type Section[E any] struct {
 	Name    string
 	Markers []string // names of its tables in the documentation, as in <!-- begin NAME -->
 	Aim     string   // what it is judged by
-	// Detailed says that it prints what its tables say while it runs, so that these are not printed.
+	// Detailed says that it prints what its tables say while it runs, so that these are not
+	// printed.
 	Detailed bool
 	// Plan returns what is to be measured.
 	Plan func(Choice) Job[E]
@@ -51,7 +52,8 @@ type Table struct {
 	report.Table
 }
 
-// Always is the plan of a section that has no trials to choose from, and no tolerance. measure is a method of E.
+// Always is the plan of a section that has no trials to choose from, and no tolerance. measure is a
+// method of E.
 func Always[E any](measure func(e E, ctx context.Context) ([]Table, error)) func(Choice) Job[E] {
 	return func(Choice) Job[E] {
 		return Job[E]{Trials: 1, Whole: true, Run: func(ctx context.Context, e E) (Outcome, error) {
@@ -114,9 +116,10 @@ func OneByOne[E any, T fmt.Stringer, R any](try func(e E, ctx context.Context, t
 // errNotWhole says that there is nothing to update.
 var errNotWhole = errors.New("-update needs a whole section: leave out -run, or let it match all of one")
 
-// Run measures what is chosen of each section, and prints tables and how long it took. Unless page is empty, the tables of
-// the sections that are measured as a whole are written to it in the end. failed are the names of the sections in which something is
-// further from the truth than its tolerance.
+// Run measures what is chosen of each section, and prints tables and how long it took. Unless page
+// is empty, the tables of the sections that are measured as a whole are written to it in the end.
+// failed are the names of the sections in which something is further from the truth than its
+// tolerance.
 func Run[E any](ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string) (failed []string, err error) {
 	jobs := make([]Job[E], len(sections))
 	for i, s := range sections {
@@ -183,7 +186,8 @@ func Print(out io.Writer, tables []Table) error {
 	return nil
 }
 
-// printFailed prints, indented, those tables of a section that failed of which no row says so: it fails by all of its rows.
+// printFailed prints, indented, those tables of a section that failed of which no row says so: it
+// fails by all of its rows.
 func printFailed(out io.Writer, section string, tables []Table) error {
 	for _, table := range tables {
 		var text strings.Builder

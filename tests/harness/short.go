@@ -9,8 +9,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-// TestShort runs a command with these arguments, as a test of its short form. The test's log has all that the command prints if
-// tests are verbose. Otherwise a command that fails leaves there what Misses finds.
+// TestShort runs a command with these arguments, as a test of its short form. The test's log has
+// all that the command prints if tests are verbose. Otherwise a command that fails leaves there
+// what Misses finds.
 func TestShort(t *testing.T, run func(ctx context.Context, args []string, out io.Writer) error, args ...string) {
 	t.Helper()
 	var printed strings.Builder
@@ -23,8 +24,9 @@ func TestShort(t *testing.T, run func(ctx context.Context, args []string, out io
 	}
 }
 
-// Misses returns the lines of printed tables that miss their aim, each with the first line of its table and with the text that explains it.
-// Tables are paragraphs; an explanation follows its table in the same paragraph and is indented, or ends in a colon.
+// Misses returns the lines of printed tables that miss their aim, each with the first line of its
+// table and with the text that explains it. Tables are paragraphs; an explanation follows its table
+// in the same paragraph and is indented, or ends in a colon.
 func Misses(printed string) string {
 	var missed strings.Builder
 	for paragraph := range strings.SplitSeq(printed, "\n\n") {

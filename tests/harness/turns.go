@@ -2,8 +2,9 @@ package harness
 
 import "iter"
 
-// Turns compare a guest with itself: it works without what is measured, with it, without it, with the next kind of it, and so
-// on. What else the machine does then hits all alike. S is what one turn gives, K names what is measured.
+// Turns compare a guest with itself: it works without what is measured, with it, without it, with
+// the next kind of it, and so on. What else the machine does then hits all alike. S is what one
+// turn gives, K names what is measured.
 type Turns[K comparable, S any] struct {
 	Off []S // one before and one after each turn of On
 	On  []Turn[K, S]
@@ -28,8 +29,8 @@ func Rotated[K any](rounds int, kinds []K) iter.Seq2[int, K] {
 	}
 }
 
-// Alternate takes turns: off, on, off, on, off. After each turn that is on and the one that follows it calls done, unless it is
-// nil.
+// Alternate takes turns: off, on, off, on, off. After each turn that is on and the one that follows
+// it calls done, unless it is nil.
 func Alternate[K comparable, S any](kinds iter.Seq2[int, K], off func() (S, error), on func(K) (S, error), done func(*Turns[K, S])) (*Turns[K, S], error) {
 	t := &Turns[K, S]{}
 	rest := func() error {
@@ -61,8 +62,8 @@ func (t *Turns[K, S]) Over(k int, figure func(S) float64) float64 {
 	return overBoth(figure, t.On[k].Sample, t.Off[k], t.Off[k+1])
 }
 
-// Control is what Over would say of the turn that is off after the k-th if something were measured in it: how far from 1
-// Over is by chance. The last turn has no control.
+// Control is what Over would say of the turn that is off after the k-th if something were measured
+// in it: how far from 1 Over is by chance. The last turn has no control.
 func (t *Turns[K, S]) Control(k int, figure func(S) float64) (ratio float64, ok bool) {
 	if k+2 >= len(t.Off) {
 		return 0, false

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Work is what a guest does while other things are done. The guest is Work's alone until Finish returns.
+// Work is what a guest does while other things are done. The guest is Work's alone until Finish
+// returns.
 type Work struct {
 	stop context.CancelFunc
 	done chan workEnd
@@ -23,8 +24,8 @@ type workEnd struct {
 	err error
 }
 
-// StartWork has a guest work until Finish is called or ctx is done: runFor has it do whole iterations for about that long,
-// and returns how many they were.
+// StartWork has a guest work until Finish is called or ctx is done: runFor has it do whole
+// iterations for about that long, and returns how many they were.
 func StartWork(ctx context.Context, runFor func(time.Duration) (iterations int, err error)) Work {
 	ctx, stop := context.WithCancel(ctx)
 	w := Work{stop, make(chan workEnd, 1)}

@@ -26,20 +26,23 @@ const (
 var waitFeatures = []string{offCPU, causes, wholeWait, carried}
 
 const (
-	// awayTolerance is how far the time of a way to wait may be off, as a share, besides the error of sampling.
+	// awayTolerance is how far the time of a way to wait may be off, as a share, besides the error
+	// of sampling.
 	awayTolerance = 0.05
 	// awaySigmas is how many standard deviations sampling may add: short waits are drawn.
 	awaySigmas = 4
 	// rightCause is the share of a way's time that must have its cause, at least.
 	rightCause = 0.95
-	// shared is what all ways share, such as a wait for a collection, as a share of the program's time.
+	// shared is what all ways share, such as a wait for a collection, as a share of the program's
+	// time.
 	shared = 0.01
-	// awayMillis is how long each thread waits, again and again, in its own way; awayShort is for CI.
+	// awayMillis is how long each thread waits, again and again, in its own way; awayShort is for
+	// CI.
 	awayMillis, awayShort = 2500, 1000
 	// firstVirtual is the first JDK with virtual threads.
 	firstVirtual = 21
-	// firstUnbiased is the first JDK that does not give monitors to threads in advance. Taking one back may stop all threads, of which the program
-	// knows nothing.
+	// firstUnbiased is the first JDK that does not give monitors to threads in advance. Taking one
+	// back may stop all threads, of which the program knows nothing.
 	firstUnbiased = 15
 	// unmounted is the cause of a wait for which a virtual thread gives up its carrier.
 	unmounted = "unmounted"
@@ -59,8 +62,9 @@ type way struct {
 	Others        string  // the other causes and where stacks end, with their times
 }
 
-// wayOf adds up the rows of one way to wait. The root is the method where whole stacks end; cut are the rows of its thread whose stacks do
-// not: as much of these as is missing may be of this way. A thread that starts waits before it has any Java method.
+// wayOf adds up the rows of one way to wait. The root is the method where whole stacks end; cut are
+// the rows of its thread whose stacks do not: as much of these as is missing may be of this way. A
+// thread that starts waits before it has any Java method.
 func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way {
 	w := way{Method: away.Method, Cause: away.Cause, Truth: float64(away.Sum)}
 	f := away.Find(offCPU, 0)
@@ -93,14 +97,15 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 	return w
 }
 
-// A walk that takes too long ends there. On a virtual machine that is stopped meanwhile a few do, which says nothing of the JDK.
+// A walk that takes too long ends there. On a virtual machine that is stopped meanwhile a few do,
+// which says nothing of the JDK.
 const (
 	cutByTime = "[… cut: time]"
 	mostSlow  = 0.1 // of the waits
 )
 
-// sampled is the standard deviation of the time of rows: those of waits that stand for more than themselves were drawn, the others are
-// exact.
+// sampled is the standard deviation of the time of rows: those of waits that stand for more than
+// themselves were drawn, the others are exact.
 func sampled(rows []events.Row) float64 {
 	variance := 0.0
 	for _, r := range rows {
@@ -141,7 +146,8 @@ func listed(times map[string]float64) string {
 	return strings.Join(names[:min(len(names), most)], ", ")
 }
 
-// error is how far the time is off, as a share of the truth: that of the recording that is further off.
+// error is how far the time is off, as a share of the truth: that of the recording that is further
+// off.
 func (w way) error() float64 {
 	off, wall := w.OffCPU/w.Truth-1, w.Wall/w.Truth-1
 	if math.Abs(wall) > math.Abs(off) {
@@ -175,13 +181,16 @@ func (w way) causeSaid() bool {
 
 func (w way) wholeSaid() bool { return w.Said }
 
-// gone is how much of a wait without a thread may be recorded: the carrier may wait for the VM before it has given up the thread.
+// gone is how much of a wait without a thread may be recorded: the carrier may wait for the VM
+// before it has given up the thread.
 const gone = 0.05
 
-// recorded is how much of a wait without a thread is recorded, as a share. Carriers wait for a CPU with the thread on them.
+// recorded is how much of a wait without a thread is recorded, as a share. Carriers wait for a CPU
+// with the thread on them.
 func (w way) recorded() float64 { return (w.Wrong + w.InVM) / w.Truth }
 
-// judgeWays judges all ways of threads of the kernel to wait: a feature is as right as it is for the worst way.
+// judgeWays judges all ways of threads of the kernel to wait: a feature is as right as it is for
+// the worst way.
 func judgeWays(ways []way) []verdict {
 	verdicts := []verdict{
 		worst(offCPU, ways, way.timeOK, way.timeSaid, func(w way) float64 { return math.Abs(w.error()) }, func(w way) string {
@@ -197,8 +206,8 @@ func judgeWays(ways []way) []verdict {
 	return verdicts
 }
 
-// worst judges a feature by the ways that are not right, or else by the one that is furthest off. It is missing, not wrong, if the profile
-// says so of each of them.
+// worst judges a feature by the ways that are not right, or else by the one that is furthest off.
+// It is missing, not wrong, if the profile says so of each of them.
 func worst(feature string, ways []way, ok, said func(way) bool, off func(way) float64, found func(way) string) verdict {
 	if len(ways) == 0 {
 		return verdict{feature, wrong, "nothing"}
@@ -220,7 +229,8 @@ func worst(feature string, ways []way, ok, said func(way) bool, off func(way) fl
 	return v
 }
 
-// judgeCarried judges the waits of virtual threads: those with a thread of the kernel like any others, and nothing of the others.
+// judgeCarried judges the waits of virtual threads: those with a thread of the kernel like any
+// others, and nothing of the others.
 func judgeCarried(ways []way) verdict {
 	ok := func(w way) bool {
 		if w.occupies() {
@@ -281,8 +291,8 @@ const noCallers = "Samples of a thread in native code have no Java callers until
 // carrier is the outermost Java method of the carriers of virtual threads.
 const carrier = "java.util.concurrent.ForkJoinWorkerThread.run"
 
-// helpers are what carriers, and the threads that wake virtual threads, do when they have nothing to do, with their outermost Java methods.
-// Which there are depends on the JDK.
+// helpers are what carriers, and the threads that wake virtual threads, do when they have nothing
+// to do, with their outermost Java methods. Which there are depends on the JDK.
 var helpers = map[string]string{
 	"java.util.concurrent.ForkJoinPool.runWorker":       carrier,
 	"java.util.concurrent.DelayScheduler.loop":          "java.util.concurrent.DelayScheduler.run",

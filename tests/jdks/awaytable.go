@@ -11,8 +11,8 @@ import (
 // notRun is what a table has of cells that were not tried.
 const notRun = "not run"
 
-// waitTable has a row for each setup that was tried: the error of the time, the share with the right cause, and that with whole stacks, each of the worst
-// of all ways to wait.
+// waitTable has a row for each setup that was tried: the error of the time, the share with the
+// right cause, and that with whole stacks, each of the worst of all ways to wait.
 func waitTable(results []result) report.Table {
 	table := report.Table{Header: append([]string{"setup"}, releases(results)...)}
 	for _, s := range setups {
@@ -60,7 +60,8 @@ func worstOf(ways []way) string {
 	return fmt.Sprintf("%+.1f / %.1f / %.1f", 100*off, 100*right, 100*whole)
 }
 
-// wayTable has a row for each way to wait: the same figures, each of the worst of all setups; for those without a thread how much is recorded.
+// wayTable has a row for each way to wait: the same figures, each of the worst of all setups; for
+// those without a thread how much is recorded.
 func wayTable(results []result) report.Table {
 	table := report.Table{Header: append([]string{"method", "cause"}, releases(results)...)}
 	type row struct{ method, cause string }

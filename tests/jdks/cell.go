@@ -18,7 +18,8 @@ type setup struct {
 	archive func(version int) archive
 }
 
-// An archive is how a JVM writes an archive, in runs that only start and end, and how it starts from it.
+// An archive is how a JVM writes an archive, in runs that only start and end, and how it starts
+// from it.
 type archive struct {
 	writes [][]string // FILE stands for the archive's path
 	reads  []string
@@ -50,7 +51,8 @@ func since(first, last int, flags ...string) func(int) []string {
 // newest is later than every version.
 const newest = 1 << 20
 
-// Some JDKs of a version have a collector and others have none, so a JVM that refuses its flags is taken for one of these.
+// Some JDKs of a version have a collector and others have none, so a JVM that refuses its flags is
+// taken for one of these.
 var setups = []setup{
 	{name: plain, flags: always()},
 	{name: "Serial", flags: always("-XX:+UseSerialGC")},

@@ -46,18 +46,20 @@ const (
 var features = []string{shares, whole, inlined, allocated, classes, monitors, locks, lockTypes, apart}
 
 const (
-	// sharesTolerance is how far shares of CPU time may be off: some six standard deviations of sampling on a machine that is not
-	// busy, where ticks come in time.
+	// sharesTolerance is how far shares of CPU time may be off: some six standard deviations of
+	// sampling on a machine that is not busy, where ticks come in time.
 	sharesTolerance = 0.05
 	// nearlyAll is the share that must be right of what cannot be partly right: stacks, names.
 	nearlyAll = 0.99
-	// sumTolerance is how far sums of sampled events may be off in recordings of two seconds, as a share.
+	// sumTolerance is how far sums of sampled events may be off in recordings of two seconds, as a
+	// share.
 	sumTolerance = 0.25
 	// mix is the overlap of the recorded bytes by class with the truth, in percent, at least.
 	mix = 80
 )
 
-// nearly judges what must be right of nearly all: good are, and marked say that they are not, of all.
+// nearly judges what must be right of nearly all: good are, and marked say that they are not, of
+// all.
 func nearly(feature string, good, marked, all int64, why string) verdict {
 	v := verdict{feature: feature, found: "nothing"}
 	if all > 0 {
@@ -119,8 +121,9 @@ func judgeAllocations(truth events.Truth, own []events.Row, within float64, note
 	return []verdict{sum(allocated, events.Sum(own, space)/1e6, exact.Total()/1e6, within/1e6, "MB"), named}
 }
 
-// sum judges a sum of events. Further off than the tolerance, the truth must be within the interval of all events that the profile
-// states. That is right if the interval is less than half of the truth: a wider one hardly says anything.
+// sum judges a sum of events. Further off than the tolerance, the truth must be within the interval
+// of all events that the profile states. That is right if the interval is less than half of the
+// truth: a wider one hardly says anything.
 func sum(feature string, got, truth, within float64, unit string) verdict {
 	interval := fmt.Sprintf("± %.0f", within)
 	if math.IsInf(within, 1) {
@@ -141,10 +144,12 @@ func sum(feature string, got, truth, within float64, unit string) verdict {
 // noObjects is the note of JVMs whose heap the agent cannot read.
 const noObjects = "The object layout of this JVM is unknown"
 
-// unclear is in the note of waits of threads that were not known, or were parked for an object that could not be read.
+// unclear is in the note of waits of threads that were not known, or were parked for an object that
+// could not be read.
 const unclear = "the blocker of their threads is unknown"
 
-// missing judges features of events of which there is none: the notes must say so, in one of these ways. nil if there are some.
+// missing judges features of events of which there is none: the notes must say so, in one of these
+// ways. nil if there are some.
 func missing(rows []events.Row, notes, says []string, of ...string) (verdicts []verdict) {
 	if len(rows) > 0 {
 		return nil
@@ -180,7 +185,8 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	return judgeWaits(s.truth, events.Own(rows), total.Within, s.recording.Stats.EventCost(), s.recording.Profile.Comments), nil
 }
 
-// judgeTypes wants the waits to have the class of their lock, where any are recorded, or the profile to say that they have none.
+// judgeTypes wants the waits to have the class of their lock, where any are recorded, or the
+// profile to say that they have none.
 func judgeTypes(named, marked, all float64, of []verdict) verdict {
 	if all > 0 {
 		return nearly(lockTypes, int64(named), int64(marked), int64(all), "")
@@ -195,8 +201,8 @@ func judgeTypes(named, marked, all float64, of []verdict) verdict {
 // idleTolerance is how much of the waits for work may be counted as contention.
 const idleTolerance = 0.01
 
-// judgeWaits judges waits of which a record takes cost. The programs' clocks run on while it is made, as the wait is over by then. So it
-// is no part of the truth.
+// judgeWaits judges waits of which a record takes cost. The programs' clocks run on while it is
+// made, as the wait is over by then. So it is no part of the truth.
 func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.Duration, notes []string) (verdicts []verdict) {
 	const delay = 1
 	const work = "wait" // the kind of waits for work

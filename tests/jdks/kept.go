@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// Kept are results of earlier runs, by the cell's name, in a file to which each result is added: a whole run takes long, and an
-// interrupted one goes on where it ended. Without a path it keeps nothing.
+// Kept are results of earlier runs, by the cell's name, in a file to which each result is added: a
+// whole run takes long, and an interrupted one goes on where it ended. Without a path it keeps
+// nothing.
 type kept struct {
 	path    string
 	earlier map[string]keptResult

@@ -1,5 +1,6 @@
-// Command jdks records programs that know themselves on every JDK that Debian has, with every collector and other options of the
-// JVM, and says which features of the agent hold where. It fails if a profile is wrong and does not say so.
+// Command jdks records programs that know themselves on every JDK that Debian has, with every
+// collector and other options of the JVM, and says which features of the agent hold where. It fails
+// if a profile is wrong and does not say so.
 //
 //	go run ./tests/jdks                   # everything; about an hour
 //	go run ./tests/jdks -short            # what CI runs: JDK 11 and 21 as they come
@@ -98,7 +99,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	})
 }
 
-// tryAll tries the cells that the options ask for, unless earlier runs did, and prints what came of each.
+// tryAll tries the cells that the options ask for, unless earlier runs did, and prints what came of
+// each.
 func (m meter) tryAll(ctx context.Context, cells []cell, o options, earlier kept, out io.Writer) (results []result, err error) {
 	for _, c := range cells {
 		r, found := earlier.get(c)

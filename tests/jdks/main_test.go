@@ -10,9 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// CPU time, allocations, locks and waits are right on two JDKs that the other tests do not run on, each in a root directory of its own.
-// Waits for monitors may be missing where a build has no cheap place for a probe, if the profile says so, and causes of waits in the VM where
-// its frames are not known.
+// CPU time, allocations, locks and waits are right on two JDKs that the other tests do not run on,
+// each in a root directory of its own. Waits for monitors may be missing where a build has no cheap
+// place for a probe, if the profile says so, and causes of waits in the VM where its frames are not
+// known.
 func TestJDKs(t *testing.T) {
 	needs.Root(t, "sampling")
 	m := meter{dir: t.TempDir(), short: true}

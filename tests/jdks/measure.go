@@ -39,7 +39,8 @@ func (r result) wrong() bool {
 	return r.err != nil || slices.ContainsFunc(r.verdicts, func(v verdict) bool { return v.state == wrong })
 }
 
-// memory is what the programs get. What they allocate fits, so that a collector that frees nothing will do.
+// memory is what the programs get. What they allocate fits, so that a collector that frees nothing
+// will do.
 var memory = []string{"-Xms1g", "-Xmx1g"}
 
 // How much the programs do: some two seconds each.

@@ -56,7 +56,8 @@ func releases(results []result) (releases []string) {
 	return releases
 }
 
-// featureTable has a row for each feature and a column for each JDK: what holds in all setups, in some, or as the JDK comes in none.
+// featureTable has a row for each feature and a column for each JDK: what holds in all setups, in
+// some, or as the JDK comes in none.
 func featureTable(results []result) report.Table {
 	table := report.Table{Header: append([]string{"feature"}, releases(results)...)}
 	for _, feature := range features {
@@ -154,7 +155,8 @@ func (r result) summary() string {
 	return fmt.Sprintf("%d of %d", good, len(features))
 }
 
-// gapTable has a row for each feature and JDK where it does not hold, and the same is found: in which setups, and what.
+// gapTable has a row for each feature and JDK where it does not hold, and the same is found: in
+// which setups, and what.
 func gapTable(results []result, features []string) report.Table {
 	table := report.Table{Header: []string{"feature", "JDK", "setups", "found"}}
 	for _, feature := range features {

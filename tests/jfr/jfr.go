@@ -57,7 +57,8 @@ type Frame struct {
 	Native  bool   // a function of a library or of the kernel, which has no class: only other profilers record these
 }
 
-// Compiled is the method whose code ran: the innermost frame that is not inlined. It is "" if there is none.
+// Compiled is the method whose code ran: the innermost frame that is not inlined. It is "" if there
+// is none.
 func (e Event) Compiled() string {
 	for _, f := range e.Stack {
 		if !f.Inlined {

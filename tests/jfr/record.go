@@ -30,8 +30,8 @@ type Recording struct {
 // recordingName is the recording's name in the JVM.
 const recordingName = "comparison"
 
-// Start starts a recording in the JVM pid, which has the given settings and no others. It ends with Stop, in the file at path. The settings
-// are written next to it.
+// Start starts a recording in the JVM pid, which has the given settings and no others. It ends with
+// Stop, in the file at path. The settings are written next to it.
 func Start(ctx context.Context, jdk jvm.JDK, pid int, path string, settings ...Setting) (*Recording, error) {
 	list, err := configuration(settings)
 	if err != nil {

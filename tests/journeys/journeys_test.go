@@ -1,5 +1,6 @@
-// Package journeys follows users to the answers of five questions, with the commands that docs/tasks shows, in a terminal of 80 columns and
-// in a browser. What the terminal showed is in these pages, with pictures of the browser:
+// Package journeys follows users to the answers of five questions, with the commands that
+// docs/tasks shows, in a terminal of 80 columns and in a browser. What the terminal showed is in
+// these pages, with pictures of the browser:
 //
 //	go test ./tests/journeys -update     # as root: runs the commands and rewrites both
 //
@@ -39,7 +40,8 @@ func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 //go:embed Shop.java Depot.java Slow.java
 var sources embed.FS
 
-// start starts a program that is looked at. Nothing of it is inlined, so that methods have their own names in every run.
+// start starts a program that is looked at. Nothing of it is inlined, so that methods have their
+// own names in every run.
 func start(t *testing.T, program string, args ...string) *jvm.Guest {
 	t.Helper()
 	jdk := needs.JDK(t)
@@ -86,7 +88,8 @@ func from(t *testing.T, page, section string) *journey {
 	return j
 }
 
-// run runs the next command, and returns what the terminal shows once it has ended. All of wanted must be there, as in the page.
+// run runs the next command, and returns what the terminal shows once it has ended. All of wanted
+// must be there, as in the page.
 func (j *journey) run(wanted ...string) string {
 	j.Helper()
 	if len(j.commands) == 0 {
@@ -122,7 +125,8 @@ func (j *journey) run(wanted ...string) string {
 	return shown
 }
 
-// unfolded is text with one space instead of line ends and other spaces, as long sentences take several lines.
+// unfolded is text with one space instead of line ends and other spaces, as long sentences take
+// several lines.
 func unfolded(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // programs is a directory with a sudo that needs no password, as the test runs as root.
@@ -138,7 +142,8 @@ func programs(t *testing.T) string {
 // maxPicture is how many bytes a picture of a page may have.
 const maxPicture = 180_000
 
-// look opens a file that a command wrote, waits until a user sees all of wanted, and takes a picture for the page.
+// look opens a file that a command wrote, waits until a user sees all of wanted, and takes a
+// picture for the page.
 func (j *journey) look(b *browser.Browser, file, picture string, wanted ...string) {
 	j.Helper()
 	tab := b.Open(j, "file://"+filepath.Join(j.dir, file), browser.View{Width: 1100, Height: 700})
@@ -213,7 +218,8 @@ func lastNight(now time.Time) time.Time {
 	return night
 }
 
-// place is where journeys take place: at UTC, or an hour west of it where the time that they ask about would be just now.
+// place is where journeys take place: at UTC, or an hour west of it where the time that they ask
+// about would be just now.
 var place = placeAt(time.Now())
 
 func placeAt(now time.Time) *time.Location {
@@ -240,8 +246,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// shifted makes a history of windows that were recorded just now, as if that had been in the last night: changed begins at 03:12, with quiet just
-// before it. Yesterday all was quiet.
+// shifted makes a history of windows that were recorded just now, as if that had been in the last
+// night: changed begins at 03:12, with quiet just before it. Yesterday all was quiet.
 func shifted(t *testing.T, quiet, changed []*profile.Profile) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "past")

@@ -34,7 +34,8 @@ func CacheDir() (string, error) {
 
 // Compile returns the directory with the classes of b, which it compiles unless an earlier run did.
 //
-// A result is stored under the hash of all of its inputs, and appears there atomically: parallel runs do not disturb each other.
+// A result is stored under the hash of all of its inputs, and appears there atomically: parallel
+// runs do not disturb each other.
 func (j JDK) Compile(ctx context.Context, b Build) (string, error) {
 	if b.Cache == "" {
 		var err error

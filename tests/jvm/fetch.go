@@ -22,8 +22,9 @@ const script = "scripts/jdks"
 // AllVersions stands for every version that can be fetched.
 const AllVersions = "all"
 
-// Fetched returns JDKs of these versions from the cache of scripts/jdks, oldest first. Each has a root directory of its own, and no
-// compiler. The error names the command that fetches the missing ones.
+// Fetched returns JDKs of these versions from the cache of scripts/jdks, oldest first. Each has a
+// root directory of its own, and no compiler. The error names the command that fetches the missing
+// ones.
 func Fetched(ctx context.Context, versions ...string) ([]JDK, error) {
 	return runScript(ctx, append([]string{"-c"}, versions...))
 }
@@ -85,7 +86,8 @@ func openPackage(home, packages string) (JDK, error) {
 	return JDK{Home: home, Version: version, Release: string(m[2])}, err
 }
 
-// findScript searches for the script from the working directory upwards: tests run in the directory of their package.
+// findScript searches for the script from the working directory upwards: tests run in the directory
+// of their package.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -33,7 +33,8 @@ func TestFindScript(t *testing.T) {
 	}
 }
 
-// In another root, the launcher has its path there, and the required directories are visible at their own paths.
+// In another root, the launcher has its path there, and the required directories are visible at
+// their own paths.
 func TestProcess(t *testing.T) {
 	dir := t.TempDir()
 	jar := filepath.Join(dir, "guest.jar")

@@ -26,8 +26,9 @@ type Command struct {
 	Dirs      []string // further directories that must be visible to a JDK with a root of its own, at the same paths
 }
 
-// A Guest is a running JVM or other program that printed "ready pid N" and executes orders: lines on its standard input, each answered by lines of which
-// "done" is the last. It ends when its standard input is closed, so that it does not outlive the process that started it. Only one
+// A Guest is a running JVM or other program that printed "ready pid N" and executes orders: lines
+// on its standard input, each answered by lines of which "done" is the last. It ends when its
+// standard input is closed, so that it does not outlive the process that started it. Only one
 // goroutine at a time may use its methods.
 type Guest struct {
 	process *exec.Cmd
@@ -87,8 +88,8 @@ func (g *Guest) PID() int { return g.pid }
 // patience is for an order: the longest take a minute.
 const patience = 10 * time.Minute
 
-// Order sends an order to the guest, and returns its answer without the last line. A guest that does not answer is killed. If it is a JVM, it
-// prints its threads before.
+// Order sends an order to the guest, and returns its answer without the last line. A guest that
+// does not answer is killed. If it is a JVM, it prints its threads before.
 func (g *Guest) Order(order string) ([]string, error) {
 	quit := time.AfterFunc(patience, func() { _ = g.process.Process.Signal(unix.SIGQUIT) })
 	kill := time.AfterFunc(patience+10*time.Second, func() { _ = g.Kill() })
@@ -118,10 +119,12 @@ func (g *Guest) line() (string, error) {
 	return "", fmt.Errorf("guest ended: %w\n%s", cmp.Or(g.answers.Err(), g.ended(), io.ErrUnexpectedEOF), g.errors.String())
 }
 
-// CPUTime returns the CPU time that the guest has used, in user and kernel mode, of all present and past threads.
+// CPUTime returns the CPU time that the guest has used, in user and kernel mode, of all present and
+// past threads.
 func (g *Guest) CPUTime() (time.Duration, error) { return CPUTime(g.pid) }
 
-// CPUTime returns the CPU time that a process has used, in user and kernel mode, of all present and past threads.
+// CPUTime returns the CPU time that a process has used, in user and kernel mode, of all present and
+// past threads.
 func CPUTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2 // CPUCLOCK_SCHED of the kernel's include/linux/posix-timers.h: user and system time
 	var now unix.Timespec

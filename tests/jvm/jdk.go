@@ -1,5 +1,5 @@
-// Package jvm finds the JDKs of this machine, compiles Java sources once, and runs guests: JVMs that are steered by
-// lines on their standard input.
+// Package jvm finds the JDKs of this machine, compiles Java sources once, and runs guests: JVMs
+// that are steered by lines on their standard input.
 //
 //	jdk, err := jvm.Oldest()
 //	classes, err := jdk.Compile(ctx, jvm.Build{Sources: sources, Release: jvm.MinVersion})
@@ -62,7 +62,8 @@ func Find(root string) ([]JDK, error) {
 	return slices.CompactFunc(found, func(a, b JDK) bool { return a.Version == b.Version }), nil
 }
 
-// Oldest returns the oldest JDK below Root, or ErrNoJDK: JDK 17 if there is one. Classes compiled by it run on all.
+// Oldest returns the oldest JDK below Root, or ErrNoJDK: JDK 17 if there is one. Classes compiled
+// by it run on all.
 func Oldest() (JDK, error) { return oldest(Root) }
 
 func oldest(root string) (JDK, error) {

@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// enter runs a program in a root directory: enter ROOT DIRS PROGRAM ARGS, where DIRS is the number of following directories that must be
-// visible there at their own paths. It needs a mount namespace of its own, so that the mounts end with the program, which gets the shell's
-// pid. A JVM finds its libraries through /proc.
+// enter runs a program in a root directory: enter ROOT DIRS PROGRAM ARGS, where DIRS is the number
+// of following directories that must be visible there at their own paths. It needs a mount
+// namespace of its own, so that the mounts end with the program, which gets the shell's pid. A JVM
+// finds its libraries through /proc.
 const enter = `
 root=$1 dirs=$2; shift 2
 mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit

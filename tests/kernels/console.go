@@ -24,8 +24,9 @@ func findTrouble(console string) []string {
 // A debug exception in the kernel without any of the processor's bits for its reason.
 var debugForNothing = regexp.MustCompile(`(?s)WARNING: [^\n]* exc_debug_kernel\+.*? DR6: 00000000ffff0ff0 `)
 
-// emulatorFault detects a fault of the emulator, which real processors do not have: with hardware breakpoints it may raise spurious debug
-// exceptions, and corrupt the flags. Test results after that are meaningless.
+// emulatorFault detects a fault of the emulator, which real processors do not have: with hardware
+// breakpoints it may raise spurious debug exceptions, and corrupt the flags. Test results after
+// that are meaningless.
 func emulatorFault(console string) bool { return debugForNothing.MatchString(console) }
 
 // tail returns the last n lines of text.

@@ -5,8 +5,9 @@ import (
 	"io"
 )
 
-// A cpio writes an archive in the "newc" format, which a kernel unpacks as its first root file system
-// (Documentation/driver-api/early-userspace/buffer-format.rst). The first error sticks and is returned by Close.
+// A cpio writes an archive in the "newc" format, which a kernel unpacks as its first root file
+// system (Documentation/driver-api/early-userspace/buffer-format.rst). The first error sticks and
+// is returned by Close.
 type cpio struct {
 	w     io.Writer
 	inode uint32
@@ -28,7 +29,8 @@ func (c *cpio) File(name string, perm uint32, data []byte) {
 	c.entry(name, modeFile|perm, data, 0, 0)
 }
 
-// CharDevice adds a character device. Writing it into an archive needs no privilege, unlike mknod(2).
+// CharDevice adds a character device. Writing it into an archive needs no privilege, unlike
+// mknod(2).
 func (c *cpio) CharDevice(name string, major, minor uint32) {
 	c.entry(name, modeChar|0o600, nil, major, minor)
 }
@@ -39,8 +41,8 @@ func (c *cpio) Close() error {
 	return c.err
 }
 
-// entry writes the header of 13 hexadecimal fields, the name with its NUL, and the data; name and data are each
-// padded to 4 bytes. Owner and times stay 0: the same input gives the same archive.
+// entry writes the header of 13 hexadecimal fields, the name with its NUL, and the data; name and
+// data are each padded to 4 bytes. Owner and times stay 0: the same input gives the same archive.
 func (c *cpio) entry(name string, mode uint32, data []byte, major, minor uint32) {
 	if c.err != nil {
 		return

@@ -25,8 +25,9 @@ type kernelPackage struct {
 // newest is the series of the newest kernel that Debian has.
 const newest = "newest"
 
-// kernelImage returns the path of a kernel. Its name is that of a file, an image or a Debian package with one, if it has a slash. Otherwise it
-// is a series ("6.1") of this machine's Debian, or newest, and the kernel is downloaded into the cache directory.
+// kernelImage returns the path of a kernel. Its name is that of a file, an image or a Debian
+// package with one, if it has a slash. Otherwise it is a series ("6.1") of this machine's Debian,
+// or newest, and the kernel is downloaded into the cache directory.
 func kernelImage(ctx context.Context, name, cache string) (string, error) {
 	switch {
 	case strings.HasSuffix(name, ".deb") && strings.Contains(name, "/"):
@@ -70,7 +71,8 @@ type apt struct {
 	conf string // the configuration file that names it; "": this machine's
 }
 
-// allOfDebian returns lists of the releases of Debian that have the newest kernels. They are in dir, which is apart from this machine's.
+// allOfDebian returns lists of the releases of Debian that have the newest kernels. They are in
+// dir, which is apart from this machine's.
 func allOfDebian(ctx context.Context, dir string) (apt, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
@@ -99,8 +101,9 @@ func (a apt) kernelImage(ctx context.Context, series, cache string) (string, err
 	return a.image(ctx, p, cache)
 }
 
-// findKernel asks apt for the package of a series in Debian today. The series' own metapackage comes first; the unversioned one is
-// the release's default kernel. Cloud kernels are small and have every driver that the emulated machine needs built in.
+// findKernel asks apt for the package of a series in Debian today. The series' own metapackage
+// comes first; the unversioned one is the release's default kernel. Cloud kernels are small and
+// have every driver that the emulated machine needs built in.
 func (a apt) findKernel(ctx context.Context, series string) (kernelPackage, error) {
 	for _, meta := range []string{"linux-image-" + series + "-cloud-amd64", "linux-image-cloud-amd64"} {
 		out, err := a.command(ctx, "apt-cache", "show", meta).Output()
@@ -120,7 +123,8 @@ func (a apt) findKernel(ctx context.Context, series string) (kernelPackage, erro
 
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-([0-9]+\.[0-9]+)[^ ,]*-cloud-amd64) \(= ([^)]+)\)`)
 
-// parseMeta reads the records of a metapackage as apt-cache prints them, the one with the newest version first.
+// parseMeta reads the records of a metapackage as apt-cache prints them, the one with the newest
+// version first.
 func parseMeta(records []byte, series string) (kernelPackage, bool) {
 	for _, m := range dependsOnImage.FindAllSubmatch(records, -1) {
 		if series == newest || string(m[2]) == series {
@@ -130,8 +134,8 @@ func parseMeta(records []byte, series string) (kernelPackage, bool) {
 	return kernelPackage{}, false
 }
 
-// image returns the path of the package's kernel in the cache directory, downloading it (about 30 MB, of which
-// 10 MB are kept) if it is not there yet.
+// image returns the path of the package's kernel in the cache directory, downloading it (about 30
+// MB, of which 10 MB are kept) if it is not there yet.
 func (a apt) image(ctx context.Context, p kernelPackage, cache string) (string, error) {
 	path := filepath.Join(cache, p.Name+"_"+p.Version+".bzImage")
 	if _, err := os.Stat(path); err == nil {
@@ -172,7 +176,8 @@ func (a apt) download(ctx context.Context, p kernelPackage, dir string) (string,
 	return debs[0], nil
 }
 
-// unpackKernel writes the package's kernel to path. The rename makes sure that an interrupted run leaves no incomplete kernel in the cache.
+// unpackKernel writes the package's kernel to path. The rename makes sure that an interrupted run
+// leaves no incomplete kernel in the cache.
 func unpackKernel(ctx context.Context, deb, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -201,7 +206,8 @@ func extractKernel(ctx context.Context, deb, path string) error {
 	}
 	err = copyKernel(tar.NewReader(bufio.NewReader(out)), path)
 	out.Close()
-	// The modules after the kernel are not read, so dpkg-deb dies of a closed pipe: its status is meaningless.
+	// The modules after the kernel are not read, so dpkg-deb dies of a closed pipe: its status is
+	// meaningless.
 	_ = cmd.Wait()
 	return err
 }

@@ -34,8 +34,9 @@ var startedByTests = []string{"cmd/vmprof-agent", "tests/guests/offcpu"}
 
 const module = "github.com/vmprof-agent/vmprof-agent/"
 
-// buildDisk writes the image of an ext4 file system to output, with what live tests of packages need: test binaries, the agent, JDKs of these
-// versions from this machine, the libraries of all, and compiled guests.
+// buildDisk writes the image of an ext4 file system to output, with what live tests of packages
+// need: test binaries, the agent, JDKs of these versions from this machine, the libraries of all,
+// and compiled guests.
 func buildDisk(ctx context.Context, packages []testPackage, versions string, args []string, scratch, output string) error {
 	s := stage{root: filepath.Join(scratch, "disk")}
 	for _, dir := range []string{"dev", "proc", "sys", "run", "etc", "tmp", "var/tmp", wire.Home, wire.BuiltDir, wire.TestDir, wire.ObjectDir} {
@@ -225,7 +226,8 @@ func (s *stage) addFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// addLibraries adds the shared libraries of all that was added. Those of windows and sound are not needed.
+// addLibraries adds the shared libraries of all that was added. Those of windows and sound are not
+// needed.
 func (s *stage) addLibraries(ctx context.Context) error {
 	elf := slices.DeleteFunc(slices.Clone(s.elf), func(name string) bool {
 		base := filepath.Base(name)
@@ -247,7 +249,8 @@ func (s *stage) addLibraries(ctx context.Context) error {
 	return nil
 }
 
-// parseLibraries returns the paths in the output of ldd, each once: "libc.so.6 => /lib/libc.so.6 (0x7f…)", and the loader without a name.
+// parseLibraries returns the paths in the output of ldd, each once: "libc.so.6 => /lib/libc.so.6
+// (0x7f…)", and the loader without a name.
 func parseLibraries(text []byte) []string {
 	var found []string
 	for line := range strings.Lines(string(text)) {

@@ -17,8 +17,9 @@ import (
 
 const guestPackage = "github.com/vmprof-agent/vmprof-agent/tests/kernels/guest"
 
-// buildInitramfs compiles the guest's init and the test binaries and packs them, with each package's objects and
-// testdata, and the arguments of tests, into an archive at output. dir is scratch space. Without packages, what the init runs is on a disk.
+// buildInitramfs compiles the guest's init and the test binaries and packs them, with each
+// package's objects and testdata, and the arguments of tests, into an archive at output. dir is
+// scratch space. Without packages, what the init runs is on a disk.
 func buildInitramfs(ctx context.Context, packages []testPackage, args []string, dir, output string) error {
 	f, err := os.Create(output)
 	if err != nil {
@@ -27,7 +28,8 @@ func buildInitramfs(ctx context.Context, packages []testPackage, args []string, 
 	defer f.Close()
 	w := bufio.NewWriter(f)
 	c := &cpio{w: w}
-	// The kernel opens the console for init before anything is mounted; the Go runtime wants a null device.
+	// The kernel opens the console for init before anything is mounted; the Go runtime wants a null
+	// device.
 	c.Dir("dev")
 	c.CharDevice("dev/console", 5, 1)
 	c.CharDevice("dev/null", 1, 3)

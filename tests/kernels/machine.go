@@ -31,10 +31,11 @@ var commandLine = strings.Join([]string{
 	"nokaslr", // addresses in a console log can be looked up
 }, " ")
 
-// Boot runs m until it powers off and returns the output of its serial ports, even if the machine had to be stopped. The emulator, not KVM,
-// runs the guest, so that it behaves the same everywhere, also inside a virtual machine. Its processors
-// take turns on one thread: on separate threads, one can execute a place in the kernel while another patches it, and hit an unexpected
-// breakpoint (Oops: int3).
+// Boot runs m until it powers off and returns the output of its serial ports, even if the machine
+// had to be stopped. The emulator, not KVM, runs the guest, so that it behaves the same everywhere,
+// also inside a virtual machine. Its processors take turns on one thread: on separate threads, one
+// can execute a place in the kernel while another patches it, and hit an unexpected breakpoint
+// (Oops: int3).
 func (m machine) Boot(ctx context.Context) (console, results string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
@@ -57,9 +58,10 @@ func (m machine) Boot(ctx context.Context) (console, results string, err error) 
 	return console, results, errors.Join(err, consoleErr, resultsErr)
 }
 
-// hardware returns what depends on whether live tests run, with the kernel's command line. No clock of a machine without a disk is reliable.
-// With a disk, an instruction takes 2 ns on the machine's clocks, however busy the host is: tests see one processor of constant speed. Two
-// do not boot in that mode (QEMU 7.2).
+// hardware returns what depends on whether live tests run, with the kernel's command line. No clock
+// of a machine without a disk is reliable. With a disk, an instruction takes 2 ns on the machine's
+// clocks, however busy the host is: tests see one processor of constant speed. Two do not boot in
+// that mode (QEMU 7.2).
 func (m machine) hardware() []string {
 	if m.Disk == "" {
 		return []string{"-smp", "2", "-m", "1G", "-append", commandLine + " CI=true"}

@@ -1,13 +1,15 @@
-// Command kernels runs tests on Debian's kernels, each booted in an emulated machine. It needs no KVM, no privilege, and only qemu-system-x86
-// and apt installed. First, the tests that need a kernel and no guest:
+// Command kernels runs tests on Debian's kernels, each booted in an emulated machine. It needs no
+// KVM, no privilege, and only qemu-system-x86 and apt installed. First, the tests that need a
+// kernel and no guest:
 //
 //	go run ./tests/kernels -kernels 6.1,6.12
 //
-// It packs the test binary of every package with a TestKernel function, the generated BPF objects of the others, and an init into an initramfs
-// and boots each kernel with it. It fails unless these objects were loaded, every test binary ran and passed, and the kernel reported no fault.
+// It packs the test binary of every package with a TestKernel function, the generated BPF objects
+// of the others, and an init into an initramfs and boots each kernel with it. It fails unless these
+// objects were loaded, every test binary ran and passed, and the kernel reported no fault.
 //
-// Kernels of which this machine's Debian has no package are given by their file, such as a 6.6 of another distribution, or asked for as the newest one
-// that Debian has at all:
+// Kernels of which this machine's Debian has no package are given by their file, such as a 6.6 of
+// another distribution, or asked for as the newest one that Debian has at all:
 //
 //	go run ./tests/kernels -kernels newest,/path/to/bzImage,/path/to/linux-image.deb
 //
@@ -15,8 +17,8 @@
 //
 //	go run ./tests/kernels -kernels 6.1,6.12 -jdk 17 -run 'TestRecord(OffCPU|Wall)$' ./tests
 //
-// The machine's root is a disk then, with this machine's JDK and its libraries, the agent, and guests. It has no compiler, so tests that need
-// one are skipped.
+// The machine's root is a disk then, with this machine's JDK and its libraries, the agent, and
+// guests. It has no compiler, so tests that need one are skipped.
 package main
 
 import (
@@ -76,7 +78,8 @@ type rig struct {
 	Verbose  bool
 }
 
-// arguments are those of test binaries. A hanging test is ended with a goroutine dump, well before the machine.
+// arguments are those of test binaries. A hanging test is ended with a goroutine dump, well before
+// the machine.
 func (r *rig) arguments() []string {
 	args := []string{"-test.v", "-test.run=" + r.Only, "-test.skip=" + r.Skip, "-test.timeout=" + (r.Limit * 8 / 10).String()}
 	if r.JDKs == "" {
@@ -116,7 +119,8 @@ func (r *rig) Run(ctx context.Context) error {
 	if err := buildInitramfs(ctx, packed, r.arguments(), dir, m.Initramfs); err != nil {
 		return fmt.Errorf("build initramfs: %w", err)
 	}
-	// One emulator keeps one CPU busy, so the kernels run in parallel; their output is printed in order.
+	// One emulator keeps one CPU busy, so the kernels run in parallel; their output is printed in
+	// order.
 	series := strings.Split(r.Series, ",")
 	boots := make([]boot, len(series))
 	var running sync.WaitGroup

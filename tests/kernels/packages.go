@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// A testPackage is a Go package with something for the kernel: tests that need no guest, or BPF objects. Tests load their package's objects as
-// the agent does; an emulated processor takes seconds to verify some programs, so that the rig loads only objects without such tests.
+// A testPackage is a Go package with something for the kernel: tests that need no guest, or BPF
+// objects. Tests load their package's objects as the agent does; an emulated processor takes
+// seconds to verify some programs, so that the rig loads only objects without such tests.
 type testPackage struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
@@ -37,8 +38,8 @@ func (p *testPackage) ObjectStep(object string) string {
 	return p.Step() + "_" + strings.TrimSuffix(filepath.Base(object), objectSuffix) + ".o"
 }
 
-// findPackages returns the packages among patterns that have something for the kernel, so that no list must be maintained, or those that
-// have a test at all.
+// findPackages returns the packages among patterns that have something for the kernel, so that no
+// list must be maintained, or those that have a test at all.
 func findPackages(ctx context.Context, patterns []string, all bool) ([]testPackage, error) {
 	args := append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)
 	out, err := exec.CommandContext(ctx, "go", args...).Output()

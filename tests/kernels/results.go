@@ -16,7 +16,8 @@ type report struct {
 	Done    bool // the guest reached its end
 }
 
-// A step is the outcome of loading one object or running one test binary. Test names include those of subtests.
+// A step is the outcome of loading one object or running one test binary. Test names include those
+// of subtests.
 type step struct {
 	Name                    string
 	Passed, Failed, Skipped []string
@@ -76,8 +77,9 @@ var uneventful = regexp.MustCompile(`(?m)^(=== (RUN|PAUSE|CONT|NAME) |\s*--- PAS
 // Eventful is the step's output without lines about success.
 func (s *step) Eventful() string { return uneventful.ReplaceAllString(s.Output, "") }
 
-// Check compares a report with what the packages have for a kernel. It returns the number of loaded objects and a list of all faults. No
-// faults means that every object was accepted, every test binary ran to its end and none of its tests failed.
+// Check compares a report with what the packages have for a kernel. It returns the number of loaded
+// objects and a list of all faults. No faults means that every object was accepted, every test
+// binary ran to its end and none of its tests failed.
 func (r *report) Check(packages []testPackage) (objects int, problems []string) {
 	if r.Release == "" {
 		problems = append(problems, "the guest never came up")

@@ -37,7 +37,8 @@ func newCompiler(ctx context.Context, root, dir string) (*compiler, error) {
 	return &compiler{filepath.Join(dir, "vmprof-markers.so"), dir}, nil
 }
 
-// compile runs clang, with markers as the environment variable VMPROF_MARKERS; empty: without the plug-in. Names that end in .cc are C++.
+// compile runs clang, with markers as the environment variable VMPROF_MARKERS; empty: without the
+// plug-in. Names that end in .cc are C++.
 func (c *compiler) compile(ctx context.Context, markers string, args ...string) error {
 	name := "clang-19"
 	for _, arg := range args {
@@ -146,7 +147,8 @@ func runCounted(ctx context.Context, program string) (*counts, error) {
 	return c, nil
 }
 
-// byLine adds up the iterations of loops that are on one line of a file: of all instances of a template.
+// byLine adds up the iterations of loops that are on one line of a file: of all instances of a
+// template.
 func byLine(loops map[loopID]count, table map[loopID]loopRow, file string) (map[int]uint64, error) {
 	lines := map[int]uint64{}
 	for id, c := range loops {

@@ -1,6 +1,8 @@
-// Command llvm measures the cost of the loop markers of contrib/llvm in real programs, and their treatment by the optimizer: figure 1 of
-// Lau, Arnold, Hind and Calder (PACT 2007), for clang instead of their Java compiler. The programs are compiled from the sources of Debian's
-// packages. It also compares functions at two levels of optimization while they run, by audit: figures 6 and 7.
+// Command llvm measures the cost of the loop markers of contrib/llvm in real programs, and their
+// treatment by the optimizer: figure 1 of Lau, Arnold, Hind and Calder (PACT 2007), for clang
+// instead of their Java compiler. The programs are compiled from the sources of Debian's packages.
+// It also compares functions at two levels of optimization while they run, by audit: figures 6 and
+// 7.
 //
 //	go run ./tests/llvm             # five minutes
 //	go run ./tests/llvm -short      # one round with little input
@@ -92,7 +94,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // String is the trial's name.
 func (p program) String() string { return p.name }
 
-// variants are the ways to compile a program: the control is without markers, like the base of all comparisons.
+// variants are the ways to compile a program: the control is without markers, like the base of all
+// comparisons.
 var variants = []struct{ name, markers string }{
 	{"control", ""},
 	{"added to loops and removed", "remove"},

@@ -100,7 +100,8 @@ func (c *compiler) built(t *testing.T, markers, level, file string, extra ...str
 	return counts, table, a
 }
 
-// truthOf reads how often the loops in a file are iterated: the number in the comment at the end of a loop's line.
+// truthOf reads how often the loops in a file are iterated: the number in the comment at the end of
+// a loop's line.
 func truthOf(t *testing.T, file string) map[int]uint64 {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -120,8 +121,8 @@ func truthOf(t *testing.T, file string) map[int]uint64 {
 
 var levels = []string{"-O0", "-O1", "-O2", "-O3", "-Os"}
 
-// However the optimizer moves, copies and merges markers, their sum is the number of iterations of loops, and the program's behaviour is
-// unchanged.
+// However the optimizer moves, copies and merges markers, their sum is the number of iterations of
+// loops, and the program's behaviour is unchanged.
 func TestKnownLoops(t *testing.T) {
 	c := newPlugin(t)
 	for _, file := range []string{"testdata/known.c", "testdata/known.cc"} {
@@ -170,7 +171,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Blocks with markers are executed as often as those with calls, which the optimizer must not move, except blocks whose markers were lost.
+// Blocks with markers are executed as often as those with calls, which the optimizer must not move,
+// except blocks whose markers were lost.
 func TestBlocks(t *testing.T) {
 	c := newPlugin(t)
 	for _, file := range []string{"testdata/known.c", "testdata/known.cc"} {
@@ -196,7 +198,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// Timers stop as often as they start, however a function is left, and functions that are not selected have none.
+// Timers stop as often as they start, however a function is left, and functions that are not
+// selected have none.
 func TestTimers(t *testing.T) {
 	c := newPlugin(t)
 	got, _, _ := c.built(t, "time,timers", "-O2", "testdata/known.cc", "-fexceptions")
@@ -258,8 +261,8 @@ func TestRandomLoops(t *testing.T) {
 	}
 }
 
-// randomProgram is a C program of nested loops with all kinds of exits. Compiled with -DTRUTH it counts the completed iterations of
-// each loop by its line.
+// randomProgram is a C program of nested loops with all kinds of exits. Compiled with -DTRUTH it
+// counts the completed iterations of each loop by its line.
 func randomProgram(seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, 2009))
 	var b strings.Builder
@@ -327,7 +330,8 @@ func randomProgram(seed uint64) string {
 	return b.String()
 }
 
-// A real program behaves the same with and without markers, and the tables have their places in the documentation.
+// A real program behaves the same with and without markers, and the tables have their places in the
+// documentation.
 func TestShort(t *testing.T) {
 	needs.Root(t, "audit")
 	newPlugin(t)

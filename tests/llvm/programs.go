@@ -69,8 +69,8 @@ func (p program) sources(ctx context.Context, root string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// build compiles the program with markers, as VMPROF_MARKERS has them, and returns its path. Timing points are empty functions of
-// another file, or count if counted is set.
+// build compiles the program with markers, as VMPROF_MARKERS has them, and returns its path. Timing
+// points are empty functions of another file, or count if counted is set.
 func (p program) build(ctx context.Context, c *compiler, root, as, markers string, counted bool) (string, error) {
 	dir, err := p.sources(ctx, root)
 	if err != nil {

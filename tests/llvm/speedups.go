@@ -111,7 +111,8 @@ func (b bench) speedups(ctx context.Context, trials []kernelTrial) (results []sp
 	for _, t := range trials {
 		results = append(results, speedup{string(t), truth[string(t)], map[string]finding{}})
 	}
-	// Points in short inner loops would take longer than the loops: the paper's selectLoops leaves those out.
+	// Points in short inner loops would take longer than the loops: the paper's selectLoops leaves
+	// those out.
 	chosen := filepath.Join(b.dir, "chosen")
 	if err := os.WriteFile(chosen, []byte(strings.Join(kernels, ":1\n")+":1\n"), 0o600); err != nil {
 		return nil, err

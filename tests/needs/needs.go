@@ -1,5 +1,5 @@
-// Package needs gives tests what they need of a machine. Where it is missing a test is skipped with that reason; in CI,
-// where the environment has CI=true, it fails.
+// Package needs gives tests what they need of a machine. Where it is missing a test is skipped with
+// that reason; in CI, where the environment has CI=true, it fails.
 package needs
 
 import (
@@ -28,7 +28,8 @@ func JDK(t testing.TB) jvm.JDK {
 	return JDKs(t)[0]
 }
 
-// Fetched returns JDKs of these versions that scripts/jdks has fetched, oldest first. In CI it fetches them.
+// Fetched returns JDKs of these versions that scripts/jdks has fetched, oldest first. In CI it
+// fetches them.
 func Fetched(t testing.TB, versions ...string) []jvm.JDK {
 	t.Helper()
 	fetch := jvm.Fetched

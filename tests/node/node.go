@@ -22,8 +22,8 @@ var program []byte
 // ErrMissing: there is no Node.js.
 var ErrMissing = errors.New("JavaScript programs need the Debian package nodejs")
 
-// flags have V8 write a map of its code for perf, and compile each function once, when it is first called: by the compiler
-// that inlines nothing.
+// flags have V8 write a map of its code for perf, and compile each function once, when it is first
+// called: by the compiler that inlines nothing.
 var flags = []string{"--perf-basic-prof", "--always-sparkplug", "--no-opt"}
 
 // A Guest is calls.js at work.

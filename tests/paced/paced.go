@@ -1,4 +1,5 @@
-// Package paced runs a program that computes at a pace, as services do, and knows how much CPU time each part of it took.
+// Package paced runs a program that computes at a pace, as services do, and knows how much CPU time
+// each part of it took.
 //
 //	guest, err := paced.Start(ctx)
 //	defer guest.Close()
@@ -93,7 +94,8 @@ func Start(ctx context.Context) (g *Guest, err error) {
 // PID is the guest's process.
 func (g *Guest) PID() int { return g.cmd.Process.Pid }
 
-// Do has the guest work, and returns when it is done. Before its first order it measures for some milliseconds how fast it is.
+// Do has the guest work, and returns when it is done. Before its first order it measures for some
+// milliseconds how fast it is.
 func (g *Guest) Do(o Order) (t Truth, err error) {
 	own := 0
 	if o.OwnThreads {

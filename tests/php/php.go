@@ -33,7 +33,8 @@ const (
 	Forks  Program = "forks.php"  // a process that forks while it makes calls; needs the extension pcntl
 )
 
-// Fake is no PHP: a C program that looks like one and means harm. It needs gcc, and runs on amd64 only.
+// Fake is no PHP: a C program that looks like one and means harm. It needs gcc, and runs on amd64
+// only.
 const Fake Program = "fake.c"
 
 // Traced is the environment in which PHP passes its probes.
@@ -50,8 +51,9 @@ type Guest struct {
 	out *bufio.Reader
 }
 
-// Start starts a program, with more environment. It ends when ctx does. Each guest runs a copy of PHP of its own: a probe
-// is in all processes of a file, so that somebody else's recording would show in the guest.
+// Start starts a program, with more environment. It ends when ctx does. Each guest runs a copy of
+// PHP of its own: a probe is in all processes of a file, so that somebody else's recording would
+// show in the guest.
 func Start(ctx context.Context, p Program, env ...string) (*Guest, error) {
 	tool, err := toolOf(p)
 	if err != nil {
@@ -60,8 +62,8 @@ func Start(ctx context.Context, p Program, env ...string) (*Guest, error) {
 	return start(ctx, tool, copyFile, p, env)
 }
 
-// Beside starts a program as [Start] does, in the same file of PHP as g: what is attached to the one is attached to both.
-// It outlives g.
+// Beside starts a program as [Start] does, in the same file of PHP as g: what is attached to the
+// one is attached to both. It outlives g.
 func (g *Guest) Beside(ctx context.Context, p Program, env ...string) (*Guest, error) {
 	return start(ctx, g.cmd.Path, os.Link, p, env)
 }

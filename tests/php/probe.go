@@ -20,7 +20,8 @@ func (g *Guest) Semaphore() (uint16, error) {
 	return binary.NativeEndian.Uint16(b[:]), err
 }
 
-// Original reports whether the guest's code at php:function__entry is as its file has it: nobody's breakpoint is there.
+// Original reports whether the guest's code at php:function__entry is as its file has it: nobody's
+// breakpoint is there.
 func (g *Guest) Original() (bool, error) {
 	var now, then [16]byte
 	err := g.probe(func(mem, file *os.File, bias uint64, p elffile.Probe) error {

@@ -17,8 +17,8 @@ type Call struct {
 	Line           int    // of the call
 }
 
-// Truth returns how often Known makes each call in one round. The lines of the program say so themselves:
-// "#> caller callee count, caller callee count".
+// Truth returns how often Known makes each call in one round. The lines of the program say so
+// themselves: "#> caller callee count, caller callee count".
 func Truth() (map[Call]int, error) {
 	text, err := programs.ReadFile("programs/" + string(Known))
 	if err != nil {
@@ -42,8 +42,9 @@ func Truth() (map[Call]int, error) {
 	return truth, lines.Err()
 }
 
-// Count has a program do one round and returns how often it makes each call, as PHP itself counts them: no probe and
-// no agent is in it. A generator counts once, and not for each value. It takes a few times as long as the round.
+// Count has a program do one round and returns how often it makes each call, as PHP itself counts
+// them: no probe and no agent is in it. A generator counts once, and not for each value. It takes a
+// few times as long as the round.
 func Count(ctx context.Context, p Program) (map[Call]int, error) {
 	tool, err := toolOf(p)
 	if err != nil {

@@ -93,8 +93,9 @@ func (a Agent) Record(ctx context.Context, o Options) (*Recording, error) {
 	return run.Finish()
 }
 
-// While records what work does, all of it: work begins when the agent is ready, by WaitSampling or WaitAttached, and the
-// recording ends with it. Everything that the agent attempted is accounted for.
+// While records what work does, all of it: work begins when the agent is ready, by WaitSampling or
+// WaitAttached, and the recording ends with it. Everything that the agent attempted is accounted
+// for.
 func (a Agent) While(ctx context.Context, o Options, ready, work func(*AgentRun) error) (*Recording, error) {
 	run, err := a.Start(ctx, o)
 	if err != nil {

@@ -44,7 +44,8 @@ func FindAsync() (Async, error) {
 	return a, nil
 }
 
-// Start starts to sample a JVM in its CPU time. Stop writes the samples to the file at path, in the format of JFR.
+// Start starts to sample a JVM in its CPU time. Stop writes the samples to the file at path, in the
+// format of JFR.
 func (a Async) Start(ctx context.Context, pid int, period time.Duration, path string) error {
 	return a.order(ctx, "start", "-e", "cpu", "-i", strconv.FormatInt(period.Nanoseconds(), 10), "-o", "jfr", "-f", path, strconv.Itoa(pid))
 }
@@ -54,7 +55,8 @@ func (a Async) StartWall(ctx context.Context, pid int, period time.Duration) err
 	return a.order(ctx, "start", "-e", "wall", "-i", strconv.FormatInt(period.Nanoseconds(), 10), strconv.Itoa(pid))
 }
 
-// StopCollapsed ends what StartWall began, and writes the samples to the file at path: on each line a stack and how many.
+// StopCollapsed ends what StartWall began, and writes the samples to the file at path: on each line
+// a stack and how many.
 func (a Async) StopCollapsed(ctx context.Context, pid int, path string) error {
 	return a.order(ctx, "stop", "-o", "collapsed", "-f", path, strconv.Itoa(pid))
 }

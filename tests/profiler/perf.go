@@ -15,7 +15,8 @@ type PerfRun struct {
 	dir string
 }
 
-// StartPerf starts perf record -g on the software clock, which is what the agent uses on a machine without a PMU.
+// StartPerf starts perf record -g on the software clock, which is what the agent uses on a machine
+// without a PMU.
 func StartPerf(ctx context.Context, o Options) (*PerfRun, error) {
 	dir, err := os.MkdirTemp("", "vmprof-perf-")
 	if err != nil {

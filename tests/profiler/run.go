@@ -1,4 +1,5 @@
-// Package profiler runs profilers beside a guest: the built vmprof-agent, and perf to compare it with.
+// Package profiler runs profilers beside a guest: the built vmprof-agent, and perf to compare it
+// with.
 //
 //	agent, err := profiler.Build(ctx, dir)
 //	recording, err := agent.Record(ctx, profiler.Options{PID: guest.PID(), Frequency: 999, Duration: 5 * time.Second})
@@ -70,8 +71,8 @@ func start(ctx context.Context, path string, args ...string) (*Run, error) {
 	return r, nil
 }
 
-// await waits until something is true, unless the profiler ends before: reading the method map of a large guest takes a second,
-// and on a busy machine a minute.
+// await waits until something is true, unless the profiler ends before: reading the method map of a
+// large guest takes a second, and on a busy machine a minute.
 func (r *Run) await(what string, is func() bool) error {
 	err := wait.Until(context.Background(), wait.Long, what, func() (bool, error) {
 		select {
@@ -88,8 +89,9 @@ func (r *Run) await(what string, is func() bool) error {
 	return nil
 }
 
-// WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a moment longer for
-// what it does next. It asks the kernel rather than the profiler, so that it serves for any.
+// WaitSampling waits until the profiler samples: until it has a perf event open on every CPU, and a
+// moment longer for what it does next. It asks the kernel rather than the profiler, so that it
+// serves for any.
 func (r *Run) WaitSampling() error {
 	if err := r.await("the profiler samples", r.samples); err != nil {
 		return err
@@ -132,9 +134,9 @@ func (r *Run) waitFor(lines map[string]int) error {
 	return nil
 }
 
-// WaitAttached waits until the profiler has attached what it attaches to a guest: until it holds perf events or probes, and
-// no more of them than a second before. So it serves for a recording of events, which may do without perf events, and
-// whose probes come one after the other.
+// WaitAttached waits until the profiler has attached what it attaches to a guest: until it holds
+// perf events or probes, and no more of them than a second before. So it serves for a recording of
+// events, which may do without perf events, and whose probes come one after the other.
 func (r *Run) WaitAttached() error {
 	const settle = time.Second
 	held, since := 0, time.Now()

@@ -72,8 +72,9 @@ func (r *SchedRun) Stop(ctx context.Context, pid int) (list []ThreadTime, err er
 	return list, nil
 }
 
-// timehist is a line of perf sched timehist: when a thread left its CPU, how long it had waited and been on a run queue before it came to
-// it, and how long it ran. Threads are written as NAME[TID/PID], or NAME[TID] if both are the same.
+// timehist is a line of perf sched timehist: when a thread left its CPU, how long it had waited and
+// been on a run queue before it came to it, and how long it ran. Threads are written as
+// NAME[TID/PID], or NAME[TID] if both are the same.
 var timehist = regexp.MustCompile(`^\s*[0-9.]+\s+\[[0-9]+\]\s+(.*)\[([0-9]+)(?:/([0-9]+))?\]\s+([0-9.]+)\s+([0-9.]+)\s+([0-9.]+)`)
 
 // parseTimehist adds up the output of perf sched timehist by thread.

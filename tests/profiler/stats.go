@@ -66,7 +66,8 @@ func parseStats(text []byte) (Stats, error) {
 	return stats, nil
 }
 
-// CheckIdentities returns an error unless everything that was attempted is accounted for: samples, calls and events.
+// CheckIdentities returns an error unless everything that was attempted is accounted for: samples,
+// calls and events.
 func (s Stats) CheckIdentities() error {
 	accounts := []account{{"samples", s.Attempted, s.Delivered, sum(s.Dropped), s.Folded, sum(s.Discarded)}}
 	if c := s.Calls; c != nil {
@@ -99,7 +100,8 @@ func (a account) check() error {
 	return nil
 }
 
-// EventCost is what an event took of the guest's CPU time on average, with all hits of its probes; 0 without events.
+// EventCost is what an event took of the guest's CPU time on average, with all hits of its probes;
+// 0 without events.
 func (s Stats) EventCost() time.Duration {
 	if s.Events == nil || s.Events.Attempted == 0 {
 		return 0
@@ -107,7 +109,8 @@ func (s Stats) EventCost() time.Duration {
 	return s.Events.Cost / time.Duration(s.Events.Attempted)
 }
 
-// LostEvents returns the events of which the kernel side could not write a record; 0 without events.
+// LostEvents returns the events of which the kernel side could not write a record; 0 without
+// events.
 func (s Stats) LostEvents() uint64 {
 	if s.Events == nil {
 		return 0

@@ -1,5 +1,6 @@
-// Command services records services of the kinds that people run, all kinds of events at once, and compares the totals with what each
-// service counted itself. A total must agree, or the status of its profile must say that a part was not observed.
+// Command services records services of the kinds that people run, all kinds of events at once, and
+// compares the totals with what each service counted itself. A total must agree, or the status of
+// its profile must say that a part was not observed.
 //
 //	go run ./tests/services                  # every service: three minutes
 //	go run ./tests/services -run virtual
@@ -147,8 +148,9 @@ type result struct {
 	status    string
 }
 
-// holds reports whether the total is right: within 5 % or within its interval, or admitted to be a part. Amounts below the noise of clocks and
-// of the ends of a recording are ignored, and so is a deficit that the probes themselves may have caused.
+// holds reports whether the total is right: within 5 % or within its interval, or admitted to be a
+// part. Amounts below the noise of clocks and of the ends of a recording are ignored, and so is a
+// deficit that the probes themselves may have caused.
 func (r *result) holds() bool {
 	least := map[string]float64{stored.UnitTime: 50e6, stored.UnitBytes: 1e6, stored.UnitCount: 100}[r.unit]
 	off := math.Abs(r.printed - r.truth)
@@ -282,7 +284,8 @@ func (k *kind) compare(g *running, p *pprof.Profile) (result, error) {
 	return r, nil
 }
 
-// sum adds up what the profile has below the method. Calls are those of the method itself, with the interval of each edge.
+// sum adds up what the profile has below the method. Calls are those of the method itself, with the
+// interval of each edge.
 func (k *kind) sum(p *pprof.Profile) (sum, low, high float64) {
 	column := -1
 	for i, t := range p.SampleType {

@@ -16,7 +16,8 @@ var built profiler.Agent
 
 func TestMain(m *testing.M) { harness.RunTests(m, &built) }
 
-// A thread for each request, of the kernel and a virtual one: totals are right, or the status says that a part was not observed.
+// A thread for each request, of the kernel and a virtual one: totals are right, or the status says
+// that a part was not observed.
 func TestServices(t *testing.T) {
 	needs.Root(t, "recording")
 	jdks := needs.JDKs(t)
@@ -41,7 +42,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Waits for a lock that never end count up to the window's end, and the profile says who has the lock.
+// Waits for a lock that never end count up to the window's end, and the profile says who has the
+// lock.
 func TestStuck(t *testing.T) {
 	needs.Root(t, "recording")
 	const waiters = 10
@@ -60,7 +62,8 @@ func TestStuck(t *testing.T) {
 		}
 		p := recording.Profile
 		delay, _, _ := (&kind{column: "delay", under: "Services.wanted"}).sum(p)
-		// Waits are known from when the agent lists the threads that wait: soon after it has attached.
+		// Waits are known from when the agent lists the threads that wait: soon after it has
+		// attached.
 		if all := float64(waiters * p.DurationNanos); delay < 0.7*all || delay > 1.01*all {
 			t.Errorf("JDK %d: %d threads waited for %v in %v\n%s", jdk.Version, waiters, time.Duration(delay), time.Duration(p.DurationNanos), recording.Output)
 		}

@@ -1,4 +1,5 @@
-// Package stacks reads a pprof profile as what it is a list of: stacks, and how often each was seen.
+// Package stacks reads a pprof profile as what it is a list of: stacks, and how often each was
+// seen.
 //
 //	for _, s := range stacks.Of(profile) {
 //		if s.Self("guest.Plain.heavy") { n += s.Count }
@@ -63,7 +64,8 @@ func (f Frame) Java() bool {
 	return strings.HasPrefix(f.Mapping, "[jit") || strings.HasPrefix(f.Mapping, "[interpreter")
 }
 
-// Marker says that the frame is none, but tells what is wrong with the stack: [truncated: …], [stale].
+// Marker says that the frame is none, but tells what is wrong with the stack: [truncated: …],
+// [stale].
 func (f Frame) Marker() bool {
 	return f.Mapping == "" && strings.HasPrefix(f.Function, "[")
 }
@@ -71,8 +73,8 @@ func (f Frame) Marker() bool {
 // InlinedIn reports whether a name is that of a frame [inlined in M], which is no method.
 func InlinedIn(function string) bool { return strings.HasPrefix(function, "[inlined in ") }
 
-// Self says that the method is the innermost Java method that is known. What it calls in the JVM, in libraries and in the
-// kernel is its own time, and what may have been inlined in it.
+// Self says that the method is the innermost Java method that is known. What it calls in the JVM,
+// in libraries and in the kernel is its own time, and what may have been inlined in it.
 func (s Stack) Self(method string) bool {
 	for _, frame := range s.Frames {
 		if frame.Java() && !InlinedIn(frame.Function) {
@@ -110,7 +112,8 @@ func (s Stack) Truncated() string {
 	return ""
 }
 
-// String is the stack in one line, outermost first, interpreted methods marked, for a reader of a failed test.
+// String is the stack in one line, outermost first, interpreted methods marked, for a reader of a
+// failed test.
 func (s Stack) String() string {
 	names := make([]string, 0, len(s.Frames))
 	for _, frame := range slices.Backward(s.Frames) {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// made is a profile with one stack of two Java methods, one inlined into the other, under a stub, above libc, and
-// one stack that was cut.
+// made is a profile with one stack of two Java methods, one inlined into the other, under a stub,
+// above libc, and one stack that was cut.
 func made() *profile.Profile {
 	jit := &profile.Mapping{ID: 1, File: "[jit:HotSpot]"}
 	interpreter := &profile.Mapping{ID: 4, File: "[interpreter:HotSpot]"}

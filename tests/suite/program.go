@@ -20,11 +20,12 @@ type Program struct {
 	helpers  []string // classes of java/suite besides those that all programs use
 	readsJDK bool     // the sources of the JDK are its input
 
-	// checksums of an iteration, by the file name of the first jar: they depend on the program's version.
+	// checksums of an iteration, by the file name of the first jar: they depend on the program's
+	// version.
 	checksums map[string]uint64
 
-	// small are the system properties with which an iteration makes a few million calls, all of which can be counted.
-	// Empty if it does so without.
+	// small are the system properties with which an iteration makes a few million calls, all of
+	// which can be counted. Empty if it does so without.
 	small []string
 }
 
@@ -125,7 +126,8 @@ func (p Program) files() []string {
 	return files
 }
 
-// knownChecksum returns what an iteration of the installed version must give, if that version is known.
+// knownChecksum returns what an iteration of the installed version must give, if that version is
+// known.
 func (p Program) knownChecksum() (checksum uint64, known bool) {
 	if len(p.Jars) == 0 {
 		return 0, false

@@ -24,8 +24,8 @@ const sourceTree = "java.base/java/util/"
 // sourceBytes bounds what is unpacked; the tree has 12 MB.
 const sourceBytes = 64 << 20
 
-// Sources returns a directory with java.base/java/util of the JDK's sources, which programs that read Java have as their input.
-// It must not be changed.
+// Sources returns a directory with java.base/java/util of the JDK's sources, which programs that
+// read Java have as their input. It must not be changed.
 func Sources(ctx context.Context, jdk jvm.JDK) (string, error) {
 	cache, err := jvm.CacheDir()
 	if err != nil {
@@ -34,11 +34,13 @@ func Sources(ctx context.Context, jdk jvm.JDK) (string, error) {
 	return jdkSources(ctx, jdk, cache)
 }
 
-// jdkSources returns a directory with java.base/java/util of the JDK's sources, kept in cache between runs.
+// jdkSources returns a directory with java.base/java/util of the JDK's sources, kept in cache
+// between runs.
 //
-// They come from the JDK's own src.zip. Where the JDK was installed without, the package is downloaded and unpacked,
-// not installed: its version may be a newer one than the JDK's, and installing it would upgrade the JDK. javac of one
-// feature release compiles the sources of all its updates.
+// They come from the JDK's own src.zip. Where the JDK was installed without, the package is
+// downloaded and unpacked, not installed: its version may be a newer one than the JDK's, and
+// installing it would upgrade the JDK. javac of one feature release compiles the sources of all its
+// updates.
 func jdkSources(ctx context.Context, jdk jvm.JDK, cache string) (string, error) {
 	kept := filepath.Join(cache, "sources-"+jdk.Release)
 	if _, err := os.Stat(kept); err == nil {

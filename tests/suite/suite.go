@@ -4,9 +4,9 @@
 //	defer guest.Close()
 //	iterations, err := guest.Run(10)
 //
-// An iteration does the same work every time and gives a checksum of its result: one that differs says that whoever
-// watched the guest has changed what it does. The programs come from Debian packages, as does javac's and Lucene's
-// input, the sources of the JDK.
+// An iteration does the same work every time and gives a checksum of its result: one that differs
+// says that whoever watched the guest has changed what it does. The programs come from Debian
+// packages, as does javac's and Lucene's input, the sources of the JDK.
 package suite
 
 import (
@@ -44,15 +44,18 @@ type Guest struct {
 	ran      bool
 }
 
-// ErrDisturbed says that an iteration's result was not that of the iterations before, or not the known one.
+// ErrDisturbed says that an iteration's result was not that of the iterations before, or not the
+// known one.
 var ErrDisturbed = errors.New("the program's result has changed")
 
-// Start compiles the program if need be, and starts it with extra flags for the JVM. The guest ends when ctx is done.
+// Start compiles the program if need be, and starts it with extra flags for the JVM. The guest ends
+// when ctx is done.
 func Start(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Guest, error) {
 	return start(ctx, jdk, name, false, extra)
 }
 
-// StartSmall is like Start, with so little input that all calls of an iteration can be counted: a few million.
+// StartSmall is like Start, with so little input that all calls of an iteration can be counted: a
+// few million.
 func StartSmall(ctx context.Context, jdk jvm.JDK, name string, extra ...string) (*Guest, error) {
 	return start(ctx, jdk, name, true, extra)
 }

@@ -32,8 +32,9 @@ type Guest struct {
 	Pairs int // of threads, one for each CPU; 0 of messaging
 }
 
-// StartPairs starts pairs of threads that hand a byte to each other. An order is how many hand-overs each pair makes, and how many
-// rounds of a loop a thread works before each. The guest ends when ctx does.
+// StartPairs starts pairs of threads that hand a byte to each other. An order is how many
+// hand-overs each pair makes, and how many rounds of a loop a thread works before each. The guest
+// ends when ctx does.
 func StartPairs(ctx context.Context) (g *Guest, err error) {
 	dir, err := os.MkdirTemp("", "switching-")
 	if err != nil {
@@ -65,8 +66,8 @@ func StartPairs(ctx context.Context) (g *Guest, err error) {
 	return g, nil
 }
 
-// StartMessaging starts a shell that runs perf bench sched messaging: 20 senders and 20 receivers, each of them a process. An order is how
-// many messages a sender sends to each receiver.
+// StartMessaging starts a shell that runs perf bench sched messaging: 20 senders and 20 receivers,
+// each of them a process. An order is how many messages a sender sends to each receiver.
 func StartMessaging(ctx context.Context) (*Guest, error) {
 	const script = `while read n; do perf bench sched messaging -g 1 -l "$n" >/dev/null || exit 1; echo done; done`
 	return start(exec.CommandContext(ctx, "sh", "-c", script))

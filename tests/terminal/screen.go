@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Screen is what a terminal with so many columns shows after some output, one line for each row, without styles. Rows do not scroll away.
-// It knows the sequences that move the cursor and erase, and characters of one column.
+// Screen is what a terminal with so many columns shows after some output, one line for each row,
+// without styles. Rows do not scroll away. It knows the sequences that move the cursor and erase,
+// and characters of one column.
 func Screen(output []byte, columns int) string {
 	s := screen{columns: columns}
 	for len(output) > 0 {

@@ -136,8 +136,8 @@ func (t *Terminal) Screen() string { return Screen(t.Raw(), Columns) }
 // redraw is Ctrl-L. Without it only what has changed is drawn, which need not be whole words.
 const redraw = "\x0c"
 
-// Shows waits until the terminal has shown a text after the first so many bytes, and returns how many there are now. The program draws
-// everything anew at Ctrl-L.
+// Shows waits until the terminal has shown a text after the first so many bytes, and returns how
+// many there are now. The program draws everything anew at Ctrl-L.
 func (t *Terminal) Shows(text string, since int) int {
 	t.t.Helper()
 	var redrawn time.Time
@@ -161,14 +161,15 @@ func (t *Terminal) Press(keys string) {
 	}
 }
 
-// modes are sequences that change how a terminal works, and those that undo it: the alternate screen, the cursor, the keypad, protocols of
-// the keyboard.
+// modes are sequences that change how a terminal works, and those that undo it: the alternate
+// screen, the cursor, the keypad, protocols of the keyboard.
 var modes = []struct{ on, off string }{
 	{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}, {"\x1b[?1h", "\x1b[?1l"}, {"\x1b[>4;2m", "\x1b[>4;0m"}, {"\x1b[>1u", "\x1b[<u"},
 	{"\x1b[?9001h", "\x1b[?9001l"}, {"\x1b[?2026h", "\x1b[?2026l"}, {"\x1b[?2004h", "\x1b[?2004l"},
 }
 
-// End waits until the program has ended, and checks its exit code and that the terminal is as it was.
+// End waits until the program has ended, and checks its exit code and that the terminal is as it
+// was.
 func (t *Terminal) End(code int) {
 	t.t.Helper()
 	select {

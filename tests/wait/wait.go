@@ -14,8 +14,8 @@ const Long = 3 * time.Minute
 // interval is the pause between two looks.
 const interval = 20 * time.Millisecond
 
-// Until waits until is returns true. It fails after the limit, with an error that names what was waited for, when is
-// fails, and when ctx is done.
+// Until waits until is returns true. It fails after the limit, with an error that names what was
+// waited for, when is fails, and when ctx is done.
 func Until(ctx context.Context, limit time.Duration, what string, is func() (bool, error)) error {
 	for deadline := time.Now().Add(limit); ; {
 		if done, err := is(); done || err != nil {

@@ -9,8 +9,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Allocated implements vmruntime.AllocationCounter. A thread's count is what ThreadMXBean.getThreadAllocatedBytes returns: what the VM has
-// added up, and the used part of the thread's allocation buffer (Thread::cooked_allocated_bytes in src/hotspot/share/runtime/thread.cpp).
+// Allocated implements vmruntime.AllocationCounter. A thread's count is what
+// ThreadMXBean.getThreadAllocatedBytes returns: what the VM has added up, and the used part of the
+// thread's allocation buffer (Thread::cooked_allocated_bytes in
+// src/hotspot/share/runtime/thread.cpp).
 func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation, error) {
 	l := &p.layout
 	if !l.HasObjects || !l.Objects.HasAllocated {

@@ -18,8 +18,8 @@ import (
 
 var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/accuracy.md")
 
-// An attribution counts samples in compiled code by what their leaf is named without DebugNonSafepoints, by what the VM
-// recorded with it.
+// An attribution counts samples in compiled code by what their leaf is named without
+// DebugNonSafepoints, by what the VM recorded with it.
 type attribution struct {
 	samples int // of which the VM recorded where they are
 	exact   int // the leaf is the method
@@ -30,8 +30,8 @@ type attribution struct {
 	silent  int // besides samples: of which the VM did not record where they are, though it was asked to
 }
 
-// TestAttribution compares leaves that are named without DebugNonSafepoints with those that are named with it, of the same
-// samples of the same program.
+// TestAttribution compares leaves that are named without DebugNonSafepoints with those that are
+// named with it, of the same samples of the same program.
 func TestAttribution(t *testing.T) {
 	installed, err := guests.Find(guests.Root)
 	if err != nil || len(installed) == 0 {
@@ -61,9 +61,9 @@ func TestAttribution(t *testing.T) {
 				if a.samples < enough {
 					t.Fatalf("only %d samples", a.samples)
 				}
-				// The aim is 1 % wrong over many programs, as in the table. One program may have more: all samples of one loop are
-				// wrong together. What holds for each is that the scope that both neighbours share is rarely wrong where the next
-				// record often is.
+				// The aim is 1 % wrong over many programs, as in the table. One program may have
+				// more: all samples of one loop are wrong together. What holds for each is that the
+				// scope that both neighbours share is rarely wrong where the next record often is.
 				if 10*a.wrong > a.nearest {
 					t.Errorf("%d of %d leaves are wrong, %d if the next record counted", a.wrong, a.samples, a.nearest)
 				}
@@ -77,8 +77,8 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
-// measureAttribution runs a program from its start, and looks at its samples when that time is over: for as long again, and until there
-// are enough.
+// measureAttribution runs a program from its start, and looks at its samples when that time is
+// over: for as long again, and until there are enough.
 func measureAttribution(t *testing.T, jdk guests.JDK, name string, warmUp time.Duration, enough int) (a attribution) {
 	t.Helper()
 	guest, err := suite.Start(t.Context(), jdk, name, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints")
@@ -147,8 +147,8 @@ func chainOf(frames []vmruntime.Frame) string {
 	return b.String()
 }
 
-// nearest names a place as the VM does itself where an address has no record: by the next one (PcDescContainer::find_pc_desc,
-// approximate).
+// nearest names a place as the VM does itself where an address has no record: by the next one
+// (PcDescContainer::find_pc_desc, approximate).
 func (c *code) nearest(pc uint64) []vmruntime.Frame {
 	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
 		return []vmruntime.Frame{c.frame(c.own, -1, 0)}

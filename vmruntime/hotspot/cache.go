@@ -1,7 +1,8 @@
 package hotspot
 
-// A cache keeps values up to a number of bytes. It has two generations: values that were not asked for while the
-// young one filled up go when the next one does, so that what is used stays and nothing needs to be sorted.
+// A cache keeps values up to a number of bytes. It has two generations: values that were not asked
+// for while the young one filled up go when the next one does, so that what is used stays and
+// nothing needs to be sorted.
 type cache[K comparable, V interface{ bytes() int }] struct {
 	limit      int // bytes, of both generations
 	size       int // bytes, of the young one

@@ -8,9 +8,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// readRefs reads which methods the class files name. A constant of a method has the indexes of its class's and of its
-// name-and-type's constants in its lower and upper 16 bits. A class's has, in the same way, its index among the loaded
-// classes and that of its name; a name-and-type's has those of the two.
+// readRefs reads which methods the class files name. A constant of a method has the indexes of its
+// class's and of its name-and-type's constants in its lower and upper 16 bits. A class's has, in
+// the same way, its index among the loaded classes and that of its name; a name-and-type's has
+// those of the two.
 func (r callReader) readRefs(reads []*callRead) error {
 	var sites []*callSite
 	var pools []*callRead
@@ -110,19 +111,21 @@ func (r callReader) nameCallees(reads []*callRead) error {
 	return nil
 }
 
-// isLinker reports whether a method stands for another one: the one of which its last argument, or the receiver, is a
-// handle. Compilers inline that one.
+// isLinker reports whether a method stands for another one: the one of which its last argument, or
+// the receiver, is a handle. Compilers inline that one.
 func isLinker(function string) bool {
 	const handle = "java.lang.invoke.MethodHandle."
 	name, ok := strings.CutPrefix(function, handle)
 	return ok && (strings.HasPrefix(name, "linkTo") || name == "invokeBasic")
 }
 
-// maxTries is how often the callee of a call is searched by name. More than once, as its class may be loaded later.
+// maxTries is how often the callee of a call is searched by name. More than once, as its class may
+// be loaded later.
 const maxTries = 3
 
-// searchCallees looks up the callees of static and special calls that were made and that no resolution is written down
-// for. It takes the class that the call names: for a super call that is right unless a class in between overrides it.
+// searchCallees looks up the callees of static and special calls that were made and that no
+// resolution is written down for. It takes the class that the call names: for a super call that is
+// right unless a class in between overrides it.
 func (r *methodSearch) searchCallees(list []*counting) error {
 	var sites []*callSite
 	for _, m := range list {
@@ -171,8 +174,8 @@ func (m *counting) unresolved() (sites []*callSite) {
 	return sites
 }
 
-// Methods by name: what HotSpot itself does when it resolves a call. It is needed for calls that only compiled code has
-// made: the interpreter did not get to write their resolution down.
+// Methods by name: what HotSpot itself does when it resolves a call. It is needed for calls that
+// only compiled code has made: the interpreter did not get to write their resolution down.
 
 // Bounds on one search.
 const (
@@ -181,8 +184,8 @@ const (
 	maxSearched     = 32 << 10 // methods of all classes that one search looks at
 )
 
-// A wanted method is one by that name in a class, or in one above it. Names are Symbols, of which there is one for
-// each text: addresses are compared.
+// A wanted method is one by that name in a class, or in one above it. Names are Symbols, of which
+// there is one for each text: addresses are compared.
 type wanted struct {
 	klass           uint64
 	name, signature uint64
@@ -194,7 +197,8 @@ type methodTable struct {
 	super   uint64
 }
 
-// A methodSearch keeps the tables that were read, for as long as they may be believed: one call of Profiles.
+// A methodSearch keeps the tables that were read, for as long as they may be believed: one call of
+// Profiles.
 type methodSearch struct {
 	klassReader
 	tables map[uint64]*methodTable

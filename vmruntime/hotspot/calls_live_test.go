@@ -16,8 +16,8 @@ import (
 
 const callsSource = "../../tests/guests/java/hotspot/CallsGuest.java"
 
-// A guestCall is what is known of a call in CallsGuest: how often it is made for each invocation of its method, and the
-// shares of its receivers, by class.
+// A guestCall is what is known of a call in CallsGuest: how often it is made for each invocation of
+// its method, and the shares of its receivers, by class.
 type guestCall struct {
 	kind      vmruntime.CallKind
 	function  string // as the class file says
@@ -80,7 +80,8 @@ func guestCalls() map[string][]guestCall {
 	}
 }
 
-// guestTargets are the methods that receivers have, where that is not the class's own of the name that is called.
+// guestTargets are the methods that receivers have, where that is not the class's own of the name
+// that is called.
 var guestTargets = map[string]string{
 	"hotspot.CallsGuest$Circle.common": "hotspot.CallsGuest$Shape.common",
 	"hotspot.CallsGuest$Square.common": "hotspot.CallsGuest$Shape.common",
@@ -89,8 +90,9 @@ var guestTargets = map[string]string{
 	"hotspot.CallsGuest$Square.open":   "hotspot.CallsGuest$Named.open",
 }
 
-// TestKnownCalls reads the counts of a program whose calls are known. C1's code of level 3 counts exactly, up to the
-// one invocation during which counting began; counts that froze when C2 took over have the same ratios.
+// TestKnownCalls reads the counts of a program whose calls are known. C1's code of level 3 counts
+// exactly, up to the one invocation during which counting began; counts that froze when C2 took
+// over have the same ratios.
 func TestKnownCalls(t *testing.T) {
 	for _, home := range jdks(t) {
 		for _, mode := range []struct {
@@ -134,7 +136,8 @@ func TestKnownCalls(t *testing.T) {
 	}
 }
 
-// guestProfiles are the profiles of all methods that a guest has compiled, that were inlined, or that those call.
+// guestProfiles are the profiles of all methods that a guest has compiled, that were inlined, or
+// that those call.
 type guestProfiles struct {
 	profiles     map[uint64]*vmruntime.MethodProfile
 	trees        map[uint32]*vmruntime.InlineTree // by version
@@ -256,9 +259,10 @@ func (g *guestProfiles) check(t *testing.T, method string, profile *vmruntime.Me
 	}
 }
 
-// TestInlinedCallsAreKnown compares two sources: every call that the compilers inlined, as the debug information has
-// it, must be a call in the bytecode, and go to a method that the constant pool or a receiver's class leads to. Calls
-// that never ran may have no known target: nothing has resolved them yet. Nor may calls linked at run time.
+// TestInlinedCallsAreKnown compares two sources: every call that the compilers inlined, as the
+// debug information has it, must be a call in the bytecode, and go to a method that the constant
+// pool or a receiver's class leads to. Calls that never ran may have no known target: nothing has
+// resolved them yet. Nor may calls linked at run time.
 func TestInlinedCallsAreKnown(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
@@ -303,7 +307,8 @@ func TestInlinedCallsAreKnown(t *testing.T) {
 	}
 }
 
-// checkSearch compares what calls were resolved to, and what receivers' tables say, with what is found by name.
+// checkSearch compares what calls were resolved to, and what receivers' tables say, with what is
+// found by name.
 func checkSearch(t *testing.T, p *Process, g *guestProfiles) {
 	t.Helper()
 	var asked []wanted

@@ -16,8 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// callRecordings are recorded guests that make known calls: to each belong NAME.gz, its memory, and NAME.txt, what was
-// counted in it.
+// callRecordings are recorded guests that make known calls: to each belong NAME.gz, its memory, and
+// NAME.txt, what was counted in it.
 var callRecordings = map[string]string{
 	"testdata/calls17": "/usr/lib/jvm/java-17-openjdk-amd64",
 	"testdata/calls25": "/usr/lib/jvm/temurin-25-jdk-amd64",
@@ -42,7 +42,8 @@ func TestRecordedCalls(t *testing.T) {
 	}
 }
 
-// recordCalls runs the guest, reads it through a recorder, and writes down what was read and what came of it.
+// recordCalls runs the guest, reads it through a recorder, and writes down what was read and what
+// came of it.
 func recordCalls(t *testing.T, home, name string) {
 	vm := startGuest(t, home, []string{callsSource}, "hotspot.CallsGuest", "100000")
 	if err := unix.Kill(vm.pid, unix.SIGSTOP); err != nil { // so that all of it is of one moment
@@ -169,7 +170,8 @@ func methodNames(t *testing.T, p *Process, methods []uint64) map[uint64]string {
 	return name
 }
 
-// FuzzProfiles changes recorded memory at random. There must be an answer or an error, and no more calls than bytecode.
+// FuzzProfiles changes recorded memory at random. There must be an answer or an error, and no more
+// calls than bytecode.
 func FuzzProfiles(f *testing.F) {
 	type guest struct {
 		*recording

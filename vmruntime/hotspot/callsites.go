@@ -22,7 +22,8 @@ type methodRef struct {
 	class, name, signature uint64 // Symbols
 }
 
-// A calling is what is known of a method that can make calls. Only resolutions that are missing are read again.
+// A calling is what is known of a method that can make calls. Only resolutions that are missing are
+// read again.
 type calling struct {
 	epoch               uint32 // in which it was last seen to be what it is
 	seen                int    // how many times, in that epoch
@@ -40,8 +41,9 @@ type calling struct {
 
 type calleeName struct{ function, signature string }
 
-// enoughSeen is how often a method must be seen to be what it is in an epoch. Once could be in the moment after its
-// class was unloaded, when its memory is not yet used again; nobody asks for it twice after that.
+// enoughSeen is how often a method must be seen to be what it is in an epoch. Once could be in the
+// moment after its class was unloaded, when its memory is not yet used again; nobody asks for it
+// twice after that.
 const enoughSeen = 2
 
 // current reports whether c need not be compared with the guest's memory.

@@ -39,7 +39,8 @@ func (p *Process) ClassName(klass uint64, epoch uint32) (string, error) {
 	return class.Name, nil
 }
 
-// HeapBounds are the addresses of the Java heap, and whether its collector moves objects while Java threads run.
+// HeapBounds are the addresses of the Java heap, and whether its collector moves objects while Java
+// threads run.
 func (p *Process) HeapBounds() (low, high uint64, moving, ok bool) {
 	h := &p.layout.Objects.Heap
 	return h.Low, h.High, h.Collector.Moves(), p.layout.HasObjects

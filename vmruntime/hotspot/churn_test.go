@@ -11,13 +11,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
-// generation is the number that the churning guest puts into all names of a class and its methods. They only call one
-// another.
+// generation is the number that the churning guest puts into all names of a class and its methods.
+// They only call one another.
 var generation = regexp.MustCompile(`^guest\.Gen(\d{6})\.\D*(\d{6})?$`)
 
-// TestChurn reads a guest that unloads classes and reuses code memory all the time, and looks up code long after it
-// was there. Whatever has a name must have the right one: each version always the same, with one generation in all of
-// its frames. (What a sampled stack looks like is another test's concern.)
+// TestChurn reads a guest that unloads classes and reuses code memory all the time, and looks up
+// code long after it was there. Whatever has a name must have the right one: each version always
+// the same, with one generation in all of its frames. (What a sampled stack looks like is another
+// test's concern.)
 func TestChurn(t *testing.T) {
 	const (
 		duration = 3 * time.Second // at least, and until there was churn

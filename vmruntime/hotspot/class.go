@@ -28,11 +28,12 @@ type Field struct {
 	Size   uint32 // bytes
 }
 
-// Fields are those of the class's objects, inherited ones included, by ascending offset. The caller must not change
-// them.
+// Fields are those of the class's objects, inherited ones included, by ascending offset. The caller
+// must not change them.
 func (c *Class) Fields() []Field { return c.fields }
 
-// Field returns the field that the byte at an offset belongs to: ok is false in headers, gaps and arrays.
+// Field returns the field that the byte at an offset belongs to: ok is false in headers, gaps and
+// arrays.
 func (c *Class) Field(offset uint64) (f Field, ok bool) { return fieldAt(c.fields, offset) }
 
 // InstanceSize is the size of the class's objects in bytes: 0 if they are arrays.
@@ -68,8 +69,8 @@ const (
 	maxFieldBytes = 64 << 10 // of the field information of one
 )
 
-// Klass reads the class whose VM structure is at addr, as of a class epoch (see Site.Epoch). ErrStale if classes were
-// unloaded since; ErrMalformed if no class is there.
+// Klass reads the class whose VM structure is at addr, as of a class epoch (see Site.Epoch).
+// ErrStale if classes were unloaded since; ErrMalformed if no class is there.
 func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 	if !p.layout.HasObjects {
 		return nil, fmt.Errorf("class at %#x: objects of this JVM are not known: see Layout.Missing", addr)
@@ -107,7 +108,8 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 	return above, nil
 }
 
-// superclasses reads the heads of a class and its superclasses, up to one that is known or to the last one.
+// superclasses reads the heads of a class and its superclasses, up to one that is known or to the
+// last one.
 func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, known *Class, err error) {
 	for addr != 0 {
 		if class, ok := p.objects.classes.get(methodKey{addr: addr, epoch: epoch}); ok {
@@ -166,8 +168,8 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 	return class, nil
 }
 
-// readFieldRecords reads the fields that a class itself declares, and the address of the constant pool that names
-// them.
+// readFieldRecords reads the fields that a class itself declares, and the address of the constant
+// pool that names them.
 func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord, pool uint64, err error) {
 	s := &p.schema.object
 	object, err := p.memory.Bytes(klass, s.instanceSize())
@@ -206,7 +208,8 @@ func (p *Process) array(addr uint64, data vmstructs.Field, size uint64) ([]byte,
 	return p.memory.Bytes(data.At(addr), n)
 }
 
-// readFieldNames reads name and signature of each field, one after the other. Those that cannot be read are empty.
+// readFieldNames reads name and signature of each field, one after the other. Those that cannot be
+// read are empty.
 func (p *Process) readFieldNames(records []javaheap.FieldRecord, pool uint64) ([]string, error) {
 	var pointers vmstructs.Batch
 	slot := func(index uint32, injected bool) {

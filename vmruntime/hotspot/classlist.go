@@ -14,8 +14,8 @@ const (
 	maxAllMethods = 1 << 21
 )
 
-// A classListSchema leads to all classes: a list of the loaders' data (src/hotspot/share/classfile/classLoaderData.hpp),
-// and in each a list of classes.
+// A classListSchema leads to all classes: a list of the loaders' data
+// (src/hotspot/share/classfile/classLoaderData.hpp), and in each a list of classes.
 type classListSchema struct {
 	head         uint64          // static
 	next, first  vmstructs.Field // of ClassLoaderData
@@ -38,8 +38,9 @@ func newClassListSchema(from *vmstructs.Tables) classListSchema {
 	return s
 }
 
-// Methods lists the methods of all classes: some tens of milliseconds per thousand classes, nearly all of it for
-// system calls. If classes are unloaded during that, it starts again; after three attempts it returns ErrStale.
+// Methods lists the methods of all classes: some tens of milliseconds per thousand classes, nearly
+// all of it for system calls. If classes are unloaded during that, it starts again; after three
+// attempts it returns ErrStale.
 func (p *Process) Methods() ([]uint64, error) {
 	s := &p.schema.classes
 	if err := p.schema.profile.Err(p.version.jdk); err != nil {

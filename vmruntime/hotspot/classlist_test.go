@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// newClassGuest has two loaders: one with classes A and B and an array class between, the other with C. A has two methods, B
-// none, C one. Addresses of what a test may change are returned.
+// newClassGuest has two loaders: one with classes A and B and an array class between, the other
+// with C. A has two methods, B none, C one. Addresses of what a test may change are returned.
 func newClassGuest() (p *Process, last, tail []byte) {
 	const next, first, nextClass, helper, methods = 0, 8, 0, 8, 16 // offsets
 	m := &vmtest.Image{Base: 0x1000, Data: make([]byte, 0, 4096)}

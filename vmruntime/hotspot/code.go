@@ -9,8 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
-// A code is one compilation of a method, with all that is needed to name any place in it: the guest's memory is not
-// asked again.
+// A code is one compilation of a method, with all that is needed to name any place in it: the
+// guest's memory is not asked again.
 type code struct {
 	begin, end    uint64
 	frameComplete int32 // bytes
@@ -39,12 +39,13 @@ func (c *code) bytes() int {
 
 func (c *code) contains(pc uint64) bool { return pc >= c.begin && pc < c.end }
 
-// maxInlinedMethods bounds the distinct methods of one compilation. The most that was seen were 250.
+// maxInlinedMethods bounds the distinct methods of one compilation. The most that was seen were
+// 250.
 const maxInlinedMethods = 4096
 
-// readCode reads the compilation that pc is in, if it is still that version, with methods as of then. ErrStale if
-// another version is there now, or none; also if the code changed while it was read: then nothing that was read is
-// used.
+// readCode reads the compilation that pc is in, if it is still that version, with methods as of
+// then. ErrStale if another version is there now, or none; also if the code changed while it was
+// read: then nothing that was read is used.
 func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
 	addr, header, err := p.codeCache.FindHeader(pc, p.headerSize())
 	if err != nil {
@@ -70,7 +71,8 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 	return c, decodeErr
 }
 
-// readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
+// readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an
+// nmethod.
 func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blob, error) {
 	header, err := p.memory.Bytes(addr, p.headerSize())
 	if err != nil {
@@ -83,7 +85,8 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blo
 // headerSize is how many bytes of an nmethod have all that is read of its header.
 func (p *Process) headerSize() uint64 { return max(p.schema.blob.Header, p.schema.scopes.Header()) }
 
-// decodeHeader decodes the header of the nmethod at addr. ErrStale if it is not that version, or not an nmethod.
+// decodeHeader decodes the header of the nmethod at addr. ErrStale if it is not that version, or
+// not an nmethod.
 func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (codecache.Blob, error) {
 	b, err := p.schema.blob.Decode(addr, header)
 	if err != nil {
@@ -159,7 +162,8 @@ func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 	return nil
 }
 
-// frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a return address.
+// frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a
+// return address.
 func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	at := c.placeOf(pc, exact)
 	if at.Scope == debuginfo.NoScope {
@@ -213,8 +217,9 @@ func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
 	if exact && offset < c.frameComplete {
 		return own // the prologue belongs to the method itself
 	}
-	// HotSpot records the return addresses of calls that may stop at a safepoint. Calls of its stubs, such as arraycopy and Math.cos,
-	// cannot: of those it records as little as of other instructions.
+	// HotSpot records the return addresses of calls that may stop at a safepoint. Calls of its
+	// stubs, such as arraycopy and Math.cos, cannot: of those it records as little as of other
+	// instructions.
 	return c.scopes.At(offset)
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
-// A listed is a line of jcmd Compiler.codelist: "id level state class.name(signature) [blob, begin - end]".
+// A listed is a line of jcmd Compiler.codelist: "id level state class.name(signature) [blob,
+// begin - end]".
 type listed struct {
 	version          uint32
 	level            int
@@ -49,8 +50,8 @@ func codelist(t *testing.T, vm *jvm) map[uint32]listed {
 	return all
 }
 
-// TestCodelist compares what the walk and Lookup say with what the guest itself says about all compilations that were
-// there before and after.
+// TestCodelist compares what the walk and Lookup say with what the guest itself says about all
+// compilations that were there before and after.
 func TestCodelist(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
@@ -148,7 +149,8 @@ func TestPerfmap(t *testing.T) {
 	}
 }
 
-// stubName is what a code blob that the guest calls name may be called here: some have parts with names of their own.
+// stubName is what a code blob that the guest calls name may be called here: some have parts with
+// names of their own.
 func stubName(name string) *regexp.Regexp {
 	switch {
 	case name == "Interpreter":

@@ -58,8 +58,8 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 	return p.describe(&b), nil
 }
 
-// Current returns the compilation that calls of each method enter now. It is read through the method itself
-// (Method::_code), which knows no other.
+// Current returns the compilation that calls of each method enter now. It is read through the
+// method itself (Method::_code), which knows no other.
 func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, error) {
 	at := p.schema.method.code
 	if !at.Known {
@@ -129,7 +129,8 @@ func (p *Process) Scopes(site vmruntime.Site) ([]vmruntime.Scope, error) {
 	return c.places(site.PC, site.Exact), nil
 }
 
-// codeAt returns the decoded compilation that a site is in, and remembers the names of its methods for Profiles.
+// codeAt returns the decoded compilation that a site is in, and remembers the names of its methods
+// for Profiles.
 func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
 	if site.Kind != vmruntime.Compiled {
 		return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
@@ -153,7 +154,8 @@ func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
 	return c, nil
 }
 
-// introduce remembers who a method is, so that Profiles notices when another one lies at its address.
+// introduce remembers who a method is, so that Profiles notices when another one lies at its
+// address.
 func (p *Process) introduce(method uint64, from *source) {
 	if _, ok := p.callers.get(method); !ok {
 		p.callers.add(method, &calling{function: from.function, signature: from.signature})

@@ -151,8 +151,9 @@ const (
 	maxCountBytes = 256 << 20 // of MethodData; 50,000 methods have some 75 MB
 )
 
-// Counts reads what was counted in these methods, as numbers only, of those that ran: three microseconds each. They are read one
-// chunk after the other, so that numbers of different methods are of different moments: took is from the first to the last one.
+// Counts reads what was counted in these methods, as numbers only, of those that ran: three
+// microseconds each. They are read one chunk after the other, so that numbers of different methods
+// are of different moments: took is from the first to the last one.
 func (p *Process) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
 	s := &p.schema.profile
 	if err := s.Err(p.version.jdk); err != nil {

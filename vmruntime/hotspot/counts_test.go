@@ -52,7 +52,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Counters that are another method's, or make no sense, are unreadable: nobody may take them for none.
+// Counters that are another method's, or make no sense, are unreadable: nobody may take them for
+// none.
 func TestCountsUnreadable(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){

@@ -22,7 +22,8 @@ func (s *callSite) dispatch(klass uint64) dispatch {
 	return d
 }
 
-// A dispatchKey is what the answer depends on. Classes that are unloaded leave their addresses to others.
+// A dispatchKey is what the answer depends on. Classes that are unloaded leave their addresses to
+// others.
 type dispatchKey struct {
 	klass, method   uint64
 	name, signature uint64
@@ -60,8 +61,8 @@ type klassRead struct {
 	index  uint64 // of the method among the interface's
 }
 
-// targets finds the methods that classes dispatch to, 0 for those that cannot be found. The caller bounds how many it
-// asks for.
+// targets finds the methods that classes dispatch to, 0 for those that cannot be found. The caller
+// bounds how many it asks for.
 func (r *methodSearch) targets(asked []dispatch) ([]uint64, error) {
 	reads := make([]klassRead, len(asked))
 	for i, d := range asked {
@@ -151,7 +152,8 @@ func (r klassReader) readVtables(reads []klassRead) error {
 	return nil
 }
 
-// readItables looks interfaces up in itables: at first among the first ones only, as most classes have few.
+// readItables looks interfaces up in itables: at first among the first ones only, as most classes
+// have few.
 func (r klassReader) readItables(reads []klassRead) error {
 	const first = 16
 	var more []*klassRead
@@ -205,8 +207,8 @@ func (r klassReader) readItables(reads []klassRead) error {
 	return nil
 }
 
-// itableFind returns where an interface's methods are, 0 if it is not in the part of the table that is given; end
-// says that it is not in the rest of the table either.
+// itableFind returns where an interface's methods are, 0 if it is not in the part of the table that
+// is given; end says that it is not in the rest of the table either.
 func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
 	for ; len(table) >= calldata.ItableEntry; table = table[calldata.ItableEntry:] {
 		switch vmstructs.Number(table[:8]) {
@@ -219,7 +221,8 @@ func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
 	return 0, false
 }
 
-// Memory that a Process keeps of receivers at most: methods that calls lead to, and names of classes.
+// Memory that a Process keeps of receivers at most: methods that calls lead to, and names of
+// classes.
 const (
 	dispatchBytes = 2 << 20
 	klassBytes    = 1 << 20

@@ -18,7 +18,8 @@ import (
 // maxScannedCode bounds the instructions of one compilation that are searched for jumps, in bytes.
 const maxScannedCode = 1 << 20
 
-// An evidence is what is known of the instructions of a compilation besides its debug information. What could not be read is nil.
+// An evidence is what is known of the instructions of a compilation besides its debug information.
+// What could not be read is nil.
 type evidence struct {
 	safepoints   map[int32]bool // by offset
 	instructions []byte         // if they may be searched
@@ -87,8 +88,9 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 	return nil
 }
 
-// safepoints are the offsets in a compilation that have a map of the references there; nil if they are not known. They are
-// what is recorded without DebugNonSafepoints, or while an agent of JVMTI asked for compiled methods to be announced.
+// safepoints are the offsets in a compilation that have a map of the references there; nil if they
+// are not known. They are what is recorded without DebugNonSafepoints, or while an agent of JVMTI
+// asked for compiled methods to be announced.
 func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 	s := &p.schema.scopes
 	set := s.OopMaps.Of(header)
@@ -111,7 +113,8 @@ const (
 	implicitPair = 8 // bytes in an ImplicitExceptionTable (src/hotspot/share/code/exceptionHandlerTable.hpp): offset, where to
 )
 
-// table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot be read.
+// table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot
+// be read.
 func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
 	var count, entries vmstructs.Batch
 	count.Add(addr, 4)
@@ -179,7 +182,8 @@ func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byt
 	return traps, nil
 }
 
-// findTrap looks for the stub that leaves C2's code for the interpreter among what a compilation calls. There is one in a VM.
+// findTrap looks for the stub that leaves C2's code for the interpreter among what a compilation
+// calls. There is one in a VM.
 func (p *Process) findTrap(called []uint64) error {
 	const most = 256 // look-ups; most compilations call it first or second
 	for _, addr := range called[:min(len(called), most)] {

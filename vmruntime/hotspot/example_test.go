@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// recorded is a JDK 17 whose memory was recorded. A profiler takes the Image from Runtime.Image, and gives Attach a
-// Memory that reads the memory of a process.
+// recorded is a JDK 17 whose memory was recorded. A profiler takes the Image from Runtime.Image,
+// and gives Attach a Memory that reads the memory of a process.
 func recorded() (*Image, vmruntime.Target) {
 	r, err := readRecording("testdata/jdk17.gz")
 	if err != nil {
@@ -40,8 +40,8 @@ func ExampleImage_Attach() {
 	// code heaps: 3 segments of 128 bytes
 }
 
-// Lookup names a place in compiled code with all that is inlined there, innermost first. The version is the compile
-// id of the code that the stack walk met.
+// Lookup names a place in compiled code with all that is inlined there, innermost first. The
+// version is the compile id of the code that the stack walk met.
 func ExampleProcess_Lookup() {
 	image, target := recorded()
 	process, err := image.Attach(target)

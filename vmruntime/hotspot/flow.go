@@ -9,7 +9,8 @@ import (
 
 var _ vmruntime.FlowReader = (*Process)(nil)
 
-// Flow reads a method's bytecode, and the counts of its branches in its MethodData: some ten microseconds.
+// Flow reads a method's bytecode, and the counts of its branches in its MethodData: some ten
+// microseconds.
 func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 	s := &p.schema.profile
 	if err := s.Err(p.version.jdk); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A headerForm is one way in which objects may say of which class they are (src/hotspot/share/oops/oop.hpp).
+// A headerForm is one way in which objects may say of which class they are
+// (src/hotspot/share/oops/oop.hpp).
 type headerForm struct {
 	name        string
 	klass       uint32 // as in ObjectLayout, as are the next ones
@@ -24,8 +25,8 @@ const (
 	usualKlassBit    = 42 // of the mark word, whose upper 22 bits are the class
 )
 
-// headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs have fewer of the flags:
-// see the table in jdks.go.
+// headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs
+// have fewer of the flags: see the table in jdks.go.
 func (s *objectSchema) headerForms(flags vmstructs.FlagValues) []headerForm {
 	const narrowBytes, markBytes = 4, 8
 	narrow := headerForm{name: "32 bits behind the mark word", klass: usualNarrowKlass, narrow: true}
@@ -59,9 +60,9 @@ func (s *objectSchema) headerForms(flags vmstructs.FlagValues) []headerForm {
 // errNoEvidence says that no object was found that shows what headers are like.
 var errNoEvidence = errors.New("no thread's object can be read")
 
-// layoutHeader says what is in an object's header: the first form by which the object of a thread is a thread. Where
-// the VM leaves one form only, and nothing can be seen that is against it, it is that. ErrStarting if no thread has an
-// object yet.
+// layoutHeader says what is in an object's header: the first form by which the object of a thread
+// is a thread. Where the VM leaves one form only, and nothing can be seen that is against it, it is
+// that. ErrStarting if no thread has an object yet.
 func (p *Process) layoutHeader(flags vmstructs.FlagValues) error {
 	s, l := &p.schema.object, &p.layout.Objects
 	forms := s.headerForms(flags)
@@ -95,7 +96,8 @@ func (p *Process) layoutHeader(flags vmstructs.FlagValues) error {
 // threadClass is a class that every thread's object is of, or of a subclass.
 const threadClass = "java/lang/Thread"
 
-// checkHeader reads the classes of threads' objects: one of them must be a thread. errNoEvidence if none can be read.
+// checkHeader reads the classes of threads' objects: one of them must be a thread. errNoEvidence if
+// none can be read.
 func (p *Process) checkHeader() error {
 	const attempts = 3 // threads come and go, objects move
 	against := errNoEvidence
@@ -148,8 +150,8 @@ func (p *Process) checkThread(object uint64) error {
 	return fmt.Errorf("a thread's object leads to a class at %#x that is no thread: %w", klass, vmruntime.ErrMalformed)
 }
 
-// threadObjects returns the objects of some threads, and notes whether threads have handles of them. ErrStarting if
-// there is none yet.
+// threadObjects returns the objects of some threads, and notes whether threads have handles of
+// them. ErrStarting if there is none yet.
 func (p *Process) threadObjects() (found []uint64, err error) {
 	l := &p.layout.Objects
 	threads, err := p.threads(maxThreads)

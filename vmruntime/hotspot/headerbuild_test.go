@@ -108,7 +108,8 @@ func TestHeaderIsChecked(t *testing.T) {
 	}
 }
 
-// TestHeaderContradicted: where what the VM says of headers does not lead to classes, no class is claimed.
+// TestHeaderContradicted: where what the VM says of headers does not lead to classes, no class is
+// claimed.
 func TestHeaderContradicted(t *testing.T) {
 	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
 		r := loadRecording(t, name)
@@ -121,8 +122,8 @@ func TestHeaderContradicted(t *testing.T) {
 	}
 }
 
-// TestHeaderUnderArchive: where nothing says where the archive of classes has its vtables, a class that looks like none may
-// be one of these. JDK 11 is like that.
+// TestHeaderUnderArchive: where nothing says where the archive of classes has its vtables, a class
+// that looks like none may be one of these. JDK 11 is like that.
 func TestHeaderUnderArchive(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
 	schema := r.attach(t, nil).schema.object
@@ -135,7 +136,8 @@ func TestHeaderUnderArchive(t *testing.T) {
 	}
 }
 
-// TestHeaderOfOther: an object that is said to be a thread's and is another one shows that headers are not understood.
+// TestHeaderOfOther: an object that is said to be a thread's and is another one shows that headers
+// are not understood.
 func TestHeaderOfOther(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
 	p := r.attach(t, nil)

@@ -18,20 +18,22 @@ const (
 	symbolStubList      = "_ZN12StubCodeDesc5_listE"  // StubCodeDesc::_list
 	symbolEnterReturn   = "_ZN17ContinuationEntry10_return_pcE"
 
-	// Bounds of the archive of classes: MetaspaceObj::_shared_metaspace_base and _top, which JDK 11 has in no table.
+	// Bounds of the archive of classes: MetaspaceObj::_shared_metaspace_base and _top, which JDK 11
+	// has in no table.
 	symbolArchiveLow  = "_ZN12MetaspaceObj22_shared_metaspace_baseE"
 	symbolArchiveHigh = "_ZN12MetaspaceObj21_shared_metaspace_topE"
 )
 
-// An Image is what one build of libjvm taught. It is immutable and may be used for many processes at once.
+// An Image is what one build of libjvm taught. It is immutable and may be used for many processes
+// at once.
 type Image struct {
 	machine elf.Machine
 	symbols map[string]uint64 // addresses of the file, of those that it has
 	tlsSlot uint64            // address of the file of the word with its TLS module id, 0 if unknown
 	probes  []elffile.Probe   // those of the names below
 
-	// upcallName is the address of the file of the name of stubs for upcalls, 0 if unknown. No code of a VM has it before the first one
-	// is made, and by then stacks lead through it.
+	// upcallName is the address of the file of the name of stubs for upcalls, 0 if unknown. No code
+	// of a VM has it before the first one is made, and by then stacks lead through it.
 	upcallName uint64
 
 	low, high uint64 // bounds of the file's addresses
@@ -58,7 +60,8 @@ func newImage(file *elffile.File) (*Image, error) {
 	}
 	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
 	image.low, image.high = bounds(file.Segments())
-	// Symbols that are not exported are not essential, and neither are probes: Layout.Missing and Probes show what is lost.
+	// Symbols that are not exported are not essential, and neither are probes: Layout.Missing and
+	// Probes show what is lost.
 	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList,
 		symbolEnterReturn, symbolArchiveLow, symbolArchiveHigh)
 	if err != nil {
@@ -90,7 +93,8 @@ func newImage(file *elffile.File) (*Image, error) {
 // maxConstants bounds the constants of a libjvm that are searched: they are 1 MB.
 const maxConstants = 64 << 20
 
-// findText returns the address of the file at which a constant string is; 0 if there is none, or several.
+// findText returns the address of the file at which a constant string is; 0 if there is none, or
+// several.
 func findText(file *elffile.File, text string) uint64 {
 	constants, err := file.Section(".rodata")
 	if err != nil || constants.Size > maxConstants {
@@ -108,7 +112,8 @@ func findText(file *elffile.File, text string) uint64 {
 	return constants.Address + uint64(at) + 1
 }
 
-// ofMusl reports whether the build is for musl, whose threads keep their thread-local storage in another way than glibc's.
+// ofMusl reports whether the build is for musl, whose threads keep their thread-local storage in
+// another way than glibc's.
 func ofMusl(file *elffile.File) bool {
 	musl, err := file.Needs("libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1", "libc.so")
 	return err == nil && musl
@@ -125,8 +130,8 @@ func bounds(segments elffile.Segments) (low, high uint64) {
 	return min(low, high), high
 }
 
-// Probes returns the sites of the probe of that name: none if this build has no such probe, several where the
-// compiler cloned it, each with its own operands. The caller must not change them.
+// Probes returns the sites of the probe of that name: none if this build has no such probe, several
+// where the compiler cloned it, each with its own operands. The caller must not change them.
 func (i *Image) Probes(name string) (sites []elffile.Probe) {
 	for _, p := range i.probes {
 		if p.Name == name {

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
-// InlineTree is what was inlined where in a compilation. It is made once for each that Lookup remembers.
+// InlineTree is what was inlined where in a compilation. It is made once for each that Lookup
+// remembers.
 func (p *Process) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
 	c, err := p.codeAt(vmruntime.Site{
 		Kind: vmruntime.Compiled, Version: of.Version, PC: of.Begin, Epoch: p.currentEpoch(), Exact: true,
@@ -29,8 +30,8 @@ func (p *Process) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, e
 	return c.tree, nil
 }
 
-// PassingTree is InlineTree, of which nothing is remembered: for a look at many compilations. Methods are not checked for being what they
-// were.
+// PassingTree is InlineTree, of which nothing is remembered: for a look at many compilations.
+// Methods are not checked for being what they were.
 func (p *Process) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
 	if c, ok := p.codes.get(of.Version & codecache.VersionMask); ok && c.contains(of.Begin) {
 		return p.InlineTree(of)
@@ -61,8 +62,8 @@ func (p *Process) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, 
 	return c.inlineTree(calls), nil
 }
 
-// inlineTree folds the scopes into copies of methods: scopes that differ only in their bytecode index are places in
-// one copy. Those are kept that calls return to; all of them if calls is nil.
+// inlineTree folds the scopes into copies of methods: scopes that differ only in their bytecode
+// index are places in one copy. Those are kept that calls return to; all of them if calls is nil.
 func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 	tree := &vmruntime.InlineTree{Nodes: []vmruntime.InlineNode{{Parent: -1, BCI: -1, Method: c.method}}}
 	if c.scopes == nil {
@@ -115,10 +116,10 @@ const (
 	maxStubs     = 1 << 12 // addresses in them
 )
 
-// madeCalls returns the places in a compilation, as offsets from its begin, that calls of Java methods return to. Debug
-// information alone does not distinguish them from places where a null check may fail, or a trap leaves the code for the
-// interpreter: those have the bytecode index of a call, too, when the callee was compiled into its caller. Nil if it
-// cannot be found out.
+// madeCalls returns the places in a compilation, as offsets from its begin, that calls of Java
+// methods return to. Debug information alone does not distinguish them from places where a null
+// check may fail, or a trap leaves the code for the interpreter: those have the bytecode index of a
+// call, too, when the callee was compiled into its caller. Nil if it cannot be found out.
 func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, error) {
 	size := of.End - of.Begin
 	if runtime.GOARCH != "amd64" || c.scopes == nil || size > maxCodeBytes {
@@ -147,10 +148,11 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 	return calls, nil
 }
 
-// leadsToJava reports whether a call of an address ends in a Java method: in its code, or in a stub that finds it.
+// leadsToJava reports whether a call of an address ends in a Java method: in its code, or in a stub
+// that finds it.
 func (p *Process) leadsToJava(to uint64) bool {
-	// Where the code cache has several parts, stubs are in that of the interpreter; but for some that are made late and
-	// found no room there, which are those on the way to a method.
+	// Where the code cache has several parts, stubs are in that of the interpreter; but for some
+	// that are made late and found no room there, which are those on the way to a method.
 	if h := p.codeCache.HeapOf(to); len(p.codeCache.Heaps) > 1 && h != nil && h != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
 		return true
 	}
@@ -164,7 +166,8 @@ func (p *Process) leadsToJava(to uint64) bool {
 	return true
 }
 
-// blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the VM lives.
+// blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the
+// VM lives.
 func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error) {
 	if name, known := p.stubAt[pc]; known {
 		return name, codecache.KindOf(name), nil
@@ -191,8 +194,9 @@ func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error
 	return name, kind, nil
 }
 
-// resolves reports whether a stub finds the method to call (SharedRuntime::generate_resolve_blob): calls lead there until
-// they are made for the first time, or when what was found there before does not fit.
+// resolves reports whether a stub finds the method to call (SharedRuntime::generate_resolve_blob):
+// calls lead there until they are made for the first time, or when what was found there before does
+// not fit.
 func resolves(stub string) bool {
 	return strings.Contains(stub, "resolve_") || strings.Contains(stub, "ic_miss") || strings.Contains(stub, "wrong_method")
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// m1 calls m2 at 3 and at 9; the first copy calls m3 at 4. Both copies of m2 have places of their own.
+// m1 calls m2 at 3 and at 9; the first copy calls m3 at 4. Both copies of m2 have places of their
+// own.
 func TestInlineTree(t *testing.T) {
 	const m1, m2, m3 = 0x1000, 0x2000, 0x3000
 	w := vmtest.NewScopeWriter(0, m1, m2, m3)
@@ -57,7 +58,8 @@ func TestInlineTree(t *testing.T) {
 	}
 }
 
-// TestResolvingStubs: names of stubs as the VMs that were run have them, and what is no call of a method.
+// TestResolvingStubs: names of stubs as the VMs that were run have them, and what is no call of a
+// method.
 func TestResolvingStubs(t *testing.T) {
 	for name, want := range map[string]bool{
 		"resolve_opt_virtual_call":                  true,

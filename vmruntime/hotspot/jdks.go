@@ -10,12 +10,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// What each JDK moved, and what in the code handles it. Those of testedJDKs are tested. The others were read from their sources.
+// What each JDK moved, and what in the code handles it. Those of testedJDKs are tested. The others
+// were read from their sources.
 //
-// The VM's own tables decide wherever they can: a field with several spellings is looked up under all of them, and no
-// code asks for the version. Only what no table has goes by version, in the methods of version at the end of this
-// file. A range or "<=" says that the change came at some release up to the one named. TestJDKs checks that every
-// identifier in this table exists.
+// The VM's own tables decide wherever they can: a field with several spellings is looked up under
+// all of them, and no code asks for the version. Only what no table has goes by version, in the
+// methods of version at the end of this file. A range or "<=" says that the change came at some
+// release up to the one named. TestJDKs checks that every identifier in this table exists.
 //
 // Tables, flags and version:
 //
@@ -164,8 +165,8 @@ import (
 //	25   C1 inlines clone of an array and does not count it. Calls of intrinsics may be missing from the counts.
 //	     In Process.Profiles.
 
-// versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version where it is
-// exported (up to about JDK 22).
+// versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version
+// where it is exported (up to about JDK 22).
 type versionSchema struct {
 	major, release, info uint64          // statics: int, const char*, const char*
 	jdk                  uint64          // static JDK_Version
@@ -189,8 +190,8 @@ type version struct {
 	name    string // OpenJDK 64-Bit Server VM
 }
 
-// readVersion reads the VM's version. It is an error if the release is not supported, and ErrStarting if the VM has not
-// set it yet.
+// readVersion reads the VM's version. It is an error if the release is not supported, and
+// ErrStarting if the VM has not set it yet.
 func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
 	major, err := t.Word(s.major)
 	if err != nil {
@@ -217,8 +218,8 @@ func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
 	return v, nil
 }
 
-// oldestJDK is the first release with the structures that this package knows. There is no newest one: nearly everything
-// is read from the VM, and Attach fails if something is missing there.
+// oldestJDK is the first release with the structures that this package knows. There is no newest
+// one: nearly everything is read from the VM, and Attach fails if something is missing there.
 const (
 	oldestJDK = 8
 	maxJDK    = 1000 // what is above is no version
@@ -256,8 +257,8 @@ func (v version) unsigned5Bias() uint32 {
 	return 0
 }
 
-// live reports whether what an nmethod of that state points to may still name it. That holds for code that is not
-// entered any more.
+// live reports whether what an nmethod of that state points to may still name it. That holds for
+// code that is not entered any more.
 func (v version) live(state int8) bool {
 	switch {
 	case v.jdk >= 20:
@@ -269,10 +270,12 @@ func (v version) live(state int8) bool {
 	}
 }
 
-// monitorHandles reports whether an ObjectMonitor has a pointer to a word with the object, not the object itself.
+// monitorHandles reports whether an ObjectMonitor has a pointer to a word with the object, not the
+// object itself.
 func (v version) monitorHandles() bool { return v.jdk >= 16 }
 
-// bytecodeWord is the word of an interpreter frame with the bytecode pointer, counted from the frame pointer (amd64).
+// bytecodeWord is the word of an interpreter frame with the bytecode pointer, counted from the
+// frame pointer (amd64).
 func (v version) bytecodeWord() int {
 	if v.jdk >= 9 {
 		return -8

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// TestReadVersion: up to JDK 22, JDK_Version has the release; HotSpot's own number was another one in JDK 8.
+// TestReadVersion: up to JDK 22, JDK_Version has the release; HotSpot's own number was another one
+// in JDK 8.
 func TestReadVersion(t *testing.T) {
 	m := &vmtest.Image{Base: 0x1000}
 	s := &versionSchema{

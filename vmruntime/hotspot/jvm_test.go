@@ -54,7 +54,8 @@ type jvm struct {
 	mem     vmruntime.Memory
 }
 
-// startJVM compiles the usual guest and runs it until it says that it is ready. It ends with the test.
+// startJVM compiles the usual guest and runs it until it says that it is ready. It ends with the
+// test.
 func startJVM(t testing.TB, home string, args ...string) *jvm {
 	t.Helper()
 	return startGuest(t, home, []string{guestSource}, args...)

@@ -5,10 +5,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
-// A Layout is everything that the kernel side must know to walk the stacks of one process: where code is, how to
-// tell its kinds apart, and where fields are. Offsets are in bytes from the start of the object in the field's
-// comment, addresses are the guest's; 0 is a valid offset, but never a valid address. Nothing of a JDK needs to be
-// compiled into the kernel side.
+// A Layout is everything that the kernel side must know to walk the stacks of one process: where
+// code is, how to tell its kinds apart, and where fields are. Offsets are in bytes from the start
+// of the object in the field's comment, addresses are the guest's; 0 is a valid offset, but never a
+// valid address. Nothing of a JDK needs to be compiled into the kernel side.
 type Layout struct {
 	JDK int // feature release: 8, 17, 25
 
@@ -23,11 +23,11 @@ type Layout struct {
 	Objects    javaheap.ObjectLayout
 	HasObjects bool // else Missing says why not
 
-	// Missing says what this build or process hides and what does not work without it, one sentence each. It does
-	// not change.
+	// Missing says what this build or process hides and what does not work without it, one sentence
+	// each. It does not change.
 	Missing []string
-	// Pending says which kinds of code the process has not generated yet; their pointers in Kinds are 0. Refresh
-	// fills them in.
+	// Pending says which kinds of code the process has not generated yet; their pointers in Kinds
+	// are 0. Refresh fills them in.
 	Pending []string
 }
 
@@ -59,21 +59,21 @@ type BlobLayout struct {
 	DeoptHandlerIs32  bool // DeoptHandler and DeoptHandlerMH are 32-bit offsets from the blob
 }
 
-// BlobKinds distinguishes blobs by the pointer at BlobLayout.Name: all blobs of a kind have the same. Other pointers
-// are stubs.
+// BlobKinds distinguishes blobs by the pointer at BlobLayout.Name: all blobs of a kind have the
+// same. Other pointers are stubs.
 type BlobKinds struct {
 	NMethod, Native, Interpreter, Vtable, Adapter, Continuation, Upcall uint64
 }
 
 // ThreadLayout leads from the CPU's thread pointer to a JavaThread and its frames.
 type ThreadLayout struct {
-	// TLSModule is libjvm's number in the dynamic thread vector of every thread, TLSOffset where in that block the
-	// current Thread* is. TLSModule is 0 if they are unknown.
+	// TLSModule is libjvm's number in the dynamic thread vector of every thread, TLSOffset where in
+	// that block the current Thread* is. TLSModule is 0 if they are unknown.
 	TLSModule, TLSOffset uint64
 	// ByID: they are, but a thread is found by its id. Process.Threads has those that run.
 	ByID bool
-	// Vtable is what the first word of a JavaThread points to, for threads that run Java code; other kinds of Thread
-	// have another. 0 if unknown.
+	// Vtable is what the first word of a JavaThread points to, for threads that run Java code;
+	// other kinds of Thread have another. 0 if unknown.
 	Vtable uint64
 
 	Anchor                 uint32 // JavaThread: a JavaFrameAnchor, the last Java frame while in native code
@@ -91,8 +91,8 @@ type ThreadLayout struct {
 	UpcallAnchor           uint32 // FrameData: the JavaFrameAnchor of the Java frames before
 }
 
-// InterpreterLayout is a frame of the interpreter: offsets from the frame pointer. The VM does not export all of
-// them, so they are zero on architectures where they are not known.
+// InterpreterLayout is a frame of the interpreter: offsets from the frame pointer. The VM does
+// not export all of them, so they are zero on architectures where they are not known.
 type InterpreterLayout struct {
 	Low, High uint64 // the interpreter's code
 	Method    int32  // the Method*
@@ -109,20 +109,22 @@ type MethodLayout struct {
 	Constants       uint32 // ConstMethod: pointer to its ConstantPool
 	PoolSize        uint32 // the constants follow a ConstantPool, 8 bytes each
 	NameShift       uint32 // of the name's index in the 64 bits from CodeSize on; 0 if it is not there
-	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may redefine classes; 0 if
-	// it does not say.
+	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may
+	// redefine classes; 0 if it does not say.
 	MayRedefine uint64
 }
 
 // LoomLayout is about virtual threads (JDK 21+). All is 0 where there are none.
 type LoomLayout struct {
-	// ContEntry is in JavaThread: a pointer that is not null while a virtual thread runs on it. JDK 21 does not export it.
+	// ContEntry is in JavaThread: a pointer that is not null while a virtual thread runs on it. JDK
+	// 21 does not export it.
 	ContEntry    uint32
 	HasContEntry bool
-	// EnterReturn is the address of the word that says where the first frame of a virtual thread returns to, once one has
-	// run. Above that frame are those of the carrier.
+	// EnterReturn is the address of the word that says where the first frame of a virtual thread
+	// returns to, once one has run. Above that frame are those of the carrier.
 	EnterReturn uint64
-	// ReturnBarrier is where the last frame on the stack returns to if its callers are still on the heap.
+	// ReturnBarrier is where the last frame on the stack returns to if its callers are still on the
+	// heap.
 	ReturnBarrier uint64
 
 	Chunks    ChunkLayout
@@ -138,8 +140,9 @@ type MountedLayout struct {
 	ID      uint32 // in a java.lang.Thread: its number, 64 bits, which no other thread of the VM ever has
 }
 
-// ChunkLayout is how virtual threads keep frames on the heap: from a ContinuationEntry, which is in the frame of enterSpecial on
-// the carrier's stack, to the Continuation, to its newest StackChunk, and to the older ones.
+// ChunkLayout is how virtual threads keep frames on the heap: from a ContinuationEntry, which is in
+// the frame of enterSpecial on the carrier's stack, to the Continuation, to its newest StackChunk,
+// and to the older ones.
 type ChunkLayout struct {
 	EntryContinuation uint32 // ContinuationEntry: pointer to the Continuation
 	Tail              uint32 // Continuation: reference to the newest StackChunk

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// buildLayout fills in the layout. ErrStarting if the VM has not generated the code that every walk needs.
+// buildLayout fills in the layout. ErrStarting if the VM has not generated the code that every walk
+// needs.
 func (p *Process) buildLayout() error {
 	s := p.schema
 	p.layout = Layout{
@@ -113,7 +114,8 @@ func (p *Process) layoutThread() (err error) {
 	return nil
 }
 
-// layoutThreadIDs is for builds in which nothing leads from a thread to its JavaThread. ErrStarting if there is none yet.
+// layoutThreadIDs is for builds in which nothing leads from a thread to its JavaThread. ErrStarting
+// if there is none yet.
 func (p *Process) layoutThreadIDs() error {
 	l, s := &p.layout.Thread, &p.schema.thread
 	err := errors.New("the VM does not export the ids of its threads")
@@ -159,10 +161,11 @@ func (p *Process) layoutInterpreter() (err error) {
 // Layout returns what the kernel side must know. The caller must not change it; Refresh does.
 func (p *Process) Layout() *Layout { return &p.layout }
 
-// Refresh looks for kinds of code that are still in Layout.Pending, and reports whether it found any: then the kernel
-// side must learn of it. All are there at Attach unless the VM had just started, or has a reason never to make one (no
-// compiled methods under -Xint): call it after the first Loaded, and with growing pauses, while something is pending. It
-// walks the code cache, which takes some milliseconds, unless a Lookup came across a new kind already.
+// Refresh looks for kinds of code that are still in Layout.Pending, and reports whether it found
+// any: then the kernel side must learn of it. All are there at Attach unless the VM had just
+// started, or has a reason never to make one (no compiled methods under -Xint): call it after the
+// first Loaded, and with growing pauses, while something is pending. It walks the code cache, which
+// takes some milliseconds, unless a Lookup came across a new kind already.
 func (p *Process) Refresh() (changed bool, err error) {
 	if len(p.layout.Pending) == 0 {
 		return false, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
-// TestLines compares the lines of interpreted frames with the line tables in the class file, as javap prints them.
+// TestLines compares the lines of interpreted frames with the line tables in the class file, as
+// javap prints them.
 func TestLines(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {

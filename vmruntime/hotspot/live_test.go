@@ -15,9 +15,9 @@ import (
 // burnOptions keep the method that is sampled in one piece.
 var burnOptions = []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,hotspot.ScopesGuest::burn"}
 
-// TestInlinedShares samples a program whose time is known to be spent in three inlined leaves, about 17, 8 and 16 of 41
-// cycles; how long each takes on this processor, the guest says. It is what decides which neighbour of a sampled
-// instruction counts (see debuginfo.Table.At).
+// TestInlinedShares samples a program whose time is known to be spent in three inlined leaves,
+// about 17, 8 and 16 of 41 cycles; how long each takes on this processor, the guest says. It is
+// what decides which neighbour of a sampled instruction counts (see debuginfo.Table.At).
 func TestInlinedShares(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
@@ -30,7 +30,8 @@ func TestInlinedShares(t *testing.T) {
 				t.Fatalf("guest said %q: %v", vm.said, err)
 			}
 			all := divide + add + power
-			// power is four multiplications, and a leaf's last instruction may be given to its neighbour.
+			// power is four multiplications, and a leaf's last instruction may be given to its
+			// neighbour.
 			instruction := power / 4 / all
 			for leaf, time := range map[string]float64{"divide": divide, "add": add, "power": power} {
 				want := time / all
@@ -48,8 +49,8 @@ func TestInlinedShares(t *testing.T) {
 // patience is how long tests wait for a guest to get enough of the CPUs.
 const patience = 5 * time.Minute
 
-// shares samples the worker until there are enough samples in C2's code of a method, and returns the shares of
-// leaves.
+// shares samples the worker until there are enough samples in C2's code of a method, and returns
+// the shares of leaves.
 func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]float64, int) {
 	t.Helper()
 	const enough = 1000
@@ -85,7 +86,8 @@ func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	return site
 }
 
-// TestInlinedSharesHidden: without DebugNonSafepoints the JVM does not record the leaves, and the profile says so.
+// TestInlinedSharesHidden: without DebugNonSafepoints the JVM does not record the leaves, and the
+// profile says so.
 func TestInlinedSharesHidden(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {

@@ -16,8 +16,9 @@ const (
 	classOwnable = "java.util.concurrent.locks.AbstractOwnableSynchronizer"
 )
 
-// LockWaits lists the threads that are about to enter a monitor which another thread has, and those that say what they park for. It costs
-// some ten reads for each thread, in batches. What a thread does while the list is read may be half of it.
+// LockWaits lists the threads that are about to enter a monitor which another thread has, and those
+// that say what they park for. It costs some ten reads for each thread, in batches. What a thread
+// does while the list is read may be half of it.
 func (p *Process) LockWaits() ([]vmruntime.LockWait, error) {
 	s := &p.schema.object
 	if !p.layout.HasObjects || !s.pendingMonitor.Known {
@@ -59,7 +60,8 @@ func (p *Process) LockWaits() ([]vmruntime.LockWait, error) {
 	return waits, p.describeLocks(waits, threads, javaThreads)
 }
 
-// nativeReferents reads what words of the VM's own refer to: references, or handles that lead to them.
+// nativeReferents reads what words of the VM's own refer to: references, or handles that lead to
+// them.
 func (p *Process) nativeReferents(addrs []uint64, handles bool) (objects []uint64, err error) {
 	if objects, err = p.words(addrs, vmstructs.WordSize); err == nil && handles {
 		objects, err = p.words(objects, vmstructs.WordSize)
@@ -70,7 +72,8 @@ func (p *Process) nativeReferents(addrs []uint64, handles bool) (objects []uint6
 	return objects, err
 }
 
-// describeLocks adds the objects of monitors, the classes of objects and the owners of both. threads have these java.lang.Threads.
+// describeLocks adds the objects of monitors, the classes of objects and the owners of both.
+// threads have these java.lang.Threads.
 func (p *Process) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.Thread, javaThreads []uint64) error {
 	l, epoch := &p.layout.Objects, p.currentEpoch()
 	objectAt, ownerAt := make([]uint64, len(waits)), make([]uint64, len(waits))
@@ -131,8 +134,9 @@ func (p *Process) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.
 	return nil
 }
 
-// ownerIDs returns the ids of threads by all that an owner of a lock may be recorded as: the address of the thread's structure, that of its
-// java.lang.Thread, or, from JDK 24 on, the number that this has.
+// ownerIDs returns the ids of threads by all that an owner of a lock may be recorded as: the
+// address of the thread's structure, that of its java.lang.Thread, or, from JDK 24 on, the number
+// that this has.
 func (p *Process) ownerIDs(threads []vmruntime.Thread, javaThreads []uint64) (map[uint64]uint32, error) {
 	ids := make(map[uint64]uint32, 2*len(threads))
 	for i, t := range threads {
@@ -155,11 +159,13 @@ func (p *Process) ownerIDs(threads []vmruntime.Thread, javaThreads []uint64) (ma
 	return ids, nil
 }
 
-// anonymousOwner is the owner of a monitor that another thread than its owner has made: a thread has the object in its stack of locks
-// (src/hotspot/share/runtime/objectMonitor.hpp). Up to JDK 20 nothing is there.
+// anonymousOwner is the owner of a monitor that another thread than its owner has made: a thread
+// has the object in its stack of locks (src/hotspot/share/runtime/objectMonitor.hpp). Up to JDK 20
+// nothing is there.
 const anonymousOwner = 1
 
-// lockStacks returns the ids of threads by the objects that they have locked, as far as their stacks of locks say so.
+// lockStacks returns the ids of threads by the objects that they have locked, as far as their
+// stacks of locks say so.
 func (p *Process) lockStacks(threads []vmruntime.Thread) (map[uint64]uint32, error) {
 	const most = 64 // objects; the VM has 8
 	s, l := &p.schema.object, &p.layout.Objects
@@ -199,8 +205,9 @@ func (p *Process) lockStacks(threads []vmruntime.Thread) (map[uint64]uint32, err
 	return ids, nil
 }
 
-// onStack returns the id of the thread on whose stack an address is, 0 if there is none: of a monitor that was made while its owner had the
-// lock, the owner is a place there, up to JDK 20 and until the owner needs the monitor itself.
+// onStack returns the id of the thread on whose stack an address is, 0 if there is none: of a
+// monitor that was made while its owner had the lock, the owner is a place there, up to JDK 20 and
+// until the owner needs the monitor itself.
 func (p *Process) onStack(addr uint64, threads []vmruntime.Thread) uint32 {
 	if addr == 0 || p.layout.JDK >= firstNumberedOwners {
 		return 0
@@ -215,5 +222,6 @@ func (p *Process) onStack(addr uint64, threads []vmruntime.Thread) uint32 {
 	return 0
 }
 
-// firstNumberedOwners is the first JDK whose monitors have the number of the java.lang.Thread as their owner.
+// firstNumberedOwners is the first JDK whose monitors have the number of the java.lang.Thread as
+// their owner.
 const firstNumberedOwners = 24

@@ -13,11 +13,12 @@ import (
 
 // Lookup names a site of a sampled stack, innermost frame first.
 //
-// A compilation is identified by its version: what is read from the code cache counts only if it has that version
-// before and after it was read. A method is identified by its address, its methodBody and the class epoch: it counts only
-// if no class was unloaded between the sample and the end of reading, and if it is what the kernel side met in the
-// interpreter. What is read once is kept for later sites. ErrStale if the code or method is gone; a compilation that is
-// remembered by name is still one frame then.
+// A compilation is identified by its version: what is read from the code cache counts only if it
+// has that version before and after it was read. A method is identified by its address, its
+// methodBody and the class epoch: it counts only if no class was unloaded between the sample and
+// the end of reading, and if it is what the kernel side met in the interpreter. What is read once
+// is kept for later sites. ErrStale if the code or method is gone; a compilation that is remembered
+// by name is still one frame then.
 func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	switch site.Kind {
 	case vmruntime.Compiled:
@@ -30,10 +31,12 @@ func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 }
 
-// maxPrepared is how many compilations and methods Prepare reads side by side. Each takes some kilobytes of stack.
+// maxPrepared is how many compilations and methods Prepare reads side by side. Each takes some
+// kilobytes of stack.
 const maxPrepared = 64
 
-// Prepare reads the compilations and methods of sites that are not known yet side by side, in as few reads as one of them takes.
+// Prepare reads the compilations and methods of sites that are not known yet side by side, in as
+// few reads as one of them takes.
 func (p *Process) Prepare(sites []vmruntime.Site) {
 	type unknown struct {
 		kind  vmruntime.SiteKind
@@ -91,8 +94,8 @@ func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	return c.frames(site.PC, site.Exact), nil
 }
 
-// readCurrent reads a compilation and the methods in it in one epoch: a class that was unloaded meanwhile may have
-// left its methods' memory to others.
+// readCurrent reads a compilation and the methods in it in one epoch: a class that was unloaded
+// meanwhile may have left its methods' memory to others.
 func (p *Process) readCurrent(version uint32, site vmruntime.Site) (*code, error) {
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
@@ -113,16 +116,18 @@ func (p *Process) currentEpoch() uint32 {
 	return p.epoch()
 }
 
-// A methodsAt says when methods are read, and whether they were seen at work in that epoch. Between the announcement
-// that a class is unloaded, which begins an epoch, and the moment when its memory is used again, its methods can still
-// be read: for the sample of the past that speaks of them, but not for samples to come.
+// A methodsAt says when methods are read, and whether they were seen at work in that epoch. Between
+// the announcement that a class is unloaded, which begins an epoch, and the moment when its memory
+// is used again, its methods can still be read: for the sample of the past that speaks of them, but
+// not for samples to come.
 type methodsAt struct {
 	epoch uint32
 	alive bool
 }
 
-// readMethods reads methods. What is read is kept for others if the methods were alive in that epoch, and it has not
-// ended by then. What was kept counts as long as the method is still the same.
+// readMethods reads methods. What is read is kept for others if the methods were alive in that
+// epoch, and it has not ended by then. What was kept counts as long as the method is still the
+// same.
 func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
 	var kept, missing []uint64
@@ -211,8 +216,8 @@ func (p *Process) gone(addr uint64) bool {
 	return known && err == nil && bodies[addr].differs(methodBody{seen.Body, seen.Shape, seen.Name})
 }
 
-// was reports whether m, which was just read, is what the sampled frame was in. Classes were not unloaded meanwhile, but
-// methods may have been changed.
+// was reports whether m, which was just read, is what the sampled frame was in. Classes were not
+// unloaded meanwhile, but methods may have been changed.
 func (p *Process) was(m *method, site vmruntime.Site) bool {
 	var seen vmruntime.SeenMethod
 	known := false
@@ -233,8 +238,9 @@ func (p *Process) was(m *method, site vmruntime.Site) bool {
 	return now-site.Epoch <= now-seen.Since
 }
 
-// Names names places in methods, as the interpreter's frames are named. What Profiles has read of a method need not be
-// read again but for its line table. Places in methods that cannot be read, or are not what they were, are zero Frames.
+// Names names places in methods, as the interpreter's frames are named. What Profiles has read of a
+// method need not be read again but for its line table. Places in methods that cannot be read, or
+// are not what they were, are zero Frames.
 func (p *Process) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
 	epoch := p.currentEpoch()
 	methods := make(map[uint64]*method)
@@ -273,7 +279,8 @@ func (p *Process) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
 	return frames, nil
 }
 
-// recognise reports whether m, which was read at addr, is the method that was there before, if one is known.
+// recognise reports whether m, which was read at addr, is the method that was there before, if one
+// is known.
 func (p *Process) recognise(addr uint64, m *method, epoch uint32) bool {
 	c, ok := p.callers.get(addr)
 	if !ok {

@@ -57,7 +57,8 @@ func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
 	}
 }
 
-// TestReusedCode: once other code stands where a sample was taken, the sample is not named after it.
+// TestReusedCode: once other code stands where a sample was taken, the sample is not named after
+// it.
 func TestReusedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
@@ -134,7 +135,8 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	})
 }
 
-// TestClassesUnloadedMeanwhile: the names in code that was read while classes were unloaded are read again.
+// TestClassesUnloadedMeanwhile: the names in code that was read while classes were unloaded are
+// read again.
 func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
@@ -188,8 +190,8 @@ func TestInterpretedEpoch(t *testing.T) {
 	})
 }
 
-// TestRedefinedMethod: the memory of a method becomes another's without a class being unloaded. Neither has the other's
-// name, whether the walker met the change before it is looked up or after.
+// TestRedefinedMethod: the memory of a method becomes another's without a class being unloaded.
+// Neither has the other's name, whether the walker met the change before it is looked up or after.
 func TestRedefinedMethod(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		s := &p.schema.method
@@ -248,7 +250,8 @@ func TestRedefinedMethod(t *testing.T) {
 		if got, err := p.Lookup(now); err != nil || got[0] != second[0] {
 			t.Errorf("after another method changed: %+v, %v", got, err)
 		}
-		// A method of the same shape at the same addresses may have another name. Names that the walker could not read say nothing.
+		// A method of the same shape at the same addresses may have another name. Names that the
+		// walker could not read say nothing.
 		for names, want := range map[uint64]error{seen.Name + 8: vmruntime.ErrStale, 0: nil, seen.Name: nil} {
 			p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) {
 				return vmruntime.SeenMethod{Body: seen.Body, Shape: seen.Shape, Name: names, Since: seen.Since}, true
@@ -269,8 +272,9 @@ func TestRedefinedMethod(t *testing.T) {
 	})
 }
 
-// TestDeadMethodIsNotKept: after the announcement that a class is unloaded its methods can be read for a while. What a
-// late look-up of its compiled code reads then must not name the method that gets the memory next.
+// TestDeadMethodIsNotKept: after the announcement that a class is unloaded its methods can be read
+// for a while. What a late look-up of its compiled code reads then must not name the method that
+// gets the memory next.
 func TestDeadMethodIsNotKept(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.epoch = 1 // the class went after the sample of epoch 0 was taken
@@ -303,7 +307,8 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 	})
 }
 
-// TestAnnouncedCode: what was announced is known by name even if it was gone before it could be read.
+// TestAnnouncedCode: what was announced is known by name even if it was gone before it could be
+// read.
 func TestAnnouncedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		gone := vmruntime.Site{Kind: vmruntime.Compiled, Version: 99_999, PC: p.site.PC, Exact: true}
@@ -349,8 +354,8 @@ func TestUnknownSites(t *testing.T) {
 	})
 }
 
-// TestPrepare: after Prepare, look-ups of compiled and interpreted sites give what they give without it, and need no read. Together the
-// sites take fewer batches of reads than one by one.
+// TestPrepare: after Prepare, look-ups of compiled and interpreted sites give what they give
+// without it, and need no read. Together the sites take fewer batches of reads than one by one.
 func TestPrepare(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		methods, _, err := p.Inlined(p.site)
@@ -410,7 +415,8 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
-// TestPlace: sites at one place have the same frames, which are those of Lookup. Not all addresses are places of their own.
+// TestPlace: sites at one place have the same frames, which are those of Lookup. Not all addresses
+// are places of their own.
 func TestPlace(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
@@ -451,8 +457,8 @@ func TestPlace(t *testing.T) {
 	})
 }
 
-// TestFirstCompilation: until the kernel side knows a kind of compiled code, it takes that for stubs. Such a frame is named nevertheless, and later
-// ones are not, as a stub may have been there.
+// TestFirstCompilation: until the kernel side knows a kind of compiled code, it takes that for
+// stubs. Such a frame is named nevertheless, and later ones are not, as a stub may have been there.
 func TestFirstCompilation(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		want, err := p.Lookup(p.site)

@@ -94,8 +94,8 @@ func (p *Process) mountedLayout() (l MountedLayout, err error) {
 	return l, nil
 }
 
-// RanVirtualThreads reports whether the class of virtual threads is initialized, which the first one does. It costs one read of a byte, and
-// none once there was one.
+// RanVirtualThreads reports whether the class of virtual threads is initialized, which the first
+// one does. It costs one read of a byte, and none once there was one.
 func (p *Process) RanVirtualThreads() (bool, error) {
 	s := &p.schema.thread
 	switch {
@@ -121,8 +121,8 @@ func (p *Process) returnBarrier() (uint64, error) {
 	return routine.Begin, nil
 }
 
-// chunkLayout reads how stacks are kept on the heap (src/hotspot/share/oops/stackChunkOop.hpp). All but the class of a
-// chunk is the same in every process of a build.
+// chunkLayout reads how stacks are kept on the heap (src/hotspot/share/oops/stackChunkOop.hpp). All
+// but the class of a chunk is the same in every process of a build.
 func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 	if !p.layout.HasObjects {
 		return l, errors.New("the object layout is unknown")
@@ -130,7 +130,8 @@ func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 	if p.layout.Loom.EnterReturn == 0 {
 		return l, errors.New("the VM does not export the entry point of virtual threads")
 	}
-	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent, then its Continuation.
+	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent,
+	// then its Continuation.
 	parent := uint32(vmstructs.WordSize)
 	if exported := p.schema.thread.contParent; exported.Known { // JDK 28
 		parent = exported.Offset
@@ -181,8 +182,8 @@ func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 // maxWellKnown is how many of the classes are read that the VM itself knows. JDK 25 has 120.
 const maxWellKnown = 256
 
-// wellKnown finds classes by their names among those that the VM itself knows, vmClasses::_klasses. It is not exported how many there
-// are: what is behind them is no class.
+// wellKnown finds classes by their names among those that the VM itself knows, vmClasses::_klasses.
+// It is not exported how many there are: what is behind them is no class.
 func (p *Process) wellKnown(names ...string) ([]uint64, error) {
 	first := p.schema.object.wellKnown
 	if first == 0 {

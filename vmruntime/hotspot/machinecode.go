@@ -16,13 +16,14 @@ const (
 	maxTextBytes = 1 << 20
 )
 
-// A text is the machine code of a compilation. What HotSpot patches in it (targets of calls, the jump at the entry of
-// what is not used any more) is not what AtEdge looks at.
+// A text is the machine code of a compilation. What HotSpot patches in it (targets of calls, the
+// jump at the entry of what is not used any more) is not what AtEdge looks at.
 type text []byte
 
 func (t text) bytes() int { return 64 + len(t) }
 
-// AtEdge reports whether a sampled site is in a prologue or an epilogue. The code of a compilation is read once.
+// AtEdge reports whether a sampled site is in a prologue or an epilogue. The code of a compilation
+// is read once.
 func (p *Process) AtEdge(site vmruntime.Site) (bool, error) {
 	if p.image.machine != elf.EM_X86_64 {
 		return false, errors.New("prologues and epilogues are not known on " + p.image.machine.String() + " yet")
@@ -75,9 +76,10 @@ const (
 	insTwoBytes = 0x0f
 )
 
-// inEpilogue reports whether the frame is torn down at an offset in compiled code, or only rbp is left of it: from
-// behind add rsp to ret. What C1 and C2 of JDK 8 to 25 emit there differs only in the poll for safepoints before ret.
-// The rules are those by which the kernel side finds return addresses.
+// inEpilogue reports whether the frame is torn down at an offset in compiled code, or only rbp is
+// left of it: from behind add rsp to ret. What C1 and C2 of JDK 8 to 25 emit there differs only in
+// the poll for safepoints before ret. The rules are those by which the kernel side finds return
+// addresses.
 func inEpilogue(code text, offset int) bool {
 	at := func(i int) byte { // the byte i behind the sampled instruction's first
 		if i += offset; i >= 0 && i < len(code) {
@@ -89,11 +91,13 @@ func inEpilogue(code text, offset int) bool {
 		at(-8) == insREX && at(-7) == 0x81 && at(-6) == 0xc4
 	return at(0) == insRet || at(0) == insPopBP ||
 		at(-1) == insPopBP && removed ||
-		// A native method's end: leave; then test [r15 + M], 1 from JDK 22 on; cmp [r15 + M], 0; jne; ret.
+		// A native method's end: leave; then test [r15 + M], 1 from JDK 22 on; cmp [r15 + M], 0;
+		// jne; ret.
 		at(-1) == insLeave && at(0) == insREXB32 && at(1) == 0xf6 && at(2) == 0x47 ||
 		at(0) == insREXB && at(1) == 0x83 && at(2) == 0x7f && at(5) == insTwoBytes && at(11) == insRet ||
 		at(0) == insREXB && at(1) == 0x81 && at(2) == 0x7f && at(8) == insTwoBytes && at(14) == insRet ||
-		// The end of the poll: ja from JDK 16 on, test [r10], eax from 10 to 15, test [rip + M], eax from 8 to 15.
+		// The end of the poll: ja from JDK 16 on, test [r10], eax from 10 to 15, test [rip + M],
+		// eax from 8 to 15.
 		at(0) == insTwoBytes && at(1)&0xf0 == 0x80 && at(6) == insRet ||
 		at(0) == insREXB32 && at(1) == 0x85 && at(3) == insRet ||
 		at(0) == 0x85 && at(1) == 0x05 && at(6) == insRet
@@ -105,7 +109,8 @@ const (
 	callOffsetLen = 4
 )
 
-// calledBefore returns where the call goes that returns to offset in the code that begins at begin, if there is one.
+// calledBefore returns where the call goes that returns to offset in the code that begins at begin,
+// if there is one.
 func calledBefore(instructions []byte, begin uint64, offset int32) (to uint64, ok bool) {
 	from := int(offset) - callBytes
 	if from < 0 || int(offset) > len(instructions) || instructions[from] != callOpcode {
@@ -115,9 +120,9 @@ func calledBefore(instructions []byte, begin uint64, offset int32) (to uint64, o
 	return begin + uint64(offset) + uint64(int64(distance)), true
 }
 
-// conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits: near conditional jumps
-// of x86-64. It does not decode what is before them; that something else looks like one and leads into the same code is
-// rare. end is the offset behind the jump.
+// conditionalJumps finds instructions that are encoded as 0F 80 to 0F 8F and a distance of 32 bits:
+// near conditional jumps of x86-64. It does not decode what is before them; that something else
+// looks like one and leads into the same code is rare. end is the offset behind the jump.
 func conditionalJumps(code []byte, found func(end, to int32)) {
 	const opcode, size = 2, 6
 	for i := 0; i+size <= len(code); i++ {

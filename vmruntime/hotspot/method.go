@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines: Method ->
-// ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
+// methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines:
+// Method -> ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
 type methodSchema struct {
 	constMethod, code, access vmstructs.Field // of Method
 
@@ -74,8 +74,9 @@ type method struct {
 	lines []byte // compressed line number table, or nil
 }
 
-// entersAt reports whether the interpreter may enter a monitor where its frame has this index. It calls the VM for that with the index of the
-// instruction behind monitorenter, whatever the processor (TemplateTable::monitorenter); a synchronized method begins with it.
+// entersAt reports whether the interpreter may enter a monitor where its frame has this index. It
+// calls the VM for that with the index of the instruction behind monitorenter, whatever the
+// processor (TemplateTable::monitorenter); a synchronized method begins with it.
 func (s *source) entersAt(bci int) bool {
 	if bci == 0 {
 		return s.locked
@@ -83,8 +84,9 @@ func (s *source) entersAt(bci int) bool {
 	return bci <= math.MaxUint16 && slices.Contains(s.enters, uint16(bci-1))
 }
 
-// A methodBody distinguishes a Method from others that have its memory later: a class that is redefined leaves its old methods'
-// memory to others without being unloaded. The kernel side compares the same (struct seen_method).
+// A methodBody distinguishes a Method from others that have its memory later: a class that is
+// redefined leaves its old methods' memory to others without being unloaded. The kernel side
+// compares the same (struct seen_method).
 type methodBody struct {
 	constMethod uint64
 	shape       uint64 // shapeSize bytes of it from _code_size on: the indexes of its names, too
@@ -96,7 +98,8 @@ func (b methodBody) differs(other methodBody) bool {
 	return b.constMethod != other.constMethod || b.shape != other.shape || b.name != other.name && b.name != 0 && other.name != 0
 }
 
-// nameWord is methodBody.name. The kernel side computes the same (read_method_name in interpreter.bpf.h).
+// nameWord is methodBody.name. The kernel side computes the same (read_method_name in
+// interpreter.bpf.h).
 func nameWord(pool, symbol uint64) uint64 {
 	if pool == 0 || symbol == 0 {
 		return 0
@@ -104,7 +107,8 @@ func nameWord(pool, symbol uint64) uint64 {
 	return (pool + untag(symbol)) * 0x9e3779b97f4a7c15
 }
 
-// nameShift is how many bits of a shape are below the index of the name; 0 if that is not in a shape.
+// nameShift is how many bits of a shape are below the index of the name; 0 if that is not in a
+// shape.
 func (s *methodSchema) nameShift() uint32 {
 	from := s.nameIndex.Offset - s.codeSize.Offset
 	if s.nameIndex.Offset < s.codeSize.Offset || from > shapeSize-2 {
@@ -120,8 +124,9 @@ func (m *method) bytes() int {
 	return 208 + 2*len(m.enters) + len(m.function) + len(m.signature) + len(m.lines)
 }
 
-// symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a length in 16 bits, and
-// as many bytes of modified UTF-8. Those that cannot be read are absent; what is longer than vmstructs.MaxNameBytes is cut.
+// symbols reads Symbols (src/hotspot/share/oops/symbol.hpp), the strings that the VM shares: a
+// length in 16 bits, and as many bytes of modified UTF-8. Those that cannot be read are absent;
+// what is longer than vmstructs.MaxNameBytes is cut.
 func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
 	const guess = 64 // bytes to read at first: most symbols are shorter
 	var heads, tails vmstructs.Batch

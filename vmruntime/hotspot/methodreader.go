@@ -168,8 +168,8 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 	return nil
 }
 
-// bodies reads what distinguishes the methods at addrs from others that may have their memory later. Those that cannot be read are
-// absent.
+// bodies reads what distinguishes the methods at addrs from others that may have their memory
+// later. Those that cannot be read are absent.
 func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 	reads := make([]methodRead, len(addrs))
 	for i, addr := range addrs {
@@ -259,7 +259,8 @@ func (r methodReader) readKlasses(reads []methodRead) error {
 	return nil
 }
 
-// readFiles reads which constant is the name of the source file; 0 means that the class file does not say.
+// readFiles reads which constant is the name of the source file; 0 means that the class file does
+// not say.
 func (r methodReader) readFiles(reads []methodRead) error {
 	if !r.schema.sourceFile.Known && !r.schema.klassSourceFile.Known {
 		return nil
@@ -292,8 +293,8 @@ func (r methodReader) readFiles(reads []methodRead) error {
 	return nil
 }
 
-// readLines reads the line number tables. One begins behind the bytecode, which is behind the ConstMethod; how long
-// it is is not written anywhere, only how long everything together is.
+// readLines reads the line number tables. One begins behind the bytecode, which is behind the
+// ConstMethod; how long it is is not written anywhere, only how long everything together is.
 func (r methodReader) readLines(reads []methodRead) error {
 	var b vmstructs.Batch
 	var with []*methodRead
@@ -322,8 +323,8 @@ func (r methodReader) readLines(reads []methodRead) error {
 	return nil
 }
 
-// readBytecode finds methods that call nothing, and where methods enter monitors. Those with more bytecode than most count as calling
-// something.
+// readBytecode finds methods that call nothing, and where methods enter monitors. Those with more
+// bytecode than most count as calling something.
 func (r methodReader) readBytecode(reads []methodRead) error {
 	const (
 		most         = 4096   // bytes

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The list has every method that was compiled or that compiled code was counted to call, and the VM's counts of them can be
-// read.
+// The list has every method that was compiled or that compiled code was counted to call, and the
+// VM's counts of them can be read.
 func TestAllMethods(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// functionName joins a class and a method in the form of Java source: java.util.HashMap.get. class is in the VM's
-// internal form, java/util/HashMap.
+// functionName joins a class and a method in the form of Java source: java.util.HashMap.get. class
+// is in the VM's internal form, java/util/HashMap.
 func functionName(class, method string) string {
 	if class == "" {
 		return method
@@ -15,15 +15,16 @@ func functionName(class, method string) string {
 	return className(class) + "." + method
 }
 
-// className turns the VM's internal form of a class name into that of Java source, and drops what differs between two
-// runs of the same program, so that profiles can be compared and merged:
+// className turns the VM's internal form of a class name into that of Java source, and drops what
+// differs between two runs of the same program, so that profiles can be compared and merged:
 //
 //	java/lang/invoke/LambdaForm$MH+0x00007f1c4c003400  ->  java.lang.invoke.LambdaForm$MH     hidden classes, JDK 15+
 //	app/Main$$Lambda$14+0x0000000800c02a18             ->  app.Main$$Lambda                    JDK 15-20
 //	app/Main$$Lambda$14/1324119927                     ->  app.Main$$Lambda                    JDK 8-14
 //
-// The numbers say in which order lambdas were first run, and where. Two lambdas of one class get the same name, but
-// their bodies are methods of that class with names of their own (lambda$main$0).
+// The numbers say in which order lambdas were first run, and where. Two lambdas of one class get
+// the same name, but their bodies are methods of that class with names of their own
+// (lambda$main$0).
 func className(class string) string {
 	class = dropHiddenSuffix(class)
 	const lambda = "$$Lambda"
@@ -35,8 +36,8 @@ func className(class string) string {
 	return strings.ReplaceAll(class, "/", ".")
 }
 
-// dropHiddenSuffix cuts the address or number that distinguishes hidden and VM-anonymous classes. A '/' before a number
-// cannot be part of a class name, as no identifier begins with a digit.
+// dropHiddenSuffix cuts the address or number that distinguishes hidden and VM-anonymous classes. A
+// '/' before a number cannot be part of a class name, as no identifier begins with a digit.
 func dropHiddenSuffix(class string) string {
 	i := strings.LastIndexAny(class, "+/")
 	if i <= 0 {
@@ -63,8 +64,9 @@ const maxDimensions = 255
 //	[[I                                ->  int[][]
 //	app/Main$$Lambda+0x00007f1c4c003400  ->  app.Main$$Lambda
 //
-// What is no name of a class is only cleaned: see vmstructs.CleanText. A Symbol may have 65,535 bytes; what is behind the first
-// vmstructs.MaxNameBytes is lost, and an array of such a class is named like the class.
+// What is no name of a class is only cleaned: see vmstructs.CleanText. A Symbol may have 65,535
+// bytes; what is behind the first vmstructs.MaxNameBytes is lost, and an array of such a class is
+// named like the class.
 func ClassName(symbol []byte) string { return objectClass(vmstructs.CleanText(symbol)) }
 
 // objectClass does so for a name that was cleaned.
@@ -80,7 +82,8 @@ func objectClass(name string) string {
 	return className(name)
 }
 
-// elementName is the type that a descriptor other than an array's says (JVM specification, section 4.3.2).
+// elementName is the type that a descriptor other than an array's says (JVM specification, section
+// 4.3.2).
 func elementName(descriptor string) (name string, ok bool) {
 	if len(descriptor) == 1 {
 		name, ok = primitives[descriptor[0]]

@@ -15,8 +15,8 @@ type Object struct {
 	Start  uint64 // address
 	Size   uint64 // bytes, alignment included
 	Offset uint64 // of the address that was asked for, in bytes from Start
-	// Field is the field there: the zero Field in headers, gaps and arrays. In a java.lang.Class it is a static field of
-	// the class that Field.Class says.
+	// Field is the field there: the zero Field in headers, gaps and arrays. In a java.lang.Class it
+	// is a static field of the class that Field.Class says.
 	Field Field
 	Index int // of the array's element there, -1 if there is none
 }
@@ -31,16 +31,18 @@ const (
 	firstScan = 16      // headers whose classes are read together at first; each time twice as many
 )
 
-// ObjectAt finds the object that holds an address: one read of at most 5 kB where classes are known, some reads of 128
-// bytes for each place that looks like an object of a class that is not, and a dozen more in ambiguous cases.
+// ObjectAt finds the object that holds an address: one read of at most 5 kB where classes are
+// known, some reads of 128 bytes for each place that looks like an object of a class that is not,
+// and a dozen more in ambiguous cases.
 //
-// It first tries objects that begin at bases: of the instruction that used the address, the registers, as compiled code
-// has objects there and adds a constant (Inoue and Nakatani call that a shortcut). Then it looks for a header in the
-// 4 KiB before the address: see objectSearch.
+// It first tries objects that begin at bases: of the instruction that used the address, the
+// registers, as compiled code has objects there and adds a constant (Inoue and Nakatani call that a
+// shortcut). Then it looks for a header in the 4 KiB before the address: see objectSearch.
 //
-// The answer is good if the object has not moved since the address was seen: the caller knows whether there was a
-// collection. ErrNoObject if addr is outside the heap, if the object begins farther away (large arrays), or if nothing
-// is there. The stack in a jdk.internal.vm.StackChunk is not found.
+// The answer is good if the object has not moved since the address was seen: the caller knows
+// whether there was a collection. ErrNoObject if addr is outside the heap, if the object begins
+// farther away (large arrays), or if nothing is there. The stack in a jdk.internal.vm.StackChunk is
+// not found.
 func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 	if !p.layout.HasObjects || !p.layout.Objects.Heap.Contains(addr) {
 		return nil, fmt.Errorf("data at %#x: %w", addr, ErrNoObject)
@@ -96,7 +98,8 @@ func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
 	return len(objects) > 0, err
 }
 
-// candidates reads what may be headers: at bases, and in the window before addr, from its end to its start.
+// candidates reads what may be headers: at bases, and in the window before addr, from its end to
+// its start.
 func (p *Process) candidates(addr uint64, bases []uint64) (given, near []javaheap.Candidate, err error) {
 	l := &p.layout.Objects
 	size, step := l.HeaderSize(), uint64(l.Alignment)
@@ -164,8 +167,8 @@ func (p *Process) objectsOf(candidates []javaheap.Candidate, epoch uint32) (obje
 	return objects, nil
 }
 
-// heads reads which of the candidates' classes are classes. Only those are remembered: where none is now, one may be
-// loaded.
+// heads reads which of the candidates' classes are classes. Only those are remembered: where none
+// is now, one may be loaded.
 func (p *Process) heads(candidates []javaheap.Candidate, epoch uint32) (map[uint64]klassHead, error) {
 	found := make(map[uint64]klassHead)
 	var unknown []uint64
@@ -217,8 +220,9 @@ func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object,
 	return object, nil
 }
 
-// Generation says in which generation an address in the heap is now: at most two reads of a word. It is unknown if addr
-// is not in the heap, in memory that is free, or if the generations of the collector are not known.
+// Generation says in which generation an address in the heap is now: at most two reads of a word.
+// It is unknown if addr is not in the heap, in memory that is free, or if the generations of the
+// collector are not known.
 func (p *Process) Generation(addr uint64) (javaheap.Generation, error) {
 	l := &p.layout.Objects.Heap
 	if !p.layout.HasObjects || !l.Contains(addr) {

@@ -14,7 +14,8 @@ import (
 var objectFlags = []string{"UseCompressedClassPointers", "UseCompressedOops", "UseCompactObjectHeaders",
 	"ObjectAlignmentInBytes", "UseAdaptiveGCBoundary", "ZGenerational", "UseTLAB"}
 
-// layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are none yet.
+// layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are
+// none yet.
 func (p *Process) layoutObjects() error {
 	flags, objects, err := p.readObjectLayout()
 	if err == nil {
@@ -35,7 +36,8 @@ func (p *Process) layoutObjects() error {
 	return p.layoutParkBlocker()
 }
 
-// readObjectLayout reads everything but the header and ParkBlocker, for which objects must be known.
+// readObjectLayout reads everything but the header and ParkBlocker, for which objects must be
+// known.
 func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.ObjectLayout, err error) {
 	s := &p.schema.object
 	if len(s.lacks) > 0 {
@@ -150,8 +152,8 @@ func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, e
 	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", vmstructs.Number(b), vmruntime.ErrMalformed)
 }
 
-// layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread. ErrStarting if no thread has
-// one yet.
+// layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread.
+// ErrStarting if no thread has one yet.
 func (p *Process) layoutParkBlocker() error {
 	const attempts = 3 // threads come and go, objects move
 	var offset uint32
@@ -192,8 +194,8 @@ func (p *Process) handle(addr uint64) (uint64, error) {
 	return p.layout.Objects.Uncolour(reference), err
 }
 
-// parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses that is
-// java.lang.Thread.
+// parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses
+// that is java.lang.Thread.
 func (p *Process) parkBlockerOf(object uint64) (uint32, error) {
 	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
 	if err != nil {

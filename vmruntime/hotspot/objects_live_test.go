@@ -69,8 +69,8 @@ func TestLiveObjects(t *testing.T) {
 	}
 }
 
-// TestLiveForwarding finds the forwarding tables of both generations of ZGC, in heaps for which they are as long as the table of pages
-// or shorter.
+// TestLiveForwarding finds the forwarding tables of both generations of ZGC, in heaps for which
+// they are as long as the table of pages or shorter.
 func TestLiveForwarding(t *testing.T) {
 	for _, home := range jdks(t) {
 		if !strings.Contains(home, "25") { // JDK 17 has no generations
@@ -226,8 +226,8 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 	}
 }
 
-// testWalk goes through the old generation from object to object, as there are no gaps in it after a collection, and asks
-// for a byte of each: the answer must be the object that the way leads to.
+// testWalk goes through the old generation from object to object, as there are no gaps in it after
+// a collection, and asks for a byte of each: the answer must be the object that the way leads to.
 func (g *objectsGuest) testWalk(t *testing.T) {
 	heap := g.p.layout.Objects.Heap
 	if heap.Generations != javaheap.GenerationsByBounds {
@@ -259,7 +259,8 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 		}
 		start += o.Size
 	}
-	// Where references are counted from a base, as classes are, some of them have the same 32 bits as a class.
+	// Where references are counted from a base, as classes are, some of them have the same 32 bits
+	// as a class.
 	tolerated := 0
 	if g.p.layout.Objects.OopIsNarrow && g.p.layout.Objects.OopBase != 0 {
 		tolerated = objects / 1000
@@ -318,7 +319,8 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 	}
 }
 
-// testThreads follows a parked thread to what it waits for, and finds a fresh object in the buffer of its thread.
+// testThreads follows a parked thread to what it waits for, and finds a fresh object in the buffer
+// of its thread.
 func (g *objectsGuest) testThreads(t *testing.T) {
 	l := &g.p.layout.Objects
 	object, thread := g.threadNamed(t, "parks")
@@ -341,7 +343,8 @@ func (g *objectsGuest) testThreads(t *testing.T) {
 	t.Errorf("thread's object at %#x, buffer %#x", g.starts(t, magicLocal), tlab)
 }
 
-// testMonitor goes from a contended lock's monitor, which the object's header leads to, back to the object.
+// testMonitor goes from a contended lock's monitor, which the object's header leads to, back to the
+// object.
 func (g *objectsGuest) testMonitor(t *testing.T) {
 	const lockBits, inflated = 3, 2 // markWord.hpp
 	l := &g.p.layout.Objects

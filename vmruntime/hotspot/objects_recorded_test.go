@@ -16,8 +16,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// objectRecordings are recorded guests whose objects are known: to each belong NAME.gz, its memory, and NAME.txt, what
-// was found at which address. Both run with G1, one of them with compact headers.
+// objectRecordings are recorded guests whose objects are known: to each belong NAME.gz, its memory,
+// and NAME.txt, what was found at which address. Both run with G1, one of them with compact
+// headers.
 var objectRecordings = map[string]struct {
 	home    string
 	options []string
@@ -237,8 +238,9 @@ func TestObjectsMissing(t *testing.T) {
 	}
 }
 
-// TestClassAtZero: the class pointer of a thread's object is zero, as in memory that a collector has given up, or as its
-// program has written it there. The guest is attached to all the same, and the class is not there.
+// TestClassAtZero: the class pointer of a thread's object is zero, as in memory that a collector
+// has given up, or as its program has written it there. The guest is attached to all the same, and
+// the class is not there.
 func TestClassAtZero(t *testing.T) {
 	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
 		r := loadRecording(t, name)
@@ -277,8 +279,8 @@ func TestClassAtZero(t *testing.T) {
 	}
 }
 
-// FuzzObjects asks recorded guests whose memory was changed in some places for objects. Eight bytes of input are a
-// change: of bytes as in FuzzCodeCache, of words as in changeWords.
+// FuzzObjects asks recorded guests whose memory was changed in some places for objects. Eight bytes
+// of input are a change: of bytes as in FuzzCodeCache, of words as in changeWords.
 func FuzzObjects(f *testing.F) {
 	var recordings []*recording
 	var questions [][]question

@@ -5,8 +5,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK moved is in the table
-// in jdks.go.
+// An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK
+// moved is in the table in jdks.go.
 type objectSchema struct {
 	narrowKlass, klass    vmstructs.Field // of oopDesc, the same place read in two ways; each where the VM has it
 	klassBase, klassShift uint64          // statics
@@ -28,7 +28,8 @@ type objectSchema struct {
 	fieldBits                 javaheap.FieldBits
 	vmSymbols                 uint64 // static array of Symbol*, 0 if unknown
 
-	// Statics: offsets in java.lang.Class of its Klass*, that of the array of it, and its size in words.
+	// Statics: offsets in java.lang.Class of its Klass*, that of the array of it, and its size in
+	// words.
 	mirrorKlass, mirrorArray, mirrorSize uint64
 
 	tlabStart, tlabTop, tlabEnd vmstructs.Field // of JavaThread

@@ -14,25 +14,29 @@ type located struct {
 func (o *located) end() uint64            { return o.Start + o.size }
 func (o *located) holds(addr uint64) bool { return addr >= o.Start && addr < o.end() }
 
-// An objectSearch decides which object holds an address, from places that look like objects. Some of them only do so:
-// references of 32 bits, numbers, and the pointers to its class in a java.lang.Class can be what narrow or wide
-// pointers to a class are (in a heap whose references are counted from a base, as classes are: there, one answer in
-// some thousands stays wrong); and objects that are dead can still be seen in memory that is free.
+// An objectSearch decides which object holds an address, from places that look like objects. Some
+// of them only do so: references of 32 bits, numbers, and the pointers to its class in a
+// java.lang.Class can be what narrow or wide pointers to a class are (in a heap whose references
+// are counted from a base, as classes are: there, one answer in some thousands stays wrong); and
+// objects that are dead can still be seen in memory that is free.
 //
-// Objects are side by side, without gaps, where the heap is in use. So a place counts if another one ends where it
-// begins: what is inside of an object may look like one, but nothing ends right before it. If that place has another
-// one in it that holds the address, one of the two is none. Then it is the one to which the longest row of objects
-// leads, one behind the other: what fills up gaps has dead objects in it, too, but few. Threads are asked for the free
-// parts of their buffers, which may be full of them. Only where no row leads (at the start of a buffer or a region, or
-// behind a large array) it is the nearest place that holds the address, preferably one that another one follows.
+// Objects are side by side, without gaps, where the heap is in use. So a place counts if another
+// one ends where it begins: what is inside of an object may look like one, but nothing ends right
+// before it. If that place has another one in it that holds the address, one of the two is none.
+// Then it is the one to which the longest row of objects leads, one behind the other: what fills up
+// gaps has dead objects in it, too, but few. Threads are asked for the free parts of their buffers,
+// which may be full of them. Only where no row leads (at the start of a buffer or a region, or
+// behind a large array) it is the nearest place that holds the address, preferably one that another
+// one follows.
 type objectSearch struct {
 	addr uint64
-	// isFree reports whether a place is in the free part of a thread's buffer. It reads from the guest.
+	// isFree reports whether a place is in the free part of a thread's buffer. It reads from the
+	// guest.
 	isFree func(addr uint64) bool
 	// isObject reports whether a place looks like an object. It reads from the guest.
 	isObject func(addr uint64) (bool, error)
-	// mirrorPointers are where a java.lang.Class has pointers to classes: from its start to that of an object whose
-	// header that pointer would be in.
+	// mirrorPointers are where a java.lang.Class has pointers to classes: from its start to that of
+	// an object whose header that pointer would be in.
 	mirrorPointers []uint64
 
 	seen []located // by descending start
@@ -60,8 +64,8 @@ func (s *objectSearch) at(start uint64) *located {
 	return nil
 }
 
-// decide ends the search if next, which begins where another place ends, is an object beyond doubt. Then nothing that
-// begins before it holds the address.
+// decide ends the search if next, which begins where another place ends, is an object beyond doubt.
+// Then nothing that begins before it holds the address.
 func (s *objectSearch) decide(next *located) (over bool) {
 	nearest := s.nearest()
 	if nearest != nil && nearest.Start > next.Start && nearest.Start < next.end() {
@@ -87,7 +91,8 @@ func (s *objectSearch) nearest() *located {
 	return nil
 }
 
-// inMirror reports whether what looks like the class in the header of a place is a pointer in a java.lang.Class.
+// inMirror reports whether what looks like the class in the header of a place is a pointer in a
+// java.lang.Class.
 func (s *objectSearch) inMirror(o *located) bool {
 	for _, offset := range s.mirrorPointers {
 		if mirror := s.at(o.Start - offset); mirror != nil && mirror.head.symbol == mirrorClass {
@@ -122,7 +127,8 @@ func (s *objectSearch) result() (*located, error) {
 	return s.followed(best)
 }
 
-// followed is the nearest place that holds the address and has an object behind it, or else that one.
+// followed is the nearest place that holds the address and has an object behind it, or else that
+// one.
 func (s *objectSearch) followed(nearest *located) (*located, error) {
 	for i := range s.seen {
 		o := &s.seen[i]

@@ -28,8 +28,8 @@ const (
 
 func magic(i uint64) uint64 { return 0x7e57_ab1e_0ddb_a110 | i }
 
-// An objectsGuest is a running ObjectsGuest, and where it said its fields are: by "class.field:type", static ones with
-// "static:" before.
+// An objectsGuest is a running ObjectsGuest, and where it said its fields are: by
+// "class.field:type", static ones with "static:" before.
 type objectsGuest struct {
 	*jvm
 	p       *Process
@@ -92,8 +92,8 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 	return addrs
 }
 
-// object finds the object with a magic number. Collections leave copies behind, which may be overwritten in part: if
-// one is found at all, it must be of the same class.
+// object finds the object with a magic number. Collections leave copies behind, which may be
+// overwritten in part: if one is found at all, it must be of the same class.
 func (g *objectsGuest) object(t *testing.T, i uint64) *Object {
 	t.Helper()
 	var found *Object
@@ -171,7 +171,8 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 	return l.OopBase + vmstructs.Number(b)<<l.OopShift
 }
 
-// text reads a java.lang.String of Latin-1. It is empty if ZGC moved its bytes, and it was not used since.
+// text reads a java.lang.String of Latin-1. It is empty if ZGC moved its bytes, and it was not used
+// since.
 func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	t.Helper()
 	l := &g.p.layout.Objects

@@ -69,12 +69,14 @@ func (p *Process) learnObjects() {
 			t.vtables[1] = [2]uint64{low, high}
 		}
 	}
-	// ThreadLocalAllocBuffer::end_reserve: room for what allocations prefetch, or for the object that fills up the rest.
+	// ThreadLocalAllocBuffer::end_reserve: room for what allocations prefetch, or for the object
+	// that fills up the rest.
 	const smallestFiller = 2
 	t.tlabReserve = vmstructs.WordSize * max(p.staticOffset(s.prefetchWords), smallestFiller)
 }
 
-// learnMirrors reads where a java.lang.Class has what it says of its class. What an object's header is like is known.
+// learnMirrors reads where a java.lang.Class has what it says of its class. What an object's header
+// is like is known.
 func (p *Process) learnMirrors() {
 	s := &p.schema.object
 	t := &p.objects
@@ -98,7 +100,8 @@ func (p *Process) staticOffset(static uint64) uint64 {
 	return vmstructs.Number(b)
 }
 
-// mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static fields behind its own.
+// mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static
+// fields behind its own.
 func (p *Process) mirrorBytes(start uint64) uint64 {
 	if p.objects.mirrorSize == 0 {
 		return 0
@@ -140,9 +143,10 @@ type klassHead struct {
 // bytes is about how much memory h holds.
 func (h klassHead) bytes() int { return 144 + len(h.symbol) + len(h.name) }
 
-// readHeads reads classes. What does not look like one is absent: its vtable must be in libjvm, or in the archive of
-// classes that JVMs share (CDS), where the VM puts copies of its vtables; its superclasses must begin with Object; and
-// it must point to itself where it says, which is what casts check. Methods and constant pools have vtables, too.
+// readHeads reads classes. What does not look like one is absent: its vtable must be in libjvm, or
+// in the archive of classes that JVMs share (CDS), where the VM puts copies of its vtables; its
+// superclasses must begin with Object; and it must point to itself where it says, which is what
+// casts check. Methods and constant pools have vtables, too.
 func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 	s := &p.schema.object
 	var heads vmstructs.Batch
@@ -184,8 +188,9 @@ func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 	return found, nil
 }
 
-// hasSupers reports whether what a class has of its superclasses, down to itself, fits. Interfaces, and classes that
-// have too many, are not among them (src/hotspot/share/oops/klass.hpp, Klass::initialize_supers).
+// hasSupers reports whether what a class has of its superclasses, down to itself, fits. Interfaces,
+// and classes that have too many, are not among them (src/hotspot/share/oops/klass.hpp,
+// Klass::initialize_supers).
 func (p *Process) hasSupers(klass uint64, head []byte) bool {
 	s := &p.schema.object
 	supers := head[s.primary.Offset:s.primary.End()]

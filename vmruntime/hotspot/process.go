@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Memory that a Process keeps at most, besides its versionTable: of decoded compilations, and of methods.
+// Memory that a Process keeps at most, besides its versionTable: of decoded compilations, and of
+// methods.
 const (
 	codeBytes   = 8 << 20
 	methodBytes = 2 << 20
@@ -59,9 +60,9 @@ type Process struct {
 	virtualList  func() (*virtualList, error) // what looking for it gave; nil until then
 }
 
-// A schema is where the fields are that this package reads, in one process. See the table in jdks.go for what each JDK
-// moved. It is the same in all processes of a build of libjvm, but it is kept by process: one that lies about itself
-// must only harm its own profile.
+// A schema is where the fields are that this package reads, in one process. See the table in
+// jdks.go for what each JDK moved. It is the same in all processes of a build of libjvm, but it is
+// kept by process: one that lies about itself must only harm its own profile.
 type schema struct {
 	cache   codecache.Schema
 	blob    codecache.BlobSchema
@@ -99,13 +100,14 @@ func newSchema(s *vmstructs.Tables) (*schema, error) {
 type methodKey struct {
 	addr  uint64
 	epoch uint32
-	// walked: what it was in interpreted frames of that epoch. Otherwise it is what was read in it, and its methodBody
-	// is to be compared with what stands there.
+	// walked: what it was in interpreted frames of that epoch. Otherwise it is what was read in it,
+	// and its methodBody is to be compared with what stands there.
 	walked bool
 }
 
-// Attach reads the VM's tables and the headers in its code cache. Compilations that are there then can be named when they are gone once
-// Continue has been called until there is no more to do. The result is a *Process.
+// Attach reads the VM's tables and the headers in its code cache. Compilations that are there then
+// can be named when they are gone once Continue has been called until there is no more to do. The
+// result is a *Process.
 func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
 	p := &Process{
 		image:   i,
@@ -139,7 +141,8 @@ func (p *Process) attach() error {
 	if p.version, err = readVersion(p.memory, &p.schema.version); err != nil {
 		return err
 	}
-	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there may be some of the code heaps.
+	// The VM makes code heaps and the Java heap first, and the interpreter last. Until then there
+	// may be some of the code heaps.
 	if _, _, err := codecache.InterpreterCode(p.memory, &p.schema.stubs); err != nil {
 		return err
 	}
@@ -203,8 +206,9 @@ const (
 	namedAtOnce = 512
 )
 
-// Continue takes down who the compilations are that were there when the VM was attached, in case they are gone when a sample of them is
-// looked up. That takes most of the time of an attachment, and is hardly ever needed: so each call does some of it.
+// Continue takes down who the compilations are that were there when the VM was attached, in case
+// they are gone when a sample of them is looked up. That takes most of the time of an attachment,
+// and is hardly ever needed: so each call does some of it.
 func (p *Process) Continue() (more bool, err error) {
 	n := min(len(p.nameless), namedAtOnce)
 	blobs := p.nameless[:n]
@@ -238,7 +242,8 @@ func (p *Process) Continue() (more bool, err error) {
 	return len(p.nameless) > 0, nil
 }
 
-// compiled reports whether b is a compiled method or a wrapper of a native one that may still be named.
+// compiled reports whether b is a compiled method or a wrapper of a native one that may still be
+// named.
 func (p *Process) compiled(b *codecache.Blob) bool {
 	kind := p.kinds.Of(b.Name)
 	return (kind == codecache.KindNMethod || kind == codecache.KindNative) && p.version.live(b.State)

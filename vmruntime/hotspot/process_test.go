@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// TestAttachStarting: a VM that has not made its code cache, its stubs or its interpreter yet is to be tried later.
+// TestAttachStarting: a VM that has not made its code cache, its stubs or its interpreter yet is to
+// be tried later.
 func TestAttachStarting(t *testing.T) {
 	for name := range recordings {
 		r := loadRecording(t, name+".gz")
@@ -33,8 +34,8 @@ func TestAttachStarting(t *testing.T) {
 	}
 }
 
-// TestAttachLoading: while libjvm is loaded, its variables are not mapped, are zero, or hold addresses of the file. All of
-// that passes.
+// TestAttachLoading: while libjvm is loaded, its variables are not mapped, are zero, or hold
+// addresses of the file. All of that passes.
 func TestAttachLoading(t *testing.T) {
 	for name := range recordings {
 		r := loadRecording(t, name+".gz")
@@ -89,8 +90,8 @@ func TestAttachLoading(t *testing.T) {
 	}
 }
 
-// TestAttachReplacedMeanwhile: whenever during Attach a class is unloaded, and its method's and its code's memory are
-// given to another method, neither is remembered by the name of the other.
+// TestAttachReplacedMeanwhile: whenever during Attach a class is unloaded, and its method's and its
+// code's memory are given to another method, neither is remembered by the name of the other.
 func TestAttachReplacedMeanwhile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -189,8 +190,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// FuzzCodeCache attaches to recorded guests whose memory was changed in some places, and looks everything up. Eight
-// bytes of input are a change: four of them where, four of them what.
+// FuzzCodeCache attaches to recorded guests whose memory was changed in some places, and looks
+// everything up. Eight bytes of input are a change: four of them where, four of them what.
 func FuzzCodeCache(f *testing.F) {
 	type guest struct {
 		*recording
@@ -267,8 +268,9 @@ func change(mem *vmtest.Memory, changes []byte) (undo func()) {
 	}
 }
 
-// changeWords writes whole words into mem, as pointers are written, and returns how to undo it. Eight bytes are a change:
-// four of them where, the others what: an even number writes 0, an odd one copies the word that it leads to.
+// changeWords writes whole words into mem, as pointers are written, and returns how to undo it.
+// Eight bytes are a change: four of them where, the others what: an even number writes 0, an odd
+// one copies the word that it leads to.
 func changeWords(mem *vmtest.Memory, changes []byte) (undo func()) {
 	var total uint64
 	for _, p := range mem.Pieces {

@@ -17,12 +17,13 @@ const (
 	maxReceivers = 1 << 14  // classes that are looked up for one chunk
 )
 
-// Profiles reads what was counted in these methods. What a method can call is read once; its counts, and what calls
-// were resolved to if that was open, are read every time.
+// Profiles reads what was counted in these methods. What a method can call is read once; its
+// counts, and what calls were resolved to if that was open, are read every time.
 //
-// The counts of one method come from one read, but not atomically: a call that is made meanwhile may be in the
-// invocations and not in the count of its site. They are exact while only the interpreter and C1's code of level 3 run;
-// C2's code counts nothing, so that they freeze. -Xint counts nothing at all.
+// The counts of one method come from one read, but not atomically: a call that is made meanwhile
+// may be in the invocations and not in the count of its site. They are exact while only the
+// interpreter and C1's code of level 3 run; C2's code counts nothing, so that they freeze. -Xint
+// counts nothing at all.
 func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
 	s := &p.schema.profile
 	if err := s.Err(p.version.jdk); err != nil {
@@ -82,7 +83,8 @@ func (p *Process) readProfiles(methods []uint64, epoch uint32, search *methodSea
 	return nil
 }
 
-// callings returns what the methods can call. Those that cannot be read, or are not what they were, are absent.
+// callings returns what the methods can call. Those that cannot be read, or are not what they were,
+// are absent.
 func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling, error) {
 	known := make(map[uint64]*calling, len(methods))
 	var unsure []uint64

@@ -95,7 +95,8 @@ func TestProfileGoesOn(t *testing.T) {
 	}
 }
 
-// TestProfileWithoutData: a method whose MethodData is not its own, or makes no sense, has calls but no counts.
+// TestProfileWithoutData: a method whose MethodData is not its own, or makes no sense, has calls
+// but no counts.
 func TestProfileWithoutData(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){
@@ -120,9 +121,9 @@ func TestProfileWithoutData(t *testing.T) {
 	}
 }
 
-// TestProfileOfAnother: when another method lies at the address of one that was known, the first answer is that the
-// method is gone, the next ones are about the new one. That is looked at when classes were unloaded, and of methods
-// whose profile was not read before.
+// TestProfileOfAnother: when another method lies at the address of one that was known, the first
+// answer is that the method is gone, the next ones are about the new one. That is looked at when
+// classes were unloaded, and of methods whose profile was not read before.
 func TestProfileOfAnother(t *testing.T) {
 	for name := range callRecordings {
 		for _, known := range []string{"by its profile", "by its code"} {
@@ -157,8 +158,8 @@ func TestProfileOfAnother(t *testing.T) {
 	}
 }
 
-// TestProfilesUnsupported: without the fields that lead to counts there is an error that names them, and nothing else
-// is lost.
+// TestProfilesUnsupported: without the fields that lead to counts there is an error that names
+// them, and nothing else is lost.
 func TestProfilesUnsupported(t *testing.T) {
 	g := newCountedGuest(t, "testdata/calls17")
 	g.schema.profile = calldata.NewSchema(&vmstructs.Tables{})
@@ -168,7 +169,8 @@ func TestProfilesUnsupported(t *testing.T) {
 	}
 }
 
-// BenchmarkProfiles reads the profiles of a recorded guest, again and again: no time is spent in system calls.
+// BenchmarkProfiles reads the profiles of a recorded guest, again and again: no time is spent in
+// system calls.
 func BenchmarkProfiles(b *testing.B) {
 	for name := range callRecordings {
 		b.Run(name, func(b *testing.B) {

@@ -19,8 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "record guests anew, with their goldens")
 
-// recordings are the recorded guests: one for each JDK that is tested. To each belong NAME.gz, its memory; NAME.json,
-// what Attach must find out; and NAME.jsonl, what Lookup must answer, a site a line.
+// recordings are the recorded guests: one for each JDK that is tested. To each belong NAME.gz, its
+// memory; NAME.json, what Attach must find out; and NAME.jsonl, what Lookup must answer, a site a
+// line.
 var recordings = map[string]string{
 	"testdata/jdk17": "/usr/lib/jvm/java-17-openjdk-amd64",
 	"testdata/jdk25": "/usr/lib/jvm/temurin-25-jdk-amd64",
@@ -50,7 +51,8 @@ type siteText struct {
 	Epoch   uint32             `json:",omitempty"`
 }
 
-// TestRecorded attaches to recorded guests and looks up all that was looked up when they were recorded.
+// TestRecorded attaches to recorded guests and looks up all that was looked up when they were
+// recorded.
 func TestRecorded(t *testing.T) {
 	for name, home := range recordings {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -138,7 +140,8 @@ func frameText(f vmruntime.Frame) string {
 	return text
 }
 
-// record runs the guest, reads it through a recorder, and writes down what was read and what came of it.
+// record runs the guest, reads it through a recorder, and writes down what was read and what came
+// of it.
 func record(t *testing.T, home, name string) {
 	vm := startJVM(t, home, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints", "hotspot.ScopesGuest", "warm")
 	if err := unix.Kill(vm.pid, unix.SIGSTOP); err != nil { // so that all of it is of one moment
@@ -160,8 +163,8 @@ func record(t *testing.T, home, name string) {
 	vm.recording(recorder).save(t, name+".gz")
 }
 
-// sites chooses what to look up: some places in every method of the guest and some native ones, compiled and
-// interpreted; some of every kind of stub; and places where nothing is.
+// sites chooses what to look up: some places in every method of the guest and some native ones,
+// compiled and interpreted; some of every kind of stub; and places where nothing is.
 func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	const perKind, natives = 2, 6
 	last := uint64(0) // byte of the first heap's code

@@ -14,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// A recording is what was read of a guest's memory, with what its libjvm taught: enough to attach again without the
-// guest.
+// A recording is what was read of a guest's memory, with what its libjvm taught: enough to attach
+// again without the guest.
 type recording struct {
 	Bias    uint64
 	Symbols map[string]uint64

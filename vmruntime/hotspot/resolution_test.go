@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
 )
 
-// Entries of the constant pool cache, as the interpreter leaves them: of JDK 17 {indices, f1, f2, flags}, of JDK 25.
+// Entries of the constant pool cache, as the interpreter leaves them: of JDK 17 {indices, f1, f2,
+// flags}, of JDK 25.
 func TestResolutions(t *testing.T) {
 	schemas := map[int]*calldata.PoolSchema{}
 	for jdk, name := range map[int]string{17: "testdata/jdk17.gz", 25: "testdata/jdk25.gz"} {

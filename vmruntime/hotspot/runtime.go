@@ -1,5 +1,5 @@
-// Package hotspot names the code of a running HotSpot JVM from outside, by reading its memory. It needs no flag, no agent
-// library and no help from the JVM, and it writes nothing.
+// Package hotspot names the code of a running HotSpot JVM from outside, by reading its memory. It
+// needs no flag, no agent library and no help from the JVM, and it writes nothing.
 //
 //	image, err := hotspot.Runtime{}.Image(file)     // once per libjvm
 //	p, err := image.Attach(target)                  // once per process; *hotspot.Process
@@ -45,8 +45,9 @@
 //	objectschema, objectbuild   where the VM has what a layout of objects says
 //	headerbuild                 the form of an object's header
 //
-// Nothing that comes out of a process is trusted. Every count, length and chain has a bound next to the code that follows
-// it. Arithmetic on addresses may wrap, and then the read fails. Names are cleaned.
+// Nothing that comes out of a process is trusted. Every count, length and chain has a bound next to
+// the code that follows it. Arithmetic on addresses may wrap, and then the read fails. Names are
+// cleaned.
 package hotspot
 
 import (
@@ -68,8 +69,8 @@ func (Runtime) Title() string { return "HotSpot" }
 // Recognise reports whether the mapped file of that name may be HotSpot's library.
 func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
 
-// Image reads the symbols and probes of a libjvm. It returns nil, nil for a file that is not HotSpot's, because other VMs
-// have a libjvm.so too.
+// Image reads the symbols and probes of a libjvm. It returns nil, nil for a file that is not
+// HotSpot's, because other VMs have a libjvm.so too.
 func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
 	image, err := newImage(file)
 	if image == nil {

@@ -11,7 +11,8 @@ import (
 
 var _ vmruntime.SafepointReader = (*Process)(nil)
 
-// Safepoints reads the polls of a compilation, and the places that its calls of Java methods return to.
+// Safepoints reads the polls of a compilation, and the places that its calls of Java methods return
+// to.
 func (p *Process) Safepoints(of vmruntime.Compilation) ([]vmruntime.Safepoint, error) {
 	if p.image.machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("polls are not known on %v yet: %w", p.image.machine, vmruntime.ErrUnknown)
@@ -82,8 +83,9 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 	return list, nil
 }
 
-// maxSafepointData bounds the scopes and variables of all safepoints of a compilation: thousands of safepoints have tens of each. Each
-// position, scope and variable is bounded, but their product is gigabytes.
+// maxSafepointData bounds the scopes and variables of all safepoints of a compilation: thousands of
+// safepoints have tens of each. Each position, scope and variable is bounded, but their product is
+// gigabytes.
 const maxSafepointData = 1 << 20
 
 // scopesFrom is the chain from a scope outwards.
@@ -94,8 +96,9 @@ func scopesFrom(t *debuginfo.Table, scope int32) (chain []vmruntime.Scope) {
 	return chain
 }
 
-// isPoll reports whether code begins with test [...], eax: what both compilers poll with in loops, through a register, or up to
-// JDK 9 relative to the instruction pointer. The poll before a return differs (see inEpilogue), and has no debug information.
+// isPoll reports whether code begins with test [...], eax: what both compilers poll with in loops,
+// through a register, or up to JDK 9 relative to the instruction pointer. The poll before a return
+// differs (see inEpilogue), and has no debug information.
 func isPoll(code []byte) bool {
 	const testInstruction, registerOnly, eax = 0x85, 3, 0
 	if len(code) > 0 && code[0] == insREXB32 {

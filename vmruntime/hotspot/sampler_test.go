@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sample takes the instruction pointers of one thread of the guest for a while, 4,000 times per second of its CPU
-// time: by perf events, with no part of this project in between.
+// sample takes the instruction pointers of one thread of the guest for a while, 4,000 times per
+// second of its CPU time: by perf events, with no part of this project in between.
 func (vm *jvm) sample(t testing.TB, thread string, d time.Duration) []uint64 {
 	t.Helper()
 	const pages = 64

@@ -40,7 +40,8 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, er
 		return "[interpreter]", nil
 	}
 	if routine, ok := s.find(p, pc, b); ok {
-		// What a stub for upcalls calls has its name: upcall_stub_load_target. A stack has that of the stub once for each upcall.
+		// What a stub for upcalls calls has its name: upcall_stub_load_target. A stack has that of
+		// the stub once for each upcall.
 		return "[stub: " + strings.TrimPrefix(routine.Name, codecache.UpcallName+"_") + "]", nil
 	}
 	if p.schema.blob.IsAdapter(p.memory, b.Addr) {
@@ -50,8 +51,9 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, er
 	return "[stub: " + name + "]", err
 }
 
-// find returns the stub routine that pc is in, which is in b. The VM generates some routines when they are first needed
-// (JDK 21+), each time in a new blob, so it is seen for a blob that is new whether the list has grown.
+// find returns the stub routine that pc is in, which is in b. The VM generates some routines when
+// they are first needed (JDK 21+), each time in a new blob, so it is seen for a blob that is new
+// whether the list has grown.
 func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Piece, bool) {
 	if len(s.searched) > codecache.MaxKinds {
 		s.searched = nil
@@ -77,15 +79,17 @@ func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache
 	return codecache.Piece{}, false
 }
 
-// load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason to fail.
+// load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason
+// to fail.
 func (s *stubNames) load(p *Process) {
 	if list, ok := p.symbol(symbolStubList); ok {
 		s.routines.Read(p.memory, list)
 	}
 }
 
-// isReturnBarrier recognises the stub routine that thaws the callers of a virtual thread's last frame: "Cont thaw
-// return barrier" in JDK 21, "cont_returnBarrier" in JDK 25; not the one for exceptions.
+// isReturnBarrier recognises the stub routine that thaws the callers of a virtual thread's last
+// frame: "Cont thaw return barrier" in JDK 21, "cont_returnBarrier" in JDK 25; not the one for
+// exceptions.
 func isReturnBarrier(name string) bool {
 	name = strings.NewReplacer("_", "", " ", "").Replace(strings.ToLower(name))
 	return strings.Contains(name, "returnbarrier") && !strings.Contains(name, "exc")
@@ -106,7 +110,8 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	}
 	switch kind := p.kinds.Of(b.Name); {
 	case kind == codecache.KindNMethod && p.layout.Kinds.NMethod == 0, kind == codecache.KindNative && p.layout.Kinds.Native == 0:
-		// It is the first of its kind, which the kernel side took for a stub, as Refresh has not found that kind yet.
+		// It is the first of its kind, which the kernel side took for a stub, as Refresh has not
+		// found that kind yet.
 		return p.firstCompilation(site)
 	case kind == codecache.KindNMethod, kind == codecache.KindNative:
 		return nil, vmruntime.ErrStale // a stub was here, and made room for a method

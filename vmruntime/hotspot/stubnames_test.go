@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 )
 
-// TestAdapterByKind: an adapter is one by its kind where its name is a signature, as adapters from an AOT cache have it.
+// TestAdapterByKind: an adapter is one by its kind where its name is a signature, as adapters from
+// an AOT cache have it.
 func TestAdapterByKind(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk25.gz")
 	p := r.attach(t, nil)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A profile says that a release is not tested if and only if the tables of tested releases do not have it.
+// A profile says that a release is not tested if and only if the tables of tested releases do not
+// have it.
 func TestTestedJDKs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/jdks.md")
 	if err != nil {

@@ -14,9 +14,10 @@ import (
 // maxThreadName bounds what is read of a thread's name, in bytes of its characters.
 const maxThreadName = 512
 
-// ThreadNames returns the names of Java threads, as Thread.getName does, by their id as in Threads; threads of the VM that have a
-// java.lang.Thread are among them. It costs seven reads of some bytes for each thread, in batches. The VM may move objects meanwhile:
-// then names are missing. One that is wrong would be that of another thread or string that was there a moment ago.
+// ThreadNames returns the names of Java threads, as Thread.getName does, by their id as in Threads;
+// threads of the VM that have a java.lang.Thread are among them. It costs seven reads of some bytes
+// for each thread, in batches. The VM may move objects meanwhile: then names are missing. One that
+// is wrong would be that of another thread or string that was there a moment ago.
 func (p *Process) ThreadNames() (map[uint32]string, error) {
 	if !p.layout.HasObjects {
 		return nil, errors.New("names of threads: objects of this JVM are not known")
@@ -122,8 +123,9 @@ func (p *Process) classes(objects []uint64, epoch uint32) ([]*Class, error) {
 	return classes, nil
 }
 
-// maxThreadClasses bounds how many classes are looked at for the names of threads: subclasses of java.lang.Thread, and what is where a
-// collector moved an object away. Each may take several reads.
+// maxThreadClasses bounds how many classes are looked at for the names of threads: subclasses of
+// java.lang.Thread, and what is where a collector moved an object away. Each may take several
+// reads.
 const maxThreadClasses = 256
 
 // follow reads the reference in the field of each object that is wanted: 0 where there is none.
@@ -135,8 +137,8 @@ func (p *Process) follow(objects []uint64, epoch uint32, wanted func(Field) bool
 	return p.references(fieldsOf(objects, classes, wanted))
 }
 
-// fieldsOf returns where the field of each object is that is wanted: 0 where there is none. It looks through each class once, as a class may
-// have very many fields.
+// fieldsOf returns where the field of each object is that is wanted: 0 where there is none. It
+// looks through each class once, as a class may have very many fields.
 func fieldsOf(objects []uint64, classes []*Class, wanted func(Field) bool) []uint64 {
 	type place struct {
 		offset uint64

@@ -73,19 +73,21 @@ func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 	return s
 }
 
-// Numbers of JavaThreadState (src/hotspot/share/utilities/globalDefinitions.hpp): a bound, and that of _thread_in_Java where
-// the VM does not export it. JDK 28 counts them anew, as the states in between are gone: there it is 4.
+// Numbers of JavaThreadState (src/hotspot/share/utilities/globalDefinitions.hpp): a bound, and that
+// of _thread_in_Java where the VM does not export it. JDK 28 counts them anew, as the states in
+// between are gone: there it is 4.
 const (
 	maxThreadState = 64
 	usualInJava    = 8
 )
 
-// usualSenderSPWord is where frames of the interpreter have the caller's stack pointer in all JDKs from 8 to 28
-// (src/hotspot/cpu/x86/frame_x86.hpp). JDK 8 does not export it.
+// usualSenderSPWord is where frames of the interpreter have the caller's stack pointer in all JDKs
+// from 8 to 28 (src/hotspot/cpu/x86/frame_x86.hpp). JDK 8 does not export it.
 const usualSenderSPWord = -1
 
-// firstUpcallField is where an UpcallStub has its first field, in JDK 16 to 24, which export none (src/hotspot/share/code/codeBlob.hpp; up
-// to JDK 19 the class is OptimizedEntryBlob). Its last one, behind a reference, says where its frame has the anchor.
+// firstUpcallField is where an UpcallStub has its first field, in JDK 16 to 24, which export none
+// (src/hotspot/share/code/codeBlob.hpp; up to JDK 19 the class is OptimizedEntryBlob). Its last
+// one, behind a reference, says where its frame has the anchor.
 func firstUpcallField(r *vmstructs.Resolver) vmstructs.Field {
 	size := cmp.Or(r.Sizes["RuntimeBlob"], r.Sizes["CodeBlob"])
 	if size == 0 || size > vmstructs.MaxSize {
@@ -120,8 +122,8 @@ const maxThreads = 64
 // maxListings is how often the list of threads is read while others replace it.
 const maxListings = 100
 
-// threads returns the addresses of JavaThreads, at most so many. The VM replaces its list when a thread begins or ends, and frees the old one: if it did
-// so meanwhile, the list is read again.
+// threads returns the addresses of JavaThreads, at most so many. The VM replaces its list when a
+// thread begins or ends, and frees the old one: if it did so meanwhile, the list is read again.
 func (p *Process) threads(most uint64) (threads []uint64, err error) {
 	s := &p.schema.object
 	if s.linked() {
@@ -179,8 +181,9 @@ func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
 	return threads, err
 }
 
-// Threads returns those that run Java code, at most vmruntime.MaxListedThreads. One that starts or ends meanwhile may be absent. It costs a
-// read of some bytes for each thread, in batches, three times; a system call each up to JDK 9, whose list is a linked one.
+// Threads returns those that run Java code, at most vmruntime.MaxListedThreads. One that starts or
+// ends meanwhile may be absent. It costs a read of some bytes for each thread, in batches, three
+// times; a system call each up to JDK 9, whose list is a linked one.
 func (p *Process) Threads() ([]vmruntime.Thread, error) {
 	addrs, err := p.threads(vmruntime.MaxListedThreads)
 	if err != nil {
@@ -217,9 +220,10 @@ func (p *Process) Threads() ([]vmruntime.Thread, error) {
 	return known, nil
 }
 
-// javaThreadVtable is what the first word of a JavaThread points to that runs Java code, where no symbol says so: that of
-// the oldest thread in the list. The VM makes it in create_vm for the thread that called that (src/hotspot/share/runtime/threads.cpp),
-// and next the Reference Handler, which does not end: both run Java code. Threads of compilers and services, which are of
+// javaThreadVtable is what the first word of a JavaThread points to that runs Java code, where no
+// symbol says so: that of the oldest thread in the list. The VM makes it in create_vm for the
+// thread that called that (src/hotspot/share/runtime/threads.cpp), and next the Reference Handler,
+// which does not end: both run Java code. Threads of compilers and services, which are of
 // subclasses, come later.
 func (p *Process) javaThreadVtable() (uint64, error) {
 	threads, err := p.threads(vmruntime.MaxListedThreads)
@@ -246,8 +250,8 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 	return vtable, nil
 }
 
-// A bufferList is the free parts of all threads' allocation buffers, read when it is first asked: nothing in them is an
-// object, though it may look like one.
+// A bufferList is the free parts of all threads' allocation buffers, read when it is first asked:
+// nothing in them is an object, though it may look like one.
 type bufferList struct {
 	*Process
 	read bool
@@ -257,7 +261,8 @@ type bufferList struct {
 // maxBuffers bounds how many threads are asked.
 const maxBuffers = 16 << 10
 
-// isFree reports whether addr is in one of them. Where they cannot be read, because threads come or go, nothing is.
+// isFree reports whether addr is in one of them. Where they cannot be read, because threads come or
+// go, nothing is.
 func (l *bufferList) isFree(addr uint64) bool {
 	if !l.read {
 		l.read = true

@@ -50,7 +50,8 @@ func TestRecordedThreadsStripped(t *testing.T) {
 	}
 }
 
-// A libjvm of musl may have the symbols, but its threads have their storage elsewhere than the kernel side looks.
+// A libjvm of musl may have the symbols, but its threads have their storage elsewhere than the
+// kernel side looks.
 func TestRecordedThreadsWithoutTLS(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
 	r.TLSSlot = 0
@@ -152,8 +153,9 @@ func TestLiveThreads(t *testing.T) {
 	}
 }
 
-// JDK 8 does not say where a frame of the interpreter has its caller's stack pointer. At 0, where it has the caller's frame
-// pointer, the callers of compiled methods that the interpreter was called from would be lost.
+// JDK 8 does not say where a frame of the interpreter has its caller's stack pointer. At 0, where
+// it has the caller's frame pointer, the callers of compiled methods that the interpreter was
+// called from would be lost.
 func TestSenderSP(t *testing.T) {
 	const name = "frame::interpreter_frame_sender_sp_offset"
 	for _, test := range []struct {

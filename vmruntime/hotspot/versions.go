@@ -47,7 +47,8 @@ func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string
 	return methods, names, nil
 }
 
-// States reads the state and the version of compilations again. What has another version by now is freed.
+// States reads the state and the version of compilations again. What has another version by now is
+// freed.
 func (p *Process) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, error) {
 	id, state := p.schema.blob.CompileID, p.schema.blob.State
 	first := uint64(min(id.Offset, state.Offset))

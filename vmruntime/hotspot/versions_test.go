@@ -27,7 +27,8 @@ func (g *countedGuest) compiled(t testing.TB) map[string]vmruntime.Compilation {
 	return found
 }
 
-// A compilation is in use until its state says otherwise, and freed once something else is at its place.
+// A compilation is in use until its state says otherwise, and freed once something else is at its
+// place.
 func TestVersionStates(t *testing.T) {
 	for name := range callRecordings {
 		g := newCountedGuest(t, name)

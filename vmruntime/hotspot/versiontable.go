@@ -7,11 +7,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// maxVersions bounds how many compilations are remembered by name. What is forgotten is lost only if it is gone from
-// the code cache as well.
+// maxVersions bounds how many compilations are remembered by name. What is forgotten is lost only
+// if it is gone from the code cache as well.
 const maxVersions = 64 << 10
 
-// A methodName is the identity of a method as the VM has it: java/util/HashMap, get, (Ljava/lang/Object;)….
+// A methodName is the identity of a method as the VM has it: java/util/HashMap, get,
+// (Ljava/lang/Object;)….
 type methodName struct {
 	class, name, signature string
 }
@@ -24,9 +25,9 @@ type namedCode struct {
 	methodName
 }
 
-// A versionTable remembers compilations by their version (the low 28 bits of the compile id, which HotSpot counts up):
-// those that were live at Attach, and those that were announced since. It takes about 100 bytes for each. The zero
-// value is empty.
+// A versionTable remembers compilations by their version (the low 28 bits of the compile id, which
+// HotSpot counts up): those that were live at Attach, and those that were announced since. It takes
+// about 100 bytes for each. The zero value is empty.
 type versionTable struct {
 	known   map[uint32]versionEntry
 	order   []uint32 // versions as they came: a ring once it is full
@@ -90,8 +91,8 @@ func (t *versionTable) compact() {
 	t.sparse = 2 * len(t.names.text)
 }
 
-// find returns the compilation of that version if pc is in it. Up to slack bytes behind its end count as well: what
-// the VM announces ends before the stubs that belong to the method.
+// find returns the compilation of that version if pc is in it. Up to slack bytes behind its end
+// count as well: what the VM announces ends before the stubs that belong to the method.
 func (t *versionTable) find(version uint32, pc uint64) (namedCode, bool) {
 	const slack = 4096
 	e, ok := t.known[version]
@@ -112,9 +113,10 @@ func (c *namedCode) frame() vmruntime.Frame {
 	}
 }
 
-// A nameTable keeps each string once, in one piece of memory: 2 bytes and about 6 of index more than its text, where a
-// Go map would take 60 and give the garbage collector pointers to follow. A guest with 7,000 compilations has about as
-// many distinct classes, names and signatures. The zero value is empty.
+// A nameTable keeps each string once, in one piece of memory: 2 bytes and about 6 of index more
+// than its text, where a Go map would take 60 and give the garbage collector pointers to follow. A
+// guest with 7,000 compilations has about as many distinct classes, names and signatures. The zero
+// value is empty.
 type nameTable struct {
 	text  []byte   // strings, each behind its length in 16 bits
 	index []uint32 // open hash table of offsets into text; 0 is free, as text[0] is a dummy

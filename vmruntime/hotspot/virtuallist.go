@@ -9,14 +9,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Where the class library keeps all virtual threads (java.base, jdk.internal.vm.ThreadContainers): those that were started alone in a set,
-// unless -Djdk.trackAllThreads=false, and those of executors and scopes in sets of these, which a registry refers to.
+// Where the class library keeps all virtual threads (java.base, jdk.internal.vm.ThreadContainers):
+// those that were started alone in a set, unless -Djdk.trackAllThreads=false, and those of
+// executors and scopes in sets of these, which a registry refers to.
 const (
 	rootContainerClass = "jdk/internal/vm/ThreadContainers$RootContainer$TrackingRootContainer"
 	containersClass    = "jdk/internal/vm/ThreadContainers"
 )
 
-// A virtualList is where a process keeps its virtual threads. The addresses are those of memory of the VM, which does not move.
+// A virtualList is where a process keeps its virtual threads. The addresses are those of memory of
+// the VM, which does not move.
 type virtualList struct {
 	root, registry uint64 // handles of the java.lang.Class that has the set
 	rootAt         uint64 // offset there
@@ -34,8 +36,8 @@ const (
 // suspendedState is a bit of VirtualThread.state.
 const suspendedState = 1 << 8
 
-// VirtualThreads implements vmruntime.VirtualLister. It costs some twenty reads for each thread that is drawn, in batches, and one for each hash
-// table, of 4 or 8 bytes for each of its places.
+// VirtualThreads implements vmruntime.VirtualLister. It costs some twenty reads for each thread
+// that is drawn, in batches, and one for each hash table, of 4 or 8 bytes for each of its places.
 func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.VirtualThread, error) {
 	if p.virtualClass == 0 {
 		return nil, errors.New("virtual threads: the VM does not export their class")
@@ -115,7 +117,8 @@ func (p *Process) findVirtualList() (*virtualList, error) {
 	return l, err
 }
 
-// staticPlace returns the handle of a class's java.lang.Class, and the offset of a static field in it.
+// staticPlace returns the handle of a class's java.lang.Class, and the offset of a static field in
+// it.
 func (p *Process) staticPlace(klass uint64, name string, epoch uint32) (handle, offset uint64, err error) {
 	class, err := p.Klass(klass, epoch)
 	if err != nil {
@@ -164,7 +167,8 @@ func (p *Process) handled(handle uint64) (uint64, error) {
 	return p.layout.Objects.Uncolour(word), err
 }
 
-// virtualEntries returns the first entry at each place of all sets of virtual threads, and how many sets the one that it is of stands for.
+// virtualEntries returns the first entry at each place of all sets of virtual threads, and how many
+// sets the one that it is of stands for.
 func (p *Process) virtualEntries(l *virtualList, draw func(n int) int) (entries []uint64, weights []float64, err error) {
 	epoch := p.currentEpoch()
 	statics := make([]uint64, 0, 2)
@@ -212,7 +216,8 @@ func (p *Process) virtualEntries(l *virtualList, draw func(n int) int) (entries 
 	return entries, weights, nil
 }
 
-// containerSets returns the sets of threads of the containers that entries of the registry refer to weakly.
+// containerSets returns the sets of threads of the containers that entries of the registry refer to
+// weakly.
 func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, err error) {
 	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
 		containers := entries
@@ -244,7 +249,8 @@ func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, 
 	return sets, nil
 }
 
-// setPlaces returns the first entries at the places of a ConcurrentHashMap.KeySetView, without those that have none.
+// setPlaces returns the first entries at the places of a ConcurrentHashMap.KeySetView, without
+// those that have none.
 func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
 	at := []uint64{set}
 	for _, name := range [...]string{"map", "table"} {
@@ -285,7 +291,8 @@ func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
 	return places, nil
 }
 
-// nextEntries returns the entries behind others at their places. That of a tree's root is its first one.
+// nextEntries returns the entries behind others at their places. That of a tree's root is its first
+// one.
 func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, err error) {
 	first, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "first" })
 	if err != nil {
@@ -303,7 +310,8 @@ func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, er
 	return next, nil
 }
 
-// virtualKeys returns the threads that entries and those behind them have as keys, with what they stand for.
+// virtualKeys returns the threads that entries and those behind them have as keys, with what they
+// stand for.
 func (p *Process) virtualKeys(entries []uint64, weights []vmruntime.VirtualThread) (threads []uint64, list []vmruntime.VirtualThread, err error) {
 	epoch := p.currentEpoch()
 	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
@@ -382,7 +390,8 @@ type readWords struct {
 	mounted bool
 }
 
-// virtualWords reads all words of threads in one go, so that those of one thread are as of about one moment.
+// virtualWords reads all words of threads in one go, so that those of one thread are as of about
+// one moment.
 func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]readWords, error) {
 	var b vmstructs.Batch
 	for i := range states {
@@ -452,8 +461,8 @@ func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 	return all, nil
 }
 
-// waiterMonitor is where an ObjectWaiter of JDK 24 and later has its ObjectMonitor (src/hotspot/share/runtime/objectMonitor.hpp): behind two links
-// and two words for the thread.
+// waiterMonitor is where an ObjectWaiter of JDK 24 and later has its ObjectMonitor
+// (src/hotspot/share/runtime/objectMonitor.hpp): behind two links and two words for the thread.
 const waiterMonitor = 4 * vmstructs.WordSize
 
 // waitedMonitors returns the objects of the monitors that threads wait for, 0 for others.

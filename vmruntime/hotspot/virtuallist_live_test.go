@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// TestLiveVirtualThreads has virtual threads, of an executor and others, wait for a lock. Those that are drawn stand for all.
+// TestLiveVirtualThreads has virtual threads, of an executor and others, wait for a lock. Those
+// that are drawn stand for all.
 func TestLiveVirtualThreads(t *testing.T) {
 	tried := false
 	for _, home := range jdks(t) {

@@ -14,9 +14,9 @@ import (
 // maxPiece is how many bytes are read at once.
 const maxPiece = 1 << 20
 
-// ReadPiece reads on in the file of a map from a position, if it still is the same file and has not shrunk. Otherwise it
-// begins anew. The file must be the process's user's or root's (vmruntime.ErrForeignMap). It uses no Map, so that a caller may give up
-// waiting for it.
+// ReadPiece reads on in the file of a map from a position, if it still is the same file and has not
+// shrunk. Otherwise it begins anew. The file must be the process's user's or root's
+// (vmruntime.ErrForeignMap). It uses no Map, so that a caller may give up waiting for it.
 func ReadPiece(f *os.File, uid uint32, from vmruntime.MapPosition) (piece vmruntime.MapPiece, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -48,7 +48,8 @@ func (m *Map) Continues(piece vmruntime.MapPiece) bool { return piece.Begin == m
 // Forget drops all entries, because nothing vouches for them any more. Position stays.
 func (m *Map) Forget() { *m = Map{position: m.position, epoch: m.epoch + 1} }
 
-// Add reads a piece. One that does not continue what was read replaces it. vmruntime.ErrMapFull if that is too much.
+// Add reads a piece. One that does not continue what was read replaces it. vmruntime.ErrMapFull if
+// that is too much.
 func (m *Map) Add(piece vmruntime.MapPiece) (vmruntime.MapAdded, error) {
 	if !m.Continues(piece) {
 		m.Forget()

@@ -41,7 +41,8 @@ func write(t *testing.T, path, text string, flags int) {
 	}
 }
 
-// A map is read on where it grew, and anew when it is another one. The epoch changes only if a name may be wrong.
+// A map is read on where it grew, and anew when it is another one. The epoch changes only if a name
+// may be wrong.
 func TestReadOn(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "map"), filepath.Join(dir, "other")

@@ -1,6 +1,7 @@
-// Package perfmap knows the map that a program with a JIT compiler writes of its code for perf, /tmp/perf-PID.map: its
-// format, how to read it as it grows, and what lies at an address. The program may write anything, so that everything is
-// bounded: bytes of the file, lines, the length of names, and what one read takes.
+// Package perfmap knows the map that a program with a JIT compiler writes of its code for perf,
+// /tmp/perf-PID.map: its format, how to read it as it grows, and what lies at an address. The
+// program may write anything, so that everything is bounded: bytes of the file, lines, the length
+// of names, and what one read takes.
 //
 //	piece, err := perfmap.ReadPiece(file, uid, m.Position())  // may hang: it is a file of the target's
 //	added, err := m.Add(piece)                                // m is a Map
@@ -24,8 +25,8 @@ import (
 const (
 	MaxBytes = 64 << 20 // of the file
 	maxLines = 1 << 20
-	// MaxName is how many bytes of a name are kept. It is one more than symbolize keeps, so that a name that is cut here
-	// gets an ellipsis there.
+	// MaxName is how many bytes of a name are kept. It is one more than symbolize keeps, so that a
+	// name that is cut here gets an ellipsis there.
 	MaxName = 513
 )
 
@@ -34,10 +35,10 @@ var ErrMalformed = fmt.Errorf("lines that are not START SIZE name: %w", vmruntim
 
 var errFull = fmt.Errorf("%w: more than %d lines or %d bytes", vmruntime.ErrMapFull, maxLines, MaxBytes)
 
-// A Map is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map has lines
-// "START SIZE name", with both numbers in hex. It only grows: where two lines speak of the same memory the later one is
-// right, and all of what the earlier one spoke of is gone. Nothing says when that was, and nothing says that code is gone
-// whose memory was not used again.
+// A Map is what a JIT compiler said of its code, in the format that perf defined: /tmp/perf-PID.map
+// has lines "START SIZE name", with both numbers in hex. It only grows: where two lines speak of
+// the same memory the later one is right, and all of what the earlier one spoke of is gone. Nothing
+// says when that was, and nothing says that code is gone whose memory was not used again.
 //
 // The zero value is an empty map. It is for one goroutine at a time.
 type Map struct {
@@ -60,8 +61,9 @@ type stretch struct {
 
 const noLine = -1
 
-// appendText reads a piece of the file that follows what was read before. What follows its last end of a line is left for
-// the next time, unless whole says that pieces do not get longer. vmruntime.ErrMapFull if that is too much.
+// appendText reads a piece of the file that follows what was read before. What follows its last end
+// of a line is left for the next time, unless whole says that pieces do not get longer.
+// vmruntime.ErrMapFull if that is too much.
 func (m *Map) appendText(piece []byte, whole bool) (a vmruntime.MapAdded, err error) {
 	text := piece[:bytes.LastIndexByte(piece, '\n')+1]
 	a.Bytes = len(text)
@@ -118,8 +120,9 @@ func inOrder(lines []stretch) []stretch {
 	return left
 }
 
-// overlay puts fresh over old, which is code that was there before. Old code that fresh reaches into is gone, also where
-// fresh does not reach. replaced reports whether Find has returned a name that is gone now.
+// overlay puts fresh over old, which is code that was there before. Old code that fresh reaches
+// into is gone, also where fresh does not reach. replaced reports whether Find has returned a name
+// that is gone now.
 func overlay(old, fresh []stretch) (out []stretch, replaced bool) {
 	out = make([]stretch, 0, len(old)+len(fresh))
 	for _, o := range old {
@@ -179,8 +182,8 @@ func (m *Map) nameOf(line int) string {
 	return plainName(string(m.names[m.name[line]:end]))
 }
 
-// plainName is a name without V8's mark of the compiler (JS:*f is f, compiled by the optimising one), because a function is
-// the same for every compiler.
+// plainName is a name without V8's mark of the compiler (JS:*f is f, compiled by the optimising
+// one), because a function is the same for every compiler.
 func plainName(name string) string {
 	if kind, rest, ok := strings.Cut(name, ":"); ok && len(rest) > 1 && strings.IndexByte("~^+*", rest[0]) >= 0 {
 		switch kind {
@@ -191,7 +194,8 @@ func plainName(name string) string {
 	return name
 }
 
-// Bounds are the first address of all entries, and the one after the last; 0 and 0 if there are none.
+// Bounds are the first address of all entries, and the one after the last; 0 and 0 if there are
+// none.
 func (m *Map) Bounds() (low, high uint64) {
 	if len(m.code) == 0 {
 		return 0, 0

@@ -51,8 +51,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// Where lines overlap the later one is right, and what the earlier one spoke of is gone as a whole: also if the later one
-// is gone by now, and however the lines came.
+// Where lines overlap the later one is right, and what the earlier one spoke of is gone as a whole:
+// also if the later one is gone by now, and however the lines came.
 func TestMapOverlap(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -2,8 +2,9 @@ package budget
 
 import "time"
 
-// A Bucket is a token bucket of CPU time that may be spent in the target now. It is filled with a share of the target's CPU time, and keeps
-// little of what is not spent, so that bursts stay small. The zero value is empty.
+// A Bucket is a token bucket of CPU time that may be spent in the target now. It is filled with a
+// share of the target's CPU time, and keeps little of what is not spent, so that bursts stay small.
+// The zero value is empty.
 type Bucket struct {
 	tokens time.Duration
 	used   time.Duration // by the target at the last filling
@@ -13,13 +14,14 @@ type Bucket struct {
 // kept is how many fillings are kept, to make up for random moments of spending.
 const kept = 2
 
-// Fill adds tokens. The bucket keeps two fillings, or least, the cost of one operation, if that is more.
+// Fill adds tokens. The bucket keeps two fillings, or least, the cost of one operation, if that is
+// more.
 func (b *Bucket) Fill(earned, least time.Duration) {
 	b.tokens = min(b.tokens+earned, max(kept*earned, least))
 }
 
-// FillShare adds a share of the CPU time that the target used since the last filling. used is its total CPU time: the first filling adds
-// nothing, as earlier time belongs to nobody.
+// FillShare adds a share of the CPU time that the target used since the last filling. used is its
+// total CPU time: the first filling adds nothing, as earlier time belongs to nobody.
 func (b *Bucket) FillShare(share float64, used, least time.Duration) {
 	var earned time.Duration
 	if b.begun && used > b.used {

@@ -1,6 +1,7 @@
-// Package budget keeps sampling within a share of the CPU time of the sampled processes. A Controller sets the rate of a call engine. An
-// Allowance decides which fraction of a probe's hits may be recorded. A Bucket decides when an expensive operation may happen. Times
-// measures the CPU time.
+// Package budget keeps sampling within a share of the CPU time of the sampled processes. A
+// Controller sets the rate of a call engine. An Allowance decides which fraction of a probe's hits
+// may be recorded. A Bucket decides when an expensive operation may happen. Times measures the CPU
+// time.
 //
 //	c := budget.New(budget.Limits{Share: 0.01})
 //	for range time.Tick(time.Second) {
@@ -11,20 +12,24 @@
 //
 // # Meters
 //
-// CPU time of processes is measured in two ways. Events use the kernel's clocks (Times): rates are set every second and checked 50 times a
-// second, which a few samples cannot resolve, and a recording of events alone has no samples. Call engines use samples times their period.
-// The samples exist anyway; any process of the machine may be profiled, each of which would cost a system call; and the time of ended
-// processes counts, too. Samples of a second are rough but unbiased, and the budgets of engines are kept over the whole recording.
-// Uncontended lock acquisitions are watched in one thread at a time, which is drawn in proportion to its CPU time. So package watch reads
-// the clocks of threads, and their sum fills the Bucket.
+// CPU time of processes is measured in two ways. Events use the kernel's clocks (Times): rates are
+// set every second and checked 50 times a second, which a few samples cannot resolve, and a
+// recording of events alone has no samples. Call engines use samples times their period. The
+// samples exist anyway; any process of the machine may be profiled, each of which would cost a
+// system call; and the time of ended processes counts, too. Samples of a second are rough but
+// unbiased, and the budgets of engines are kept over the whole recording. Uncontended lock
+// acquisitions are watched in one thread at a time, which is drawn in proportion to its CPU time.
+// So package watch reads the clocks of threads, and their sum fills the Bucket.
 //
 // # Solvers
 //
-// All solve hits x cost <= share x CPU time. They differ in what is given. Probes are hit as often as the program passes them:
-// Allowance.Every solves for the fraction of hits that may be recorded, or SlicesFor for the fraction of time in which the probe is
-// attached. Call engines choose how many hits there are: fit solves for ticks, stride and samples, and takes the solution with the most
-// information. The engine hotspot and uncontended lock acquisitions choose what to watch next, at a cost that is known only at the end of a
-// watch. They take its maximum cost from a Bucket, and return what was not spent.
+// All solve hits x cost <= share x CPU time. They differ in what is given. Probes are hit as often
+// as the program passes them: Allowance.Every solves for the fraction of hits that may be recorded,
+// or SlicesFor for the fraction of time in which the probe is attached. Call engines choose how
+// many hits there are: fit solves for ticks, stride and samples, and takes the solution with the
+// most information. The engine hotspot and uncontended lock acquisitions choose what to watch next,
+// at a cost that is known only at the end of a watch. They take its maximum cost from a Bucket, and
+// return what was not spent.
 package budget
 
 import (
@@ -33,11 +38,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// MaxHz is the maximum number of ticks per second of CPU time, unless that is fixed. It is a prime below 100, to avoid synchronizing with a
-// process's own timers. More ticks would gain little: an interruption costs as much as ten to twenty hits.
+// MaxHz is the maximum number of ticks per second of CPU time, unless that is fixed. It is a prime
+// below 100, to avoid synchronizing with a process's own timers. More ticks would gain little: an
+// interruption costs as much as ten to twenty hits.
 const MaxHz = 97
 
-// DefaultShare is the share of processes' CPU time that sampling calls, or recording events, may take unless users say otherwise.
+// DefaultShare is the share of processes' CPU time that sampling calls, or recording events, may
+// take unless users say otherwise.
 const DefaultShare = 0.01
 
 // Limits are the bounds for a Controller.
@@ -53,14 +60,17 @@ type Usage struct {
 	Cost   Cost
 }
 
-// A Controller finds the rate for a budget. At each moment the cost so far stays within the budget's share of the CPU time so far, except
-// for the burst of one tick on each CPU. The cost of a second of CPU time is predicted from the cost of a burst with all of its samples,
-// and kept below that share. If the measured cost still comes close to the limit, sampling slows down before it, and pauses at it until the
-// processes have earned more. Costs that are not measured yet (0) are assumed to be high.
+// A Controller finds the rate for a budget. At each moment the cost so far stays within the
+// budget's share of the CPU time so far, except for the burst of one tick on each CPU. The cost of
+// a second of CPU time is predicted from the cost of a burst with all of its samples, and kept
+// below that share. If the measured cost still comes close to the limit, sampling slows down before
+// it, and pauses at it until the processes have earned more. Costs that are not measured yet (0)
+// are assumed to be high.
 //
-// Fixed fields may cost more than that share, whatever the others are. Then sampling is switched on and off: on with the fixed fields and
-// the smallest others, for a second whose cost has been earned before. It waits at most for what patience seconds earn, so that it begins
-// soon. A second that costs more exceeds the limit, and the excess is earned before the next one.
+// Fixed fields may cost more than that share, whatever the others are. Then sampling is switched on
+// and off: on with the fixed fields and the smallest others, for a second whose cost has been
+// earned before. It waits at most for what patience seconds earn, so that it begins soon. A second
+// that costs more exceeds the limit, and the excess is earned before the next one.
 type Controller struct {
 	limits Limits
 	level  float64 // the aimed-at part of the share
@@ -79,14 +89,16 @@ const (
 	worthwhile = 1.2
 	// patience is for how many seconds sampling is put off at most, unless the limit was exceeded.
 	patience = 3
-	// unknownHit is the assumed cost of a hit before it was measured: more than nearly all hits cost.
+	// unknownHit is the assumed cost of a hit before it was measured: more than nearly all hits
+	// cost.
 	unknownHit = 2 * time.Microsecond
 )
 
 // New returns a controller that starts with a low rate.
 func New(l Limits) *Controller { return &Controller{limits: l, level: firstLevel} }
 
-// Next returns the rate from now on; a rate without Hz pauses sampling. It should be called about once a second.
+// Next returns the rate from now on; a rate without Hz pauses sampling. It should be called about
+// once a second.
 func (c *Controller) Next(u Usage) profile.Rate {
 	if f := c.limits.Fixed; f.Hz > 0 && f.Stride > 0 && f.Samples > 0 {
 		return f
@@ -112,11 +124,12 @@ func (c *Controller) Next(u Usage) profile.Rate {
 	return c.rate
 }
 
-// Exceeds reports whether the budget has no room for the fixed fields, so that sampling is switched on and off at the last rate.
+// Exceeds reports whether the budget has no room for the fixed fields, so that sampling is switched
+// on and off at the last rate.
 func (c *Controller) Exceeds() bool { return c.over }
 
-// turn returns r if it is time for a second of it, otherwise a pause. It assumes that processes use as much CPU time in that second as in
-// the last one.
+// turn returns r if it is time for a second of it, otherwise a pause. It assumes that processes use
+// as much CPU time in that second as in the last one.
 func (c *Controller) turn(r profile.Rate, cost Cost, guests time.Duration) profile.Rate {
 	share := perSecond(cost, r) / float64(time.Second)
 	left := c.limits.Share*float64(guests) - float64(cost.Time())
@@ -127,7 +140,8 @@ func (c *Controller) turn(r profile.Rate, cost Cost, guests time.Duration) profi
 	return r
 }
 
-// room is the fraction of its level at which sampling may continue, from 1 far below the limit to 0 at it.
+// room is the fraction of its level at which sampling may continue, from 1 far below the limit to 0
+// at it.
 func (c *Controller) room(guests, spent time.Duration) float64 {
 	line := c.limits.Share * float64(guests)
 	left := line - float64(spent)

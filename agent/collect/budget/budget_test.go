@@ -34,8 +34,9 @@ func after(n int, v float64) func(int) float64 {
 	}
 }
 
-// The cost exceeds the budget by at most one tick on each CPU. There are two exceptions: the engine finds that a hit costs more than
-// estimated; or the fixed fields cost more, then by a second of them. Most of the budget is used. Fixed fields never change.
+// The cost exceeds the budget by at most one tick on each CPU. There are two exceptions: the engine
+// finds that a hit costs more than estimated; or the fixed fields cost more, then by a second of
+// them. Most of the budget is used. Fixed fields never change.
 func TestController(t *testing.T) {
 	for _, w := range []world{
 		{name: "busy guest", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01, least: 0.75},
@@ -120,8 +121,9 @@ func (w world) run(t *testing.T) {
 	}
 }
 
-// Fixed fields that cost one and a half times the budget: two of three seconds are sampled, each after its cost was earned. A rate that
-// costs a hundred times the budget begins as soon, and is earned afterwards.
+// Fixed fields that cost one and a half times the budget: two of three seconds are sampled, each
+// after its cost was earned. A rate that costs a hundred times the budget begins as soon, and is
+// earned afterwards.
 func TestControllerTurns(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -163,7 +165,8 @@ func TestControllerTurns(t *testing.T) {
 	}
 }
 
-// Until the cost of a hit is measured, a tick has enough samples to measure it, even if there is room for one only.
+// Until the cost of a hit is measured, a tick has enough samples to measure it, even if there is
+// room for one only.
 func TestControllerMeasures(t *testing.T) {
 	c := New(Limits{Share: 0.01, Fixed: rate(999, 0, 0)})
 	cost := counting
@@ -186,8 +189,8 @@ func TestControllerMeasures(t *testing.T) {
 	}
 }
 
-// An engine finds that hits cost four times as much as estimated: sampling pauses until the processes have earned the excess, and
-// continues.
+// An engine finds that hits cost four times as much as estimated: sampling pauses until the
+// processes have earned the excess, and continues.
 func TestControllerPause(t *testing.T) {
 	c := New(Limits{Share: 0.01})
 	var guests time.Duration

@@ -29,7 +29,8 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// Parts add up to the budget. Who needs no more than an equal part gets all of it, and who needs more gets more, or as much.
+// Parts add up to the budget. Who needs no more than an equal part gets all of it, and who needs
+// more gets more, or as much.
 func TestDivideFair(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {

@@ -33,7 +33,8 @@ func TestDuty(t *testing.T) {
 	}
 }
 
-// Whether a slice that is too expensive continues is drawn, and later events then have a larger weight.
+// Whether a slice that is too expensive continues is drawn, and later events then have a larger
+// weight.
 func TestDutyGoesOn(t *testing.T) {
 	var d Duty
 	d.Start(0, 4, time.Second, func(int) int { return 1 })

@@ -13,8 +13,8 @@ type Allowance struct {
 	Share float64 // of the processes' CPU time: 0.01 is 1%
 	Part  float64 // the part of that for one of several probes; 0: all
 	Least float64 // CPUs that the probes may always take, however little the processes use, before it is shared; 0: none
-	// Slices is N if the probe is attached in one of N slices of time: in that one it may take the allowance of all of them. 0 and 1: it is
-	// attached all the time.
+	// Slices is N if the probe is attached in one of N slices of time: in that one it may take the
+	// allowance of all of them. 0 and 1: it is attached all the time.
 	Slices int
 }
 
@@ -45,23 +45,26 @@ type Load struct {
 	Probe string        // its name, for messages
 	Hits  float64       // a second
 	Count time.Duration // the cost of a hit without a record
-	// Record is the cost of a hit with a record. Count and Record are 0 if not measured yet; then a value is assumed that nearly all hits
-	// stay below.
+	// Record is the cost of a hit with a record. Count and Record are 0 if not measured yet; then a
+	// value is assumed that nearly all hits stay below.
 	Record time.Duration
 	CPUs   float64 // CPU time a second that the processes use; 0 if unknown: then one CPU is assumed
 }
 
-// unknownRecord is the assumed cost of a hit with a record before it was measured: one of a deep stack, all frames.
+// unknownRecord is the assumed cost of a hit with a record before it was measured: one of a deep
+// stack, all frames.
 const unknownRecord = 10 * time.Microsecond
 
 // maxEvery is the lowest sampling rate of hits; beyond it too few of a second's hits would be left.
 const maxEvery = 1 << 20
 
-// maxCounting is the part of the budget for hits without a record. If they took more, few records would be left, each with a very large
-// weight. With such frequent hits, a probe records more if it is attached for part of the time.
+// maxCounting is the part of the budget for hits without a record. If they took more, few records
+// would be left, each with a very large weight. With such frequent hits, a probe records more if it
+// is attached for part of the time.
 const maxCounting = 0.5
 
-// A TooHotError says that hits without a record alone take more than half of the budget. It is the only error of Every.
+// A TooHotError says that hits without a record alone take more than half of the budget. It is the
+// only error of Every.
 type TooHotError struct {
 	Load      Load
 	Allowance Allowance
@@ -87,9 +90,10 @@ func (b Allowance) of(cpus float64) string {
 // counting is the part of a CPU that hits take without any records.
 func (l *Load) counting() float64 { return l.Hits * l.Count.Seconds() }
 
-// Every returns N >= 1: one hit in N may emit a record. It is the least prime at which the measured cost stays within the budget; a prime
-// does not synchronize with a program's own loops. It is at most about twice the extra cost of a record over a hit without one. If that is
-// not enough, it returns a *TooHotError.
+// Every returns N >= 1: one hit in N may emit a record. It is the least prime at which the measured
+// cost stays within the budget; a prime does not synchronize with a program's own loops. It is at
+// most about twice the extra cost of a record over a hit without one. If that is not enough, it
+// returns a *TooHotError.
 func (b Allowance) Every(l Load) (int, error) {
 	l.complete()
 	if !(l.Hits > 0) {
@@ -107,8 +111,9 @@ func (b Allowance) Every(l Load) (int, error) {
 	return prime(int(math.Ceil(extra / left))), nil
 }
 
-// Passing is how many CPUs a probe needs that is hit so often a second, at count each, for its hits to be passed over while it
-// is attached all the time. Hits that are passed over may take half of what the probe may.
+// Passing is how many CPUs a probe needs that is hit so often a second, at count each, for its hits
+// to be passed over while it is attached all the time. Hits that are passed over may take half of
+// what the probe may.
 func Passing(hits float64, count time.Duration) float64 { return hits * count.Seconds() / maxCounting }
 
 // complete has usual figures stand for those that were not measured.
@@ -124,8 +129,8 @@ func (l *Load) complete() {
 	}
 }
 
-// SlicesFor returns N if the probe may be attached in one of N slices of time, so that Every does not fail: 1 if it may be attached all the
-// time. It is at most limit.
+// SlicesFor returns N if the probe may be attached in one of N slices of time, so that Every does
+// not fail: 1 if it may be attached all the time. It is at most limit.
 func (b Allowance) SlicesFor(l Load, limit int) int {
 	l.complete()
 	n := math.Ceil(l.counting() / (maxCounting * b.CPUs(l.CPUs)))
@@ -135,8 +140,8 @@ func (b Allowance) SlicesFor(l Load, limit int) int {
 	return max(int(n), 1)
 }
 
-// HitsAllowed returns how often the probe may be hit in a slice of that length, if half of its allowance there is for hits without a
-// record.
+// HitsAllowed returns how often the probe may be hit in a slice of that length, if half of its
+// allowance there is for hits without a record.
 func (b Allowance) HitsAllowed(l Load, slice time.Duration) float64 {
 	l.complete()
 	return maxCounting * b.whileThere(l.CPUs) * slice.Seconds() / l.Count.Seconds()
@@ -168,7 +173,8 @@ func thousands(v float64) string {
 	return out.String()
 }
 
-// significant formats a number with two significant digits, but with all digits before the point: 0.6, 13, 220.
+// significant formats a number with two significant digits, but with all digits before the point:
+// 0.6, 13, 220.
 func significant(v float64) string {
 	if v >= 10 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

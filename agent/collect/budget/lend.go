@@ -6,11 +6,13 @@ type Claim struct {
 	Fixed bool    // it keeps its share, whatever it needs, and gets no more
 }
 
-// unlent is the multiple of its need that a claim keeps of its share: it may need more in the next second.
+// unlent is the multiple of its need that a claim keeps of its share: it may need more in the next
+// second.
 const unlent = 2
 
-// Lend returns what each claim has in addition to share, which is the same for all: negative if it lends, positive if it borrows because it
-// needs more than its share. Borrowers get equal parts. If nobody borrows, nobody lends.
+// Lend returns what each claim has in addition to share, which is the same for all: negative if it
+// lends, positive if it borrows because it needs more than its share. Borrowers get equal parts. If
+// nobody borrows, nobody lends.
 func Lend(share float64, claims []Claim) (lent []float64) {
 	lent = make([]float64, len(claims))
 	spare, borrowers := 0.0, []int(nil)

@@ -2,11 +2,12 @@ package budget
 
 import "time"
 
-// Times is one reading of the CPU time that processes have used, by their identifiers: the base of budgets. Use is known between two
-// readings only, so a process counts from its second reading on.
+// Times is one reading of the CPU time that processes have used, by their identifiers: the base of
+// budgets. Use is known between two readings only, so a process counts from its second reading on.
 type Times map[uint32]time.Duration
 
-// Until is what all processes have used from this reading until later. Time before their first reading does not count.
+// Until is what all processes have used from this reading until later. Time before their first
+// reading does not count.
 func (t Times) Until(later Times) (sum time.Duration) {
 	for process, used := range later {
 		if before, ok := t[process]; ok && used > before {
@@ -16,7 +17,8 @@ func (t Times) Until(later Times) (sum time.Duration) {
 	return sum
 }
 
-// Each is how many CPUs each process has used from this reading until later, which is so much later, by its identifier.
+// Each is how many CPUs each process has used from this reading until later, which is so much
+// later, by its identifier.
 func (t Times) Each(later Times, passed time.Duration) map[uint32]float64 {
 	cpus := make(map[uint32]float64, len(later))
 	for process, used := range later {

@@ -2,7 +2,8 @@ package calls
 
 import "github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 
-// An Estimated is the result for one process from an engine that has no records of calls, but estimates them when a window closes.
+// An Estimated is the result for one process from an engine that has no records of calls, but
+// estimates them when a window closes.
 type Estimated struct {
 	Calls       []*profile.Calls
 	Inlining    *profile.Inlining   // nil if the VM does not show it

@@ -32,7 +32,8 @@ func (t Traits) Unlimited(r profile.Rate) bool {
 	return !t.SelfGoverned && r.Hz > 0 && r.Stride > 0 && r.Samples > 0
 }
 
-// Label returns a rate of the engine as shown in profiles: without a stride unless it samples every Nth call.
+// Label returns a rate of the engine as shown in profiles: without a stride unless it samples every
+// Nth call.
 func (t Traits) Label(r profile.Rate) profile.Rate {
 	if t.Stride != EveryNth {
 		r.Stride = 0

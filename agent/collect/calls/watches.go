@@ -15,7 +15,8 @@ type Watches struct {
 	Refused     uint64 // no thread could be watched
 	Interrupted uint64 // ended early by the engine; what they observed is not used
 	Failed      uint64 // any other error; see the log
-	// BusyThreads were left out of watches, because another tool uses their debug registers. Each counts once per watch.
+	// BusyThreads were left out of watches, because another tool uses their debug registers. Each
+	// counts once per watch.
 	BusyThreads uint64
 }
 

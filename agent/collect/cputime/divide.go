@@ -45,8 +45,9 @@ type stratum struct {
 	late    float64 // ns of RunTime that no tick can see, of the thread itself: ticks come late
 }
 
-// least is how many samples a stratum should have by its run time. Fewer may be none, and then nothing shows what was done in that time. Whether
-// threads are a stratum must not depend on the samples that they happen to have: those of threads without samples have to stand for them.
+// least is how many samples a stratum should have by its run time. Fewer may be none, and then
+// nothing shows what was done in that time. Whether threads are a stratum must not depend on the
+// samples that they happen to have: those of threads without samples have to stand for them.
 const least = 10
 
 func (s *stratum) add(p *part) {
@@ -60,7 +61,8 @@ func (d *division) own(p *part) bool {
 	return p.samples > 0 && p.Ran >= least*d.period
 }
 
-// add adds a process with its run times; nil if it did not run. It is in the profile once for each program that it executed, the last one last.
+// add adds a process with its run times; nil if it did not run. It is in the profile once for each
+// program that it executed, the last one last.
 func (d *division) add(programs []*profile.Process, l *fold.LifeTime) {
 	byThread := map[int]*part{}
 	last := programs[len(programs)-1]
@@ -118,12 +120,12 @@ func (d *division) add(programs []*profile.Process, l *fold.LifeTime) {
 // addOther adds the run time of a process that has no samples, and is not in the profile.
 func (d *division) addOther(r fold.RunTime) { d.rest.RunTime.Add(r) }
 
-// A latency is what is known beforehand of how long no tick can see a thread that has come to a CPU: the mean and the standard deviation of what
-// machines have, in ns.
+// A latency is what is known beforehand of how long no tick can see a thread that has come to a
+// CPU: the mean and the standard deviation of what machines have, in ns.
 type latency struct{ mean, deviation float64 }
 
-// usualLatency is that of timer interrupts. It was measured on a small virtual machine, where it is 10 µs under load and 30 µs without; on bare
-// metal the interrupt is not passed on by anybody.
+// usualLatency is that of timer interrupts. It was measured on a small virtual machine, where it is
+// 10 µs under load and 30 µs without; on bare metal the interrupt is not passed on by anybody.
 func usualLatency(virtual bool) latency {
 	if virtual {
 		return latency{15e3, 10e3}
@@ -137,7 +139,8 @@ const maxLate = 100 * time.Microsecond
 // fewArrivals is how many measured arrivals of a stratum weigh as much as those of all.
 const fewArrivals = 4
 
-// arrivals sets what threads ran before they came to a CPU, and to set timers, from the measured arrivals of each stratum, and of all.
+// arrivals sets what threads ran before they came to a CPU, and to set timers, from the measured
+// arrivals of each stratum, and of all.
 func arrivals(strata []*stratum) {
 	var all fold.RunTime
 	for _, s := range strata {
@@ -149,20 +152,24 @@ func arrivals(strata []*stratum) {
 	}
 }
 
-// ticking is the part of a stratum's run time that ticks took, in ns, and that no further tick could see. A tick that comes while another one is
-// handled comes late, and is not lost; but one that is due when a thread has just gone to sleep would have come earlier without it. So this is
-// what a tick takes for each stretch on a CPU that had one, and half of that if stretches are longer than the period.
+// ticking is the part of a stratum's run time that ticks took, in ns, and that no further tick
+// could see. A tick that comes while another one is handled comes late, and is not lost; but one
+// that is due when a thread has just gone to sleep would have come earlier without it. So this is
+// what a tick takes for each stretch on a CPU that had one, and half of that if stretches are
+// longer than the period.
 func (d *division) ticking(s *stratum) float64 {
 	return float64(d.tick) * min(float64(s.samples), float64(s.Switches)/2)
 }
 
-// missing is the run time of a stratum in ns that samples do not stand for; negative if they stand for more.
+// missing is the run time of a stratum in ns that samples do not stand for; negative if they stand
+// for more.
 func (d *division) missing(s *stratum) float64 {
 	return float64(s.Ran) - float64(s.samples)*float64(d.period)
 }
 
-// late is how long no tick can see a thread that has come to a CPU, in ns: the mean of what is usual and of what fits the run times of all strata
-// best, weighted by how exact both are. The number of samples of a stratum varies by its root.
+// late is how long no tick can see a thread that has come to a CPU, in ns: the mean of what is
+// usual and of what fits the run times of all strata best, weighted by how exact both are. The
+// number of samples of a stratum varies by its root.
 func (d *division) late(strata []*stratum) float64 {
 	period := float64(d.period)
 	exact := 1 / (d.usual.deviation * d.usual.deviation)
@@ -179,10 +186,12 @@ func (d *division) late(strata []*stratum) float64 {
 	return min(max(sum/exact, 0), float64(maxLate))
 }
 
-// late ticks come in this function of the kernel, in which a thread enables interrupts when it has come to a CPU.
+// late ticks come in this function of the kernel, in which a thread enables interrupts when it has
+// come to a CPU.
 const arrivalFunction = "finish_task_switch"
 
-// arriving is how many samples of the stratum are of ticks that were due before their threads were on a CPU.
+// arriving is how many samples of the stratum are of ticks that were due before their threads were
+// on a CPU.
 func (s *stratum) arriving() (n uint64) {
 	for _, p := range s.parts {
 		for _, t := range p.threads {
@@ -199,8 +208,9 @@ func (s *stratum) arriving() (n uint64) {
 	return n
 }
 
-// share is the run time of one sample, and what no sample stands for, in ns. Samples of ticks that were due before the thread came stand for a part of
-// what passed until it came, and the others for all that it did then.
+// share is the run time of one sample, and what no sample stands for, in ns. Samples of ticks that
+// were due before the thread came stand for a part of what passed until it came, and the others for
+// all that it did then.
 func (s *stratum) share() (each, unseen float64) {
 	if s.waking < 1 {
 		return (float64(s.Ran) - s.waking) / float64(s.samples), s.waking

@@ -125,8 +125,9 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// What the kernel does to put threads on a CPU is a row, and is not divided among samples; these stand for what they come too late for. CPU-bound
-// threads have none of it, whatever chance does to them.
+// What the kernel does to put threads on a CPU is a row, and is not divided among samples; these
+// stand for what they come too late for. CPU-bound threads have none of it, whatever chance does to
+// them.
 func TestWaking(t *testing.T) {
 	const units, before, late, tick = 10000, 8 * time.Microsecond, 18 * time.Microsecond, 20 * time.Microsecond
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -190,7 +191,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// Ticks that were due before a thread came to its CPU stand for a part of [waking], not of what the thread did.
+// Ticks that were due before a thread came to its CPU stand for a part of [waking], not of what the
+// thread did.
 func TestArrivingSamples(t *testing.T) {
 	for _, tt := range []struct {
 		early, others uint64

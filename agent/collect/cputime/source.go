@@ -1,6 +1,8 @@
-// Package cputime has the CPU time of a profile add up to what the scheduler counted: samples divide it.
+// Package cputime has the CPU time of a profile add up to what the scheduler counted: samples
+// divide it.
 //
-// A sample stands for one period of the clock, but ticks miss a part of the run time of threads that sleep often:
+// A sample stands for one period of the clock, but ticks miss a part of the run time of threads
+// that sleep often:
 //
 //   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and not from when the thread comes to the CPU. What lies
 //     between, some 8 µs on a small virtual machine, is measured (bpf/runtime.bpf.c). It is the row [waking], but for the part of it for which there are
@@ -38,7 +40,8 @@ type Source struct {
 	missing atomic.Uint64 // threads that had begun to end when the recording did, and have no record
 }
 
-// Open loads the programs that read run times. Where the kernel refuses them, profiles say that their CPU time is counted in samples.
+// Open loads the programs that read run times. Where the kernel refuses them, profiles say that
+// their CPU time is counted in samples.
 func Open(services *source.Services) *Source {
 	s := &Source{Services: services}
 	if s.kernel, s.refused = services.Objects.LoadRunTimes(); s.refused != nil {
@@ -70,10 +73,12 @@ func (s *Source) Stop() error {
 	return err
 }
 
-// endsWait bounds how long Stop waits for threads that have begun to end. On a busy machine they may wait for a CPU.
+// endsWait bounds how long Stop waits for threads that have begun to end. On a busy machine they
+// may wait for a CPU.
 const endsWait = 4 * time.Second
 
-// awaitEnds waits until the threads that have begun to end will not run again, and have records, which are read before the windows close.
+// awaitEnds waits until the threads that have begun to end will not run again, and have records,
+// which are read before the windows close.
 func (s *Source) awaitEnds() {
 	const look = 5 * time.Millisecond
 	ended, recorded, err := s.kernel.Ended()
@@ -192,7 +197,8 @@ func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fo
 	d.finish()
 }
 
-// lifeOf is the life of a process. One that was found in /proc, and has no samples, is known by its start in ticks of the clock.
+// lifeOf is the life of a process. One that was found in /proc, and has no samples, is known by its
+// start in ticks of the clock.
 func lifeOf(p *fold.Process, times map[fold.Life]*fold.LifeTime) fold.Life {
 	if !p.Precise {
 		for life := range times {

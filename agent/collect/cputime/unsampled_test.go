@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// A CPU that was not sampled for a while has the run time of its threads, and the profile says why its samples are so few.
+// A CPU that was not sampled for a while has the run time of its threads, and the profile says why
+// its samples are so few.
 func TestUnsampledCPU(t *testing.T) {
 	sampled, sampledTimes := process(1, thread{tid: 1, samples: 10_000, ran: 10 * time.Second})
 	cut, cutTimes := process(2, thread{tid: 2, samples: 4_000, ran: 10 * time.Second})

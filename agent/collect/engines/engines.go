@@ -1,5 +1,6 @@
-// Package engines samples calls with all call engines that work on this machine. It has a table of engines, which it tries, and a source
-// that folds their samples, keeps them within a budget, and adds notes on them to profiles.
+// Package engines samples calls with all call engines that work on this machine. It has a table of
+// engines, which it tries, and a source that folds their samples, keeps them within a budget, and
+// adds notes on them to profiles.
 //
 //	e, err := engines.Open(services, engines.Options{}.WithDefaults())
 //

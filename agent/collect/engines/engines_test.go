@@ -74,7 +74,8 @@ func TestDeclinedEngines(t *testing.T) {
 	}
 }
 
-// A foldingEngine names the calls of records, except those of callee 0. It hands out a held one when it is flushed.
+// A foldingEngine names the calls of records, except those of callee 0. It hands out a held one
+// when it is flushed.
 type foldingEngine struct {
 	fakeEngine
 	held bpf.Header
@@ -101,7 +102,8 @@ func (foldingNamed) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	return c.CalleeName[0] != 0
 }
 
-// Records go to the engine that they belong to, and its named calls are folded. Other records are malformed.
+// Records go to the engine that they belong to, and its named calls are folded. Other records are
+// malformed.
 func TestRecordsOfEngines(t *testing.T) {
 	e, w := testEngines()
 	s := e.state()

@@ -8,15 +8,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// counts accounts for received calls: received == folded + sum(discarded) + those that wait for the end of their
-// burst, none after flush.
+// counts accounts for received calls: received == folded + sum(discarded) + those that wait for the
+// end of their burst, none after flush.
 type counts struct {
 	received, folded uint64
 	taken            uint64 // of the received ones, those that did not come through the ring
 	discarded        map[string]uint64
 }
 
-// Why user space discards a call that it received, apart from profile.Malformed, Failed and NoWindow.
+// Why user space discards a call that it received, apart from profile.Malformed, Failed and
+// NoWindow.
 const (
 	discardUnnamed     = "unnamed"     // the engine has no name for the callee
 	discardStale       = "stale"       // of a VM that the process no longer runs
@@ -170,13 +171,14 @@ func (e *Engines) add(s *fold.State, p *fold.Process, add func(*fold.CallSet) bo
 	}
 }
 
-// branched is one end of a call that the CPU recorded: an address; the record does not identify its code.
+// branched is one end of a call that the CPU recorded: an address; the record does not identify its
+// code.
 func branched(pc uint64) guest.RawFrame {
 	return guest.RawFrame{Frame: bpf.Frame(uint64(bpf.FrameNative)<<60 | pc&(1<<60-1)), Kind: guest.RawAddress}
 }
 
-// listened converts a call that a listener observed to frames of trees and names. It returns false if the call is of a VM that the process
-// no longer runs.
+// listened converts a call that a listener observed to frames of trees and names. It returns false
+// if the call is of a VM that the process no longer runs.
 func listened(c *bpf.Call, attachment uint32) (caller, callee guest.RawFrame, ok bool) {
 	ok = c.Attachment == attachment && attachment != 0
 	callee = guest.RawFrame{Frame: bpf.Frame(c.Callee), Kind: guest.RawExact}

@@ -69,7 +69,8 @@ func (holdingEngine) Flush(calls.Add)              {}
 func (holdingEngine) Held() int                    { return 3 }
 func (holdingEngine) Unweighed() map[string]uint64 { return map[string]uint64{discardTime: 2} }
 
-// A call over which the agent panicked is discarded once: not if it was accounted for before, and together with those lost with it.
+// A call over which the agent panicked is discarded once: not if it was accounted for before, and
+// together with those lost with it.
 func TestFailedCalls(t *testing.T) {
 	for lost := range uint64(3) {
 		e, _ := testEngines()

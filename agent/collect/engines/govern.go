@@ -93,8 +93,8 @@ func (e *Engines) tune() {
 	}
 }
 
-// cost is what the engine took from its processes, which have used that much CPU time. It includes the ticks for estimates, which are more
-// frequent than those for a time profile alone.
+// cost is what the engine took from its processes, which have used that much CPU time. It includes
+// the ticks for estimates, which are more frequent than those for a time profile alone.
 func (g *governed) cost(guests time.Duration) budget.Cost {
 	c := g.Engine.Cost()
 	if g.SelfGoverned {

@@ -22,7 +22,8 @@ type showing struct {
 // showAgain is when a process that is still starting is offered to engines again: 25 s in all.
 var showAgain = retry.Backoff{First: 100 * time.Millisecond, Limit: 8}
 
-// Look offers a process to the engines that find their processes by themselves. A process that is not ready yet is offered again.
+// Look offers a process to the engines that find their processes by themselves. A process that is
+// not ready yet is offered again.
 func (e *Engines) Look(p *guest.Process) {
 	for _, own := range e.running {
 		if finder, ok := own.Engine.(calls.GuestFinder); ok {
@@ -106,8 +107,8 @@ func (own *engine) isAny(_ *fold.State, _ *fold.Process) bool { return true }
 // isObserved is for an engine of compiled code that no other engine handles better.
 func (own *engine) isObserved(s *fold.State, p *fold.Process) bool { return own.engines.observes(s, p) }
 
-// observes reports whether the engine listener, if it runs, samples a process: one with mapped code, unless it cooperates, or an attached
-// VM, unless its calls are estimated.
+// observes reports whether the engine listener, if it runs, samples a process: one with mapped
+// code, unless it cooperates, or an attached VM, unless its calls are estimated.
 func (e *Engines) observes(s *fold.State, p *fold.Process) bool {
 	if p.Attachment.Load() != 0 {
 		return e.estimator == nil

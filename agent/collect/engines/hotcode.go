@@ -25,7 +25,8 @@ const (
 	hotFade     = 0.2 // of past samples, every interval
 )
 
-// A hotCode finds where calls of the hottest code of the busiest processes arrive. It is the listener engine's source.
+// A hotCode finds where calls of the hottest code of the busiest processes arrive. It is the
+// listener engine's source.
 type hotCode struct {
 	engines *Engines
 	name    string // of the engine that it serves
@@ -90,7 +91,8 @@ func (h *hotCode) addVM(ctx context.Context, b fold.Busy) {
 	}
 }
 
-// entryAt returns the address at which calls of a compiled version arrive. ok is false if the version is gone or no longer called.
+// entryAt returns the address at which calls of a compiled version arrive. ok is false if the
+// version is gone or no longer called.
 func entryAt(g *guest.VM, f bpf.Frame) (listener.Entry, bool) {
 	vm, err := guest.As[vmruntime.CallCounter](g)
 	if err != nil {
@@ -103,7 +105,8 @@ func entryAt(g *guest.VM, f bpf.Frame) (listener.Entry, bool) {
 	return listener.EntryOf(c)
 }
 
-// busiestCode returns the n recently busiest processes of the engine listener whose code is named by a map.
+// busiestCode returns the n recently busiest processes of the engine listener whose code is named
+// by a map.
 func (e *Engines) busiestCode(n int, fade float64) []fold.BusyCode {
 	return fold.Get(e.Owner, func(s *fold.State) []fold.BusyCode {
 		return s.BusiestCode(n, fade, func(p *fold.Process) bool { return e.observes(s, p) })
@@ -136,8 +139,8 @@ func (h *hotCode) addJIT(ctx context.Context, b fold.BusyCode) {
 	}
 }
 
-// hottestJIT returns the n pieces of code with most samples; it runs on p's worker. Map entries for a file's code are ignored: it has names
-// of its own, and a map may contain anything.
+// hottestJIT returns the n pieces of code with most samples; it runs on p's worker. Map entries for
+// a file's code are ignored: it has names of its own, and a map may contain anything.
 func hottestJIT(p *fold.Process, samples map[uint64]float64, n int) []vmruntime.MappedCode {
 	heat := map[vmruntime.MappedCode]float64{}
 	for pc, count := range samples {

@@ -141,7 +141,8 @@ func TestTakeWindowOfTheDead(t *testing.T) {
 	}
 }
 
-// The engine listener samples processes with a map, JVMs only if no engine handles them better, and no processes that cooperate.
+// The engine listener samples processes with a map, JVMs only if no engine handles them better, and
+// no processes that cooperate.
 func TestWhoIsListenedTo(t *testing.T) {
 	w := newJITProcess(t)
 	e := w.listened().engines

@@ -12,8 +12,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// notes are what readers of a profile must know about engines, one sentence each. For a running engine without calls in it they say why, as
-// far as known. failed is the number of JVMs whose estimate failed.
+// notes are what readers of a profile must know about engines, one sentence each. For a running
+// engine without calls in it they say why, as far as known. failed is the number of JVMs whose
+// estimate failed.
 func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
 	rates, jvms := map[string]profile.Rate{}, 0
 	for _, process := range p.Processes {
@@ -45,7 +46,8 @@ func (e *Engines) notes(p *profile.Profile, failed int) (notes []string) {
 	return append(notes, e.unused()...)
 }
 
-// choiceNotes are notes on why engines run or not, and why they have no calls in a profile with these rates.
+// choiceNotes are notes on why engines run or not, and why they have no calls in a profile with
+// these rates.
 func (e *Engines) choiceNotes(s *fold.State, rates map[string]profile.Rate, jvms, failed int) (notes []string) {
 	for _, c := range e.choices {
 		note := c.String()
@@ -119,7 +121,8 @@ func silenceOfBranch(*engine, *fold.State, int, int) string {
 	return "no call was made while it sampled"
 }
 
-// note says that the budget lets an engine sample only part of the time, and why; "" if the engine samples all the time.
+// note says that the budget lets an engine sample only part of the time, and why; "" if the engine
+// samples all the time.
 func (g *governed) note(o Options) string {
 	if !g.exceeds {
 		return ""
@@ -132,7 +135,8 @@ func (g *governed) note(o Options) string {
 	return fmt.Sprintf("engine %s: sampled in %d of %d s only: %s: %s", g.Name(), g.sampled, g.all, why, remedy)
 }
 
-// unused lists the options that do not apply to some of the running engines. Options that apply to none are refused before.
+// unused lists the options that do not apply to some of the running engines. Options that apply to
+// none are refused before.
 func (e *Engines) unused() (notes []string) {
 	stride, samples := e.opt.Rate.Stride > 0, e.opt.Rate.Samples > 0
 	for _, engine := range e.running {

@@ -29,7 +29,8 @@ type fakeEngine struct {
 func (f fakeEngine) Name() string    { return f.name }
 func (f fakeEngine) Notes() []string { return nil }
 
-// testEngines returns Engines that run no engine yet, without a kernel side and without workers, and an open window.
+// testEngines returns Engines that run no engine yet, without a kernel side and without workers,
+// and an open window.
 func testEngines() (*Engines, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
 	e := &Engines{rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
@@ -122,7 +123,8 @@ type watchingEngine struct {
 func (w watchingEngine) Watches() calls.Watches { return w.watches }
 func (w watchingEngine) Cost() budget.Cost      { return budget.Cost{} }
 
-// Lost watches of breakpoints are in the notes of profiles, and in the agent's health, for all engines together.
+// Lost watches of breakpoints are in the notes of profiles, and in the agent's health, for all
+// engines together.
 func TestWatchesOfEngines(t *testing.T) {
 	e, _ := testEngines()
 	if s := e.stats(&bpf.Counts{}); s.Watches != nil {
@@ -145,7 +147,8 @@ func TestWatchesOfEngines(t *testing.T) {
 	}
 }
 
-// The notes name options that do not apply to an engine, a budget that is too small for them, and rates that change.
+// The notes name options that do not apply to an engine, a budget that is too small for them, and
+// rates that change.
 func TestNotesOfRates(t *testing.T) {
 	rate := func(hz, stride, samples int) profile.Rate {
 		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}

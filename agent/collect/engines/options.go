@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Options are how calls are sampled. The zero value selects engines automatically and keeps to budget.DefaultShare.
+// Options are how calls are sampled. The zero value selects engines automatically and keeps to
+// budget.DefaultShare.
 type Options struct {
 	Engine  string       // calls.Auto or "", or one of Names
 	Budget  float64      // share of the processes' CPU time for sampling; 0 means budget.DefaultShare
@@ -52,8 +53,9 @@ func (o *Options) Interrupting() bool {
 	return o != nil && o.Exact == NotExact && slices.ContainsFunc(engineTable(*o), func(s engineSpec) bool { return s.interrupting && s.declined(*o) == "" })
 }
 
-// Frequency is the default sampling frequency in Hz when calls are recorded: the estimates of engine hotspot use stacks. A tick takes 10 to
-// 20 us of a process's time. So this leaves the larger part of the budget to windows, which give more information.
+// Frequency is the default sampling frequency in Hz when calls are recorded: the estimates of
+// engine hotspot use stacks. A tick takes 10 to 20 us of a process's time. So this leaves the
+// larger part of the budget to windows, which give more information.
 func Frequency(budget float64) int {
 	const atOnePercent, least, most = 149, 49, 997
 	return min(max(int(budget*100*atOnePercent), least), most)

@@ -15,14 +15,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// An estimator is an engine without records of calls. It estimates them for a window when that is closed.
+// An estimator is an engine without records of calls. It estimates them for a window when that is
+// closed.
 type estimator interface {
 	Estimate(context.Context, *source.Closed) map[*fold.Process]calls.Estimated
 	// Credibility returns the credibility of VMs' counts of calls, by service.
 	Credibility() map[string]profile.Credibility
 }
 
-// Fill estimates calls before the parts of processes are made, which removes the samples from the window.
+// Fill estimates calls before the parts of processes are made, which removes the samples from the
+// window.
 func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	var guests map[*fold.Process]calls.Estimated
 	if e.estimator != nil {
@@ -31,8 +33,8 @@ func (e *Engines) Fill(ctx context.Context, w *source.Closed, p *profile.Profile
 	return source.Part{Finish: func() { e.addTo(p, w, guests) }}
 }
 
-// addTo adds the calls of a closed window to its profile. Losses, hits and cost in its comments are counted since the agent began, and the
-// comments say so.
+// addTo adds the calls of a closed window to its profile. Losses, hits and cost in its comments are
+// counted since the agent began, and the comments say so.
 func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.Process]calls.Estimated) {
 	rates := fold.Get(e.Owner, func(*fold.State) map[string]profile.Rate { return maps.Clone(e.rates) })
 	for i, proc := range w.Processes {

@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// An engineSpec is everything that the agent knows about a call engine apart from the interfaces of package calls.
+// An engineSpec is everything that the agent knows about a call engine apart from the interfaces of
+// package calls.
 type engineSpec struct {
 	name         string
 	purpose      string // why one would use it
@@ -34,7 +35,8 @@ type engineSpec struct {
 	fold func(*engine, *fold.State, *fold.Process, *bpf.Call)
 	// guests reports whether a process's time counts towards the budget.
 	guests func(*engine, *fold.State, *fold.Process) bool
-	// silence says why the running engine has no calls in a profile with that many JVMs, for failed of which the estimate failed.
+	// silence says why the running engine has no calls in a profile with that many JVMs, for failed
+	// of which the estimate failed.
 	silence func(own *engine, s *fold.State, jvms, failed int) string
 }
 

@@ -30,7 +30,8 @@ func (e *Source) classCounts() (classCounts, error) {
 	var count bpf.ClassCount
 	for all := e.Programs.Allocated.Iterate(); ; {
 		if !all.Next(&key, &count) {
-			// If a map changes while it is read, reading may restart from its beginning; entries read before are still correct.
+			// If a map changes while it is read, reading may restart from its beginning; entries
+			// read before are still correct.
 			if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 				return nil, fmt.Errorf("read counts of allocations: %w", err)
 			}
@@ -107,8 +108,8 @@ func (e *Source) classNames(ctx context.Context, p *fold.Process, counts map[uin
 	return e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
 }
 
-// addExact adds the counted objects of a process, in rows without a context. The caller holds the State of the events: the release of
-// another window reads their frames.
+// addExact adds the counted objects of a process, in rows without a context. The caller holds the
+// State of the events: the release of another window reads their frames.
 func addExact(s *fold.EventSet, counts map[uint64]bpf.ClassCount, names map[uint64]string) {
 	r := s.Of(profile.Allocations)
 	for klass, n := range counts {

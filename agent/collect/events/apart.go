@@ -15,19 +15,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Probes in a file are in every process that maps it. Anybody may do that and call what is in the file, so what such hits cost must not be what the
-// probes of others may cost. Where the kernel can confine probes to a process, each process gets probes of its own: from the start if processes
+// Probes in a file are in every process that maps it. Anybody may do that and call what is in the
+// file, so what such hits cost must not be what the probes of others may cost. Where the kernel can
+// confine probes to a process, each process gets probes of its own: from the start if processes
 // were chosen, as then no other one shall pass any, and otherwise when somebody passes too many.
 const (
-	// maxApart bounds the processes of a file that have probes of their own: the kernel looks at all of these at each hit.
+	// maxApart bounds the processes of a file that have probes of their own: the kernel looks at
+	// all of these at each hit.
 	maxApart = 32
-	// manyStrange is how many hits a second of a process that is not observed are too many. A JVM that starts has fewer until it is attached.
+	// manyStrange is how many hits a second of a process that is not observed are too many. A JVM
+	// that starts has fewer until it is attached.
 	manyStrange = 5000
-	// manyThinned is N if one in N hits is recorded and that is too few for a process whose hits are not the many.
+	// manyThinned is N if one in N hits is recorded and that is too few for a process whose hits
+	// are not the many.
 	manyThinned = 4
-	// maxUnattached bounds the processes that map such a file and to whose VM the agent is not attached.
+	// maxUnattached bounds the processes that map such a file and to whose VM the agent is not
+	// attached.
 	maxUnattached = 4096
-	// separatingTime bounds for how long plans that are too expensive are left as they are while processes get plans of their own.
+	// separatingTime bounds for how long plans that are too expensive are left as they are while
+	// processes get plans of their own.
 	separatingTime = 3 * time.Second
 )
 
@@ -82,7 +88,8 @@ func (e *Probes) isApart(of *fileProbes) bool {
 	return of != nil && of.apart
 }
 
-// attachOwn attaches plans that observe p alone. The error is library.ErrAttaching while that takes long.
+// attachOwn attaches plans that observe p alone. The error is library.ErrAttaching while that takes
+// long.
 func (e *Probes) attachOwn(p *guest.Process, f *os.File, of *fileProbes) (eventLibrary, error) {
 	return e.own.Use(p, p.PID, ownKey{of.key, p}, f, func(own *eventLibrary) (bool, error) {
 		own.of = of
@@ -95,8 +102,8 @@ func (e *Probes) attachOwn(p *guest.Process, f *os.File, of *fileProbes) (eventL
 	})
 }
 
-// separate begins to give each user of a file plans of its own, if there are at least that many; why is for the log. It reports whether that is
-// under way. mu is held.
+// separate begins to give each user of a file plans of its own, if there are at least that many;
+// why is for the log. It reports whether that is under way. mu is held.
 func (e *Probes) separate(of *fileProbes, least int, why string) bool {
 	if of == nil || of.apart {
 		return of != nil && of.hand && e.now-of.began < separatingTime
@@ -149,7 +156,8 @@ func (e *Probes) handOver(of *fileProbes) {
 	e.remove(context.Background(), of.plans)
 }
 
-// later notes that p gets plans of its own once the agent is attached to its VM: anybody may map the library.
+// later notes that p gets plans of its own once the agent is attached to its VM: anybody may map
+// the library.
 func (e *Probes) later(p *guest.Process, of *fileProbes) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,7 +166,8 @@ func (e *Probes) later(p *guest.Process, of *fileProbes) {
 	}
 }
 
-// attachedVM gives p the plans that it was to get once the agent is attached to its VM, whose library m is.
+// attachedVM gives p the plans that it was to get once the agent is attached to its VM, whose
+// library m is.
 func (e *Probes) attachedVM(p *guest.Process, m *proc.Mapping) {
 	e.mu.Lock()
 	of := e.unattached[p]
@@ -178,8 +187,9 @@ func (e *Probes) attachedVM(p *guest.Process, m *proc.Mapping) {
 	}
 }
 
-// crowded gives processes plans of their own if together they pass a plan's probes so often that few hits can be recorded, or none all of the
-// time: the one that does it spends its own budget. It reports whether that is under way. mu is held.
+// crowded gives processes plans of their own if together they pass a plan's probes so often that
+// few hits can be recorded, or none all of the time: the one that does it spends its own budget. It
+// reports whether that is under way. mu is held.
 func (e *Probes) crowded(p *attachedPlan, every int, tooHot error) bool {
 	switch {
 	case tooHot != nil:
@@ -190,7 +200,8 @@ func (e *Probes) crowded(p *attachedPlan, every int, tooHot error) bool {
 	return false
 }
 
-// inherit begins a plan of one process. It goes on with what the plan of the file has observed of it; mu is held.
+// inherit begins a plan of one process. It goes on with what the plan of the file has observed of
+// it; mu is held.
 func (p *attachedPlan) inherit() {
 	id := p.process.Identity()
 	if p.all.off {
@@ -211,8 +222,9 @@ type strangeTime struct {
 // maxStrangeTimes bounds those that are kept.
 const maxStrangeTimes = 64
 
-// watchStrangers looks for processes that pass many probes and are not observed. Windows have notes on them, and those that are observed get
-// probes of their own, which no other process passes. mu is held.
+// watchStrangers looks for processes that pass many probes and are not observed. Windows have notes
+// on them, and those that are observed get probes of their own, which no other process passes. mu
+// is held.
 func (e *Probes) watchStrangers(passed time.Duration) {
 	var pid uint32
 	var stranger bpf.Stranger

@@ -15,8 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// A process gets plans of its own while the plan of the file observes it. They go on where that one ended, count each hit once, and are
-// removed after the process has ended.
+// A process gets plans of its own while the plan of the file observes it. They go on where that one
+// ended, count each hit once, and are removed after the process has ended.
 func TestSeparate(t *testing.T) {
 	k := newKernelSide(t)
 	if !k.uprobes.FiltersByPID() {

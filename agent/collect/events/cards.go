@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// handleCard leaves the card of a write barrier to the worker, which also finds out for how many cards it stands: one if the thread had no
-// queue, otherwise as many as a queue has.
+// handleCard leaves the card of a write barrier to the worker, which also finds out for how many
+// cards it stands: one if the thread had no queue, otherwise as many as a queue has.
 func (e *Source) handleCard(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted bool) {
 	event.Kind = profile.Barriers
 	cards := float64(defaultQueue)
@@ -22,14 +22,16 @@ func (e *Source) handleCard(s *fold.State, p *fold.Process, o *bpf.Observation, 
 	return e.lookUpLater(s, p, o, event)
 }
 
-// defaultQueue is how many cards a thread makes dirty until it calls the VM: the default of G1UpdateBufferSize.
+// defaultQueue is how many cards a thread makes dirty until it calls the VM: the default of
+// G1UpdateBufferSize.
 const defaultQueue = 256
 
 // barrierBasis is what readers must know of write barriers.
 const barrierBasis = "a write barrier stands for the cards of a full queue of its thread (G1UpdateBufferSize), but a thread's first one after a collection " +
 	"for itself: up to a queue of cards of each thread is missing before each collection"
 
-// noteBarriers adds a note to profiles of p if its VM has no write barrier that a probe can observe.
+// noteBarriers adds a note to profiles of p if its VM has no write barrier that a probe can
+// observe.
 func noteBarriers(p *guest.Process) {
 	g := p.VM()
 	if g == nil {
@@ -44,8 +46,8 @@ func noteBarriers(p *guest.Process) {
 	}
 }
 
-// locateCard labels a write barrier with the object that was stored into, and how old it is. The object is only named if no collection can
-// have moved it since.
+// locateCard labels a write barrier with the object that was stored into, and how old it is. The
+// object is only named if no collection can have moved it since.
 func locateCard(resolver *guest.Resolver, g *guest.VM, f *fault) {
 	reader, err := guest.As[vmruntime.CardReader](g)
 	if err != nil {
@@ -90,10 +92,11 @@ var humongous = placeName(bpf.PlaceHumongous)
 // maxAddresses bounds the addresses in a card that are looked up: compiled code has one or two.
 const maxAddresses = 8
 
-// storedInto returns the class of the object in a card [low, high) that was stored into, given addresses in the card that the thread had in
-// its registers and on its stack. The object is one that begins at such an address: compiled code marks the card in which an object begins.
-// Otherwise it is one that such an address is in: of arrays the card of the element is marked. Without any it is the object that has
-// the whole card, if one has. Bases are where objects may begin.
+// storedInto returns the class of the object in a card [low, high) that was stored into, given
+// addresses in the card that the thread had in its registers and on its stack. The object is one
+// that begins at such an address: compiled code marks the card in which an object begins. Otherwise
+// it is one that such an address is in: of arrays the card of the element is marked. Without any it
+// is the object that has the whole card, if one has. Bases are where objects may begin.
 func storedInto(heap vmruntime.HeapReader, low, high uint64, addresses, bases []uint64) (class string, err error) {
 	inside := ""
 	for _, addr := range addresses[:min(len(addresses), maxAddresses)] {

@@ -13,7 +13,8 @@ type fakeObject struct {
 	start, end uint64
 }
 
-// A fakeHeap finds only objects that begin within 4 KiB of the address, or at a base, as HotSpot's does.
+// A fakeHeap finds only objects that begin within 4 KiB of the address, or at a base, as HotSpot's
+// does.
 type fakeHeap []fakeObject
 
 var errNoFakeObject = errors.New("no object")

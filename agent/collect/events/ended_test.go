@@ -22,7 +22,8 @@ func TestSeedingOfEnded(t *testing.T) {
 	}
 }
 
-// A plan that is removed keeps no process, and is not adopted while its probes are still being detached.
+// A plan that is removed keeps no process, and is not adopted while its probes are still being
+// detached.
 func TestRemovedPlan(t *testing.T) {
 	of, own := &attachedPlan{}, &attachedPlan{process: guest.NewProcess(proc.Identity{PID: 1}), cookies: []uint32{1}}
 	own.all, own.users = of, []*guest.Process{own.process}

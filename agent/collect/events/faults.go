@@ -12,12 +12,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// maxFaults bounds the page faults, and cards of write barriers, of a process that wait for the lookup of their object. Those beyond it are
-// recorded without one.
+// maxFaults bounds the page faults, and cards of write barriers, of a process that wait for the
+// lookup of their object. Those beyond it are recorded without one.
 const maxFaults = 4096
 
-// A fault is a page fault, or a card of a write barrier, whose object is not known yet. The worker that handles the process looks it up.
-// Then it is added to the windows that were open when it was received.
+// A fault is a page fault, or a card of a write barrier, whose object is not known yet. The worker
+// that handles the process looks it up. Then it is added to the windows that were open when it was
+// received.
 type fault struct {
 	event   fold.Event
 	address uint64   // of the data; of a write barrier, of the card
@@ -135,7 +136,8 @@ func (q *faultQueue) done(p *guest.Process, n int) {
 	}
 }
 
-// locate labels a fault with the region of its address. An object is only named if no collection can have moved it since.
+// locate labels a fault with the region of its address. An object is only named if no collection
+// can have moved it since.
 func locate(resolver *guest.Resolver, g *guest.VM, f *fault) {
 	labels := &f.event.Labels
 	heap, err := guest.As[vmruntime.HeapReader](g)

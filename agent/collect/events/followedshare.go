@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A followedShare is how many waits of threads that switch often are followed. The zero value is all.
+// A followedShare is how many waits of threads that switch often are followed. The zero value is
+// all.
 type followedShare struct {
 	mu     sync.Mutex
 	every  uint32 // one in that many; 0 is 1
@@ -25,7 +26,8 @@ type shareSince struct {
 	since time.Duration
 }
 
-// next returns one in how many is to be followed so that this takes no more than that many CPUs, given the counts until now.
+// next returns one in how many is to be followed so that this takes no more than that many CPUs,
+// given the counts until now.
 func (f *followedShare) next(now time.Duration, c waitCounts, allowed float64) (every uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

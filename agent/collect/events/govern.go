@@ -17,21 +17,26 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A plan whose hits are too expensive even without records is observed in slices of time (budget.Duty).
+// A plan whose hits are too expensive even without records is observed in slices of time
+// (budget.Duty).
 const (
-	// steady is the factor by which a rate must be wrong to be changed: weights in a window should not vary needlessly.
+	// steady is the factor by which a rate must be wrong to be changed: weights in a window should
+	// not vary needlessly.
 	steady = 1.5
 	// governEvery is the interval at which rates are set.
 	governEvery = time.Second
-	// checkInterval is the interval of checks whether a recently attached probe has already spent its budget for the time until rates are
-	// set again. A probe that a process passes a million times a second spends a second's budget in a fiftieth of it.
+	// checkInterval is the interval of checks whether a recently attached probe has already spent
+	// its budget for the time until rates are set again. A probe that a process passes a million
+	// times a second spends a second's budget in a fiftieth of it.
 	checkInterval = governEvery / 50
 	// calmInterval is that of these checks once all probes are older than a second.
 	calmInterval = governEvery / 10
-	// faultLookups is about how many page faults a second are recorded: looking one up takes the agent some 50 us.
+	// faultLookups is about how many page faults a second are recorded: looking one up takes the
+	// agent some 50 us.
 	faultLookups = 200
-	// leastBudget is the part of the budget of one CPU that events of a kind may always take, however little CPU time the processes use. A
-	// nearly idle process has next to no CPU time to take a share of, but its events should still be recorded: its locks matter most.
+	// leastBudget is the part of the budget of one CPU that events of a kind may always take,
+	// however little CPU time the processes use. A nearly idle process has next to no CPU time to
+	// take a share of, but its events should still be recorded: its locks matter most.
 	leastBudget = 0.3
 )
 
@@ -77,7 +82,8 @@ func (e *Probes) sliced() bool {
 	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.duty.Always() })
 }
 
-// measureTrap measures the cost of a hit on this machine, without the program. It takes about 50 ms.
+// measureTrap measures the cost of a hit on this machine, without the program. It takes about 50
+// ms.
 func (e *Probes) measureTrap() {
 	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
 	if err != nil {
@@ -87,7 +93,8 @@ func (e *Probes) measureTrap() {
 	e.trap.Store(int64(trap))
 }
 
-// usualTrap is the assumed cost of a hit without the program, into the kernel and back, until it has been measured.
+// usualTrap is the assumed cost of a hit without the program, into the kernel and back, until it
+// has been measured.
 const usualTrap = 550 * time.Nanosecond
 
 // TrapTime returns the CPU time of the process that a hit takes, without the BPF program.
@@ -127,8 +134,9 @@ func (e *Probes) tune(now, passed time.Duration) {
 	}
 }
 
-// check thins out plans, or observes them in slices, if they have already spent more than they may until rates are set again. passed is the
-// time since rates were last set. tune would do the same, but later.
+// check thins out plans, or observes them in slices, if they have already spent more than they may
+// until rates are set again. passed is the time since rates were last set. tune would do the same,
+// but later.
 func (e *Probes) check(now, passed time.Duration) {
 	m, ok := e.measure()
 	if !ok {
@@ -165,8 +173,8 @@ type measurement struct {
 	counts bpf.Counts
 }
 
-// measure takes a measurement; mu is not held, as reading takes time. It returns false if the kernel side's counters cannot be read: other
-// readers of them report that.
+// measure takes a measurement; mu is not held, as reading takes time. It returns false if the
+// kernel side's counters cannot be read: other readers of them report that.
 func (e *Probes) measure() (m measurement, ok bool) {
 	counts, err := e.config.Objects.ReadCounts()
 	if err != nil {
@@ -182,8 +190,8 @@ func (e *Probes) take(m *measurement, now, passed time.Duration) {
 	e.noteRecordCost(&m.counts)
 }
 
-// measureCPUs records how many CPUs the processes have used since rates were set. A process attached since then counts as using one CPU, as
-// too little is known to assume fewer. mu is held.
+// measureCPUs records how many CPUs the processes have used since rates were set. A process
+// attached since then counts as using one CPU, as too little is known to assume fewer. mu is held.
 func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	e.fresh = e.fresh || e.used.Lacks(times)
 	e.cpus = e.used.Until(times).Seconds() / passed.Seconds()
@@ -193,7 +201,8 @@ func (e *Probes) measureCPUs(times budget.Times, passed time.Duration) {
 	}
 }
 
-// cpusOf is how many CPUs the processes use that a plan observes; mu is held. A process that is new counts as using one CPU.
+// cpusOf is how many CPUs the processes use that a plan observes; mu is held. A process that is new
+// counts as using one CPU.
 func (e *Probes) cpusOf(p *attachedPlan) float64 {
 	if p.process == nil {
 		return e.cpus
@@ -211,20 +220,22 @@ func (e *Probes) apply(p *attachedPlan) {
 	}
 }
 
-// unbound reports whether a plan ignores the budget: because it was requested at any cost, or is rare.
+// unbound reports whether a plan ignores the budget: because it was requested at any cost, or is
+// rare.
 func (p *attachedPlan) unbound() bool {
 	return p.exact || p.ends || p.fixed || p.kind == profile.Pauses
 }
 
-// allowance returns the allowance of a plan of some kind that gets this part of the kind's; mu is held.
+// allowance returns the allowance of a plan of some kind that gets this part of the kind's; mu is
+// held.
 func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
 	return budget.Allowance{
 		Share: e.FairShare() + e.lent[kind], Part: part, Least: leastBudget * e.Options.Budget, Slices: slices,
 	}
 }
 
-// loadOf returns the measured load of a plan; mu is held. If a library was found recently, too little is known about its processes to
-// assume that they use few CPUs.
+// loadOf returns the measured load of a plan; mu is held. If a library was found recently, too
+// little is known about its processes to assume that they use few CPUs.
 func (e *Probes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpusOf(l.plan)
 	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
@@ -235,8 +246,9 @@ func (e *Probes) loadOf(l planLoad) budget.Load {
 	}
 }
 
-// affordable returns N if one in N hits of a plan may be recorded, if it is observed all the time and gets this part of its kind's budget;
-// mu is held. It returns a *budget.TooHotError if none may.
+// affordable returns N if one in N hits of a plan may be recorded, if it is observed all the time
+// and gets this part of its kind's budget; mu is held. It returns a *budget.TooHotError if none
+// may.
 func (e *Probes) affordable(l planLoad, part float64) (int, error) {
 	return e.allowance(l.plan.kind, part, 1).Every(e.loadOf(l))
 }
@@ -248,8 +260,8 @@ func (p *attachedPlan) adopt(every uint32) {
 	}
 }
 
-// faultRate returns N if one in N page faults is recorded. N is large enough for looking them up, at least the budget's, and at least half
-// of the previous one, as faults come in bursts.
+// faultRate returns N if one in N page faults is recorded. N is large enough for looking them up,
+// at least the budget's, and at least half of the previous one, as faults come in bursts.
 func (p *attachedPlan) faultRate(budget int, hits float64) int {
 	return max(budget, int(hits/faultLookups), int(p.every/2), firstFaults)
 }
@@ -295,7 +307,8 @@ func (e *Probes) kinds() int {
 	return max(n, 1)
 }
 
-// hitsOf returns how often the events of a plan began, or happened, since its probes were first attached; mu is held.
+// hitsOf returns how often the events of a plan began, or happened, since its probes were first
+// attached; mu is held.
 func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
 	var told, freed, releases uint64
@@ -314,8 +327,9 @@ func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 // fairlyMany is the number of hits from which the number of their records is computed.
 const fairlyMany = 64
 
-// noteRecords computes how many records a hit has: none if it found a free monitor, and one more for each release of the lock while the
-// thread waits. The counts start when the probes are first attached.
+// noteRecords computes how many records a hit has: none if it found a free monitor, and one more
+// for each release of the lock while the thread waits. The counts start when the probes are first
+// attached.
 func (p *attachedPlan) noteRecords(told, freed, releases uint64) {
 	if told < p.told+fairlyMany {
 		return
@@ -326,7 +340,8 @@ func (p *attachedPlan) noteRecords(told, freed, releases uint64) {
 	p.told, p.freed, p.releases = told, freed, releases
 }
 
-// recordTime returns the average time for the records of a hit that may have one; not all of them do. mu is held.
+// recordTime returns the average time for the records of a hit that may have one; not all of them
+// do. mu is held.
 func (e *Probes) recordTime(p *attachedPlan) time.Duration {
 	return time.Duration(float64(e.record) * (1 + p.extra))
 }

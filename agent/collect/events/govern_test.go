@@ -94,8 +94,9 @@ func TestTuneFree(t *testing.T) {
 	}
 }
 
-// A plan is thinned out as its hits become more frequent. It is observed in slices of time when even unrecorded hits are too expensive.
-// When they no longer are, it returns in steps to being observed all the time.
+// A plan is thinned out as its hits become more frequent. It is observed in slices of time when
+// even unrecorded hits are too expensive. When they no longer are, it returns in steps to being
+// observed all the time.
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -114,7 +115,8 @@ func TestTune(t *testing.T) {
 	if p.every != 1 || k.rateOf(t, p) != 1 || p.silent() {
 		t.Errorf("10 hits a second: one in %d, the kernel side says %d", p.every, k.rateOf(t, p))
 	}
-	// At a microsecond each, 800 leave 0.6 of the budget to records; at 10 us more for each of these, 120 can be recorded.
+	// At a microsecond each, 800 leave 0.6 of the budget to records; at 10 us more for each of
+	// these, 120 can be recorded.
 	second(800)
 	thin := p.every
 	if p.silent() || thin != 7 || k.rateOf(t, p) != thin {
@@ -144,7 +146,8 @@ func TestTune(t *testing.T) {
 	for _, want := range []int{5, 3, 2, 1} { // the first slice of each cycle is drawn, and at most half of the load is forgotten
 		k.turn(now)
 		is(true)
-		// In a slice the plan may take the budget of the whole cycle: 20 ms a second, of which half is for records.
+		// In a slice the plan may take the budget of the whole cycle: 20 ms a second, of which half
+		// is for records.
 		if p.duty.On && p.duty.Slices == 10 && (p.every != 11 || k.rateOf(t, p) != 11) {
 			t.Errorf("one in %d hits of a slice, the kernel side says %d", p.every, k.rateOf(t, p))
 		}
@@ -199,7 +202,8 @@ func TestTuneUnmeasured(t *testing.T) {
 	}
 }
 
-// Plans requested at any cost, or rare, keep their rate; perf events are thinned out, but never paused.
+// Plans requested at any cost, or rare, keep their rate; perf events are thinned out, but never
+// paused.
 func TestTuneExceptions(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
@@ -236,15 +240,15 @@ func TestTuneShares(t *testing.T) {
 	k.pretend(t, b, 50)
 	k.pretend(t, other, 160)
 	k.tune(time.Second, time.Second)
-	// Of 2 ms each: 50 hits need 0.55 ms, 10 % more are kept for them, and of the other 1.4 ms passing over takes 0.4 and 100
-	// records of 10 us the rest. 160 hits need 1.76 ms in all.
+	// Of 2 ms each: 50 hits need 0.55 ms, 10 % more are kept for them, and of the other 1.4 ms
+	// passing over takes 0.4 and 100 records of 10 us the rest. 160 hits need 1.76 ms in all.
 	if a.every != 5 || b.every != 1 || other.every != 1 {
 		t.Errorf("one in %d, %d and %d", a.every, b.every, other.every)
 	}
 }
 
-// Whatever others of the kind need, a plan that needs less than an equal part has all of its hits recorded, and all parts together are
-// the kind's budget.
+// Whatever others of the kind need, a plan that needs less than an equal part has all of its hits
+// recorded, and all parts together are the kind's budget.
 func TestPart(t *testing.T) {
 	for _, busy := range [][]float64{{1300}, {13_000, 1300}, {1e6, 1e6, 1e6}, {1, 5}, {}} {
 		e := &Probes{Options: Options{Budget: 0.01, Kinds: [profile.EventKinds]bool{profile.Locks: true, profile.Values: true}}, cpus: 1.1, record: 10 * time.Microsecond}
@@ -271,8 +275,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// A probe with few hits is recorded whole, all the time, next to a busy one of the same kind that is observed in slices, whose
-// hits alone take more than the budget.
+// A probe with few hits is recorded whole, all the time, next to a busy one of the same kind that
+// is observed in slices, whose hits alone take more than the budget.
 func TestTuneRare(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -311,7 +315,8 @@ func TestTuneRare(t *testing.T) {
 	}
 }
 
-// The log says once a minute that the same events are observed for a part of the time, of whichever library.
+// The log says once a minute that the same events are observed for a part of the time, of whichever
+// library.
 func TestWarnPartly(t *testing.T) {
 	var text bytes.Buffer
 	e := &Probes{config: Config{Log: slog.New(slog.NewTextHandler(&text, nil))}}
@@ -348,7 +353,8 @@ func TestCheck(t *testing.T) {
 	p, fixed := k.plan(t, profile.Values, k.Programs.ValueProbe), k.plan(t, profile.Values, k.Programs.ValueProbe)
 	fixed.fixed = true
 	k.enrol(t, p, fixed)
-	// No CPU times are known: a second's budget is 2 ms. In addition to the trap, a record takes 10 us.
+	// No CPU times are known: a second's budget is 2 ms. In addition to the trap, a record takes 10
+	// us.
 	k.pretendCost(t, 10, 10*time.Microsecond)
 	k.pretend(t, fixed, 1_000_000)
 	k.pretend(t, p, 100)
@@ -393,7 +399,8 @@ func TestRecordCost(t *testing.T) {
 	}
 }
 
-// A plan that cannot be attached again for a slice reports why, and is tried again in the next cycle.
+// A plan that cannot be attached again for a slice reports why, and is tried again in the next
+// cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
 	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // which is not a program of a probe
@@ -440,7 +447,8 @@ func TestHurry(t *testing.T) {
 	}
 }
 
-// A kind takes what others do not need of their shares. It keeps twice what it needs itself, and gets its own share back when it needs it.
+// A kind takes what others do not need of their shares. It keeps twice what it needs itself, and
+// gets its own share back when it needs it.
 func TestLend(t *testing.T) {
 	k := newKernelSide(t)
 	k.Options.Kinds[profile.Allocations], k.Options.Kinds[profile.Locks], k.Options.Kinds[profile.Pauses] = true, true, true

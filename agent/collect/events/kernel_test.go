@@ -20,7 +20,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// A kernelSide is an agent's events with a kernel side of its own, and this test's executable as a library.
+// A kernelSide is an agent's events with a kernel side of its own, and this test's executable as a
+// library.
 type kernelSide struct {
 	*Probes
 	file *os.File
@@ -53,8 +54,9 @@ func newKernelSide(t *testing.T) *kernelSide {
 
 var probedTimes int
 
-// probed has the probes. The tests count how often it runs. It does not check its stack's bound, unlike code for the race detector: a
-// goroutine that is preempted there restarts the function, and hits the probe again.
+// probed has the probes. The tests count how often it runs. It does not check its stack's bound,
+// unlike code for the race detector: a goroutine that is preempted there restarts the function, and
+// hits the probe again.
 //
 //go:noinline
 //go:nosplit

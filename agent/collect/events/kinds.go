@@ -38,7 +38,8 @@ type plannedProbe struct {
 // A configureSite finds the location of the value that a site reports.
 type configureSite = func(f *probesite.Finder, s probesite.Site) (setting, error)
 
-// A setting sends that location to the kernel side, under the site's cookie. It replaces the setting of an earlier owner of the cookie.
+// A setting sends that location to the kernel side, under the site's cookie. It replaces the
+// setting of an earlier owner of the cookie.
 type setting = func(cookie uint32) error
 
 type findSites = func(*probesite.Finder) ([]probesite.Site, error)
@@ -61,14 +62,15 @@ const (
 	functionEnqueue     = "G1DirtyCardQueueSet::enqueue"
 )
 
-// Variables of libjvm: when a safepoint began, and when it ended (src/hotspot/share/runtime/safepoint.hpp).
+// Variables of libjvm: when a safepoint began, and when it ended
+// (src/hotspot/share/runtime/safepoint.hpp).
 const (
 	clockBegin = "_ZN16SafepointTracing29_last_safepoint_begin_time_nsE"
 	clockEnd   = "_ZN16SafepointTracing27_last_safepoint_end_time_nsE"
 )
 
-// eventPlans returns all plans for a library. Probes at an end come before those at the beginning, so that every observed beginning has an
-// end.
+// eventPlans returns all plans for a library. Probes at an end come before those at the beginning,
+// so that every observed beginning has an end.
 func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	plans := []eventPlan{
 		{kind: profile.Allocations, of: "allocations", probes: []plannedProbe{
@@ -99,15 +101,17 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 	return append(plans, virtualPlans(o, f)...)
 }
 
-// LockProbes returns why waits for monitors, and those of java.util.concurrent, cannot be recorded in JVMs with this libjvm; file was
-// opened with bytes. It reads the file's code, which takes some 0.3 s.
+// LockProbes returns why waits for monitors, and those of java.util.concurrent, cannot be recorded
+// in JVMs with this libjvm; file was opened with bytes. It reads the file's code, which takes some
+// 0.3 s.
 func LockProbes(file *elffile.File, bytes io.ReaderAt) (monitors, parks error) {
 	finder, none := probesite.New(file, bytes), &bpf.ProbeObjects{}
 	why := func(plan eventPlan) error { return (&attachedPlan{eventPlan: plan}).find(finder) }
 	return why(monitorPlan(none, finder)), why(parkPlan(none, finder))
 }
 
-// monitorPlan observes the function that acquires monitors which compiled code and the interpreter could not acquire themselves.
+// monitorPlan observes the function that acquires monitors which compiled code and the interpreter
+// could not acquire themselves.
 func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	p := eventPlan{kind: profile.Locks, of: "waits for monitors", waits: o.Entering}
 	switch {
@@ -146,8 +150,8 @@ func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
 	}
 }
 
-// unnamedMonitorProbes are those of a libjvm without symbols. The spinning code is not found there: a thread is known to have waited only
-// if it slept.
+// unnamedMonitorProbes are those of a libjvm without symbols. The spinning code is not found there:
+// a thread is known to have waited only if it slept.
 func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedProbe {
 	entry, err := f.MonitorEntry()
 	if err != nil {
@@ -166,7 +170,8 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 	}
 }
 
-// parkPlan uses the VM's probes around Parker::park, or that function itself if the VM was built without them.
+// parkPlan uses the VM's probes around Parker::park, or that function itself if the VM was built
+// without them.
 func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	const end, begin = "thread__park__end", "thread__park__begin"
 	p := eventPlan{kind: profile.Locks, of: "waits of java.util.concurrent", waits: o.Parked, probes: []plannedProbe{
@@ -193,7 +198,8 @@ func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	return p
 }
 
-// unparkProbe is at the native method by which a thread that leaves a lock wakes one that waits for it.
+// unparkProbe is at the native method by which a thread that leaves a lock wakes one that waits for
+// it.
 func unparkProbe(o *bpf.ProbeObjects) plannedProbe {
 	find := func(f *probesite.Finder) ([]probesite.Site, error) {
 		name, err := f.UnparkEntry()
@@ -245,9 +251,10 @@ func returns(c probesite.Calls) findSites {
 	}
 }
 
-// monitorReturns finds where threads have acquired a monitor. Functions jump to ObjectMonitor::enter at their end. From JDK 24 on, the VM's
-// own ObjectLocker jumps likewise to functions with a handle, from many places that are not worth a probe each: its waits are missed. So
-// are calls from JNI in some builds.
+// monitorReturns finds where threads have acquired a monitor. Functions jump to
+// ObjectMonitor::enter at their end. From JDK 24 on, the VM's own ObjectLocker jumps likewise to
+// functions with a handle, from many places that are not worth a probe each: its waits are missed.
+// So are calls from JNI in some builds.
 func monitorReturns(entry probesite.MonitorEntry) findSites {
 	return returns(probesite.Calls{Callee: entry.Function, Tails: !entry.Handle, Stores: true, Joins: true})
 }
@@ -264,8 +271,8 @@ func returnSite(o *bpf.ProbeObjects) configureSite {
 	}
 }
 
-// spins finds where the result of spinning is known. Ways of spinning that are not functions of their own in a build are missed: waits that
-// ended by them count as blocked.
+// spins finds where the result of spinning is known. Ways of spinning that are not functions of
+// their own in a build are missed: waits that ended by them count as blocked.
 func spins(ways ...probesite.Calls) findSites {
 	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
 		for _, way := range ways {
@@ -280,7 +287,8 @@ func spins(ways ...probesite.Calls) findSites {
 	}
 }
 
-// objectEntries finds the overloads with the object as their second parameter, after the thread, or as the first.
+// objectEntries finds the overloads with the object as their second parameter, after the thread, or
+// as the first.
 func objectEntries(thread bool) findSites {
 	return func(f *probesite.Finder) (sites []probesite.Site, err error) {
 		all, err := f.Entries(functionObject)
@@ -293,9 +301,9 @@ func objectEntries(thread bool) findSites {
 	}
 }
 
-// nameSite locates a name, a probe's first argument, and its length in bytes, the second: hotspot:vmops__begin(name, length, mode) of an
-// operation, mem__pool__gc__begin(name, length, ...) of a memory manager (src/hotspot/share/runtime/vmThread.cpp,
-// services/memoryService.cpp).
+// nameSite locates a name, a probe's first argument, and its length in bytes, the second:
+// hotspot:vmops__begin(name, length, mode) of an operation, mem__pool__gc__begin(name, length, ...)
+// of a memory manager (src/hotspot/share/runtime/vmThread.cpp, services/memoryService.cpp).
 func nameSite(o *bpf.ProbeObjects) configureSite {
 	return func(_ *probesite.Finder, s probesite.Site) (setting, error) {
 		if len(s.Args) < 2 {
@@ -313,8 +321,8 @@ func nameSite(o *bpf.ProbeObjects) configureSite {
 	}
 }
 
-// clockSite finds the variable in which the VM keeps the time. If the file has no symbols, or the VM is older than the variable, the time
-// of the hit is used.
+// clockSite finds the variable in which the VM keeps the time. If the file has no symbols, or the
+// VM is older than the variable, the time of the hit is used.
 func clockSite(o *bpf.ProbeObjects, variable string) configureSite {
 	return func(f *probesite.Finder, s probesite.Site) (setting, error) {
 		distance := int64(0) // unknown

@@ -17,8 +17,8 @@ type planLoad struct {
 
 type planLoads []planLoad
 
-// loads returns the loads of the governed plans, in the time since their hits were last read, or in the last slice in which they were
-// observed; mu is held.
+// loads returns the loads of the governed plans, in the time since their hits were last read, or in
+// the last slice in which they were observed; mu is held.
 func (e *Probes) loads(passed time.Duration) (list planLoads) {
 	for _, p := range e.plans {
 		if p.unbound() {
@@ -48,17 +48,20 @@ func (l planLoad) times(n float64) planLoad {
 	return l
 }
 
-// headroom is how many times its need a plan is given of its kind's budget where others need more: what was measured is the last
-// second's, and a plan that needs all it has would be thinned out for a few hits more.
+// headroom is how many times its need a plan is given of its kind's budget where others need more:
+// what was measured is the last second's, and a plan that needs all it has would be thinned out for
+// a few hits more.
 const headroom = 1.1
 
-// need is how many CPUs a plan needs so that all of its hits are recorded while it is observed all the time.
+// need is how many CPUs a plan needs so that all of its hits are recorded while it is observed all
+// the time.
 func (l *planLoad) need() float64 {
 	return headroom * max(l.full, budget.Passing(l.rate, l.count))
 }
 
-// part is how much of its kind's budget a plan may take. The budget is divided max-min fair: a plan with few hits is recorded
-// whole, however many another plan of the kind has. Plans of one process divide the budget of that process.
+// part is how much of its kind's budget a plan may take. The budget is divided max-min fair: a plan
+// with few hits is recorded whole, however many another plan of the kind has. Plans of one process
+// divide the budget of that process.
 func (e *Probes) part(list planLoads, l planLoad) float64 {
 	var needs []float64
 	which := -1

@@ -19,7 +19,8 @@ const (
 	lockUnplaced = "the stacks of some threads that still waited could not be read"
 )
 
-// A lateWait is how many threads of a process waited for locks when probes came to it, at that time of CLOCK_MONOTONIC.
+// A lateWait is how many threads of a process waited for locks when probes came to it, at that time
+// of CLOCK_MONOTONIC.
 type lateWait struct {
 	process weak.Pointer[guest.Process] // it may have ended long ago
 	at      time.Duration
@@ -62,9 +63,10 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 	return sum
 }
 
-// lockExtent says how much of the waits for locks in a window was observed; all are the events of p. There is what the hits
-// of the probes stand for, recorded or not, and what there was before the probes came. That is the time for which the VM's list of threads
-// says that threads had waited, or what the rate of waits since then gives, whichever is more.
+// lockExtent says how much of the waits for locks in a window was observed; all are the events of
+// p. There is what the hits of the probes stand for, recorded or not, and what there was before the
+// probes came. That is the time for which the VM's list of threads says that threads had waited, or
+// what the rate of waits since then gives, whichever is more.
 func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts) []profile.Extent {
 	if e.locks == nil || p.Attachment.Load() == 0 {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// What there was of waits before probes came is what the list of threads says, or what the rate since then gives if that is more.
+// What there was of waits before probes came is what the list of threads says, or what the rate
+// since then gives if that is more.
 func TestLockExtentBefore(t *testing.T) {
 	p := &fold.Process{Process: guest.NewProcess(proc.Identity{PID: 7, Start: 50e9})}
 	p.Noticed = 55 * time.Second

@@ -10,8 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// lockHolders know who had locks for which threads waited: a thread that releases a lock to a waiter had it until then, from the release before
-// or from when it acquired the lock itself. The zero value is ready to use. Only functions that have the State use it.
+// lockHolders know who had locks for which threads waited: a thread that releases a lock to a
+// waiter had it until then, from the release before or from when it acquired the lock itself. The
+// zero value is ready to use. Only functions that have the State use it.
 type lockHolders struct {
 	of map[lockID]*heldLock
 	n  uint64 // releases so far
@@ -115,8 +116,9 @@ func (l *heldLock) holder(by *fold.Waker) *fold.Waker {
 	return &kept
 }
 
-// during returns who had a lock at a moment of a wait, which is drawn: so of many waits, as large a part is under a holder as that had the lock
-// while they lasted. It returns nil if that was not seen.
+// during returns who had a lock at a moment of a wait, which is drawn: so of many waits, as large a
+// part is under a holder as that had the lock while they lasted. It returns nil if that was not
+// seen.
 func (h *lockHolders) during(id lockID, begin, end uint64) *fold.Waker {
 	l := h.of[id]
 	if l == nil || end <= begin {

@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 )
 
-// TestHeldLock has an owner release a lock at 100 to one of two waiters, which has it from 110 to 120 and hands it to the other.
+// TestHeldLock has an owner release a lock at 100 to one of two waiters, which has it from 110 to
+// 120 and hands it to the other.
 func TestHeldLock(t *testing.T) {
 	const lock, owner, waiter = 0x1000, 1, 2
 	var h lockHolders

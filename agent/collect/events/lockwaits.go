@@ -21,9 +21,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// lockWaits are waits for locks that have not ended. The kernel side records a wait when it ends, and knows which have begun; a window that
-// ends before has the part until then, with the thread's stack, which is read from outside. Of waits that had begun before the probes came,
-// the VM's list of threads says so, and the kernel side is told: from then on they are as others.
+// lockWaits are waits for locks that have not ended. The kernel side records a wait when it ends,
+// and knows which have begun; a window that ends before has the part until then, with the thread's
+// stack, which is read from outside. Of waits that had begun before the probes came, the VM's list
+// of threads says so, and the kernel side is told: from then on they are as others.
 type lockWaits struct {
 	services *source.Services
 	stacks   *waitStacks
@@ -71,7 +72,8 @@ type waitingThread struct {
 	cover              *fold.Coverage
 }
 
-// newLockWaits loads what reads the stacks of waiting threads, unless others have loaded it; nil if locks are not wanted.
+// newLockWaits loads what reads the stacks of waiting threads, unless others have loaded it; nil if
+// locks are not wanted.
 func newLockWaits(services *source.Services, opt *Options, others *waits) (*lockWaits, error) {
 	if !opt.Kinds[profile.Locks] {
 		return nil, nil
@@ -164,8 +166,8 @@ func (l *lockWaits) translate(p *guest.Process, waits []vmruntime.LockWait) erro
 	return nil
 }
 
-// seed has the kernel side know of the waits that had begun before a process was observed. What a plan missed that was observed before, in
-// slices, ObservedPart.Apply makes up for.
+// seed has the kernel side know of the waits that had begun before a process was observed. What a
+// plan missed that was observed before, in slices, ObservedPart.Apply makes up for.
 func (e *Source) seed(ctx context.Context) {
 	for _, of := range e.lockPlans() {
 		for _, p := range of.users {
@@ -181,7 +183,8 @@ func (e *Source) seed(ctx context.Context) {
 	}
 }
 
-// firstSeeding reports whether that is to be done now. Nothing is noted of a process that has ended, as leave may have been called before.
+// firstSeeding reports whether that is to be done now. Nothing is noted of a process that has
+// ended, as leave may have been called before.
 func (l *lockWaits) firstSeeding(s seeding) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +239,8 @@ func (l *lockWaits) leave(p *guest.Process) {
 	// l.late is for the last window of the process as well, and is bounded.
 }
 
-// look returns the threads that wait for locks now and have for a while, with the stacks of these and of the threads that have the locks.
+// look returns the threads that wait for locks now and have for a while, with the stacks of these
+// and of the threads that have the locks.
 func (e *Source) lookAtLocks(ctx context.Context) *lockLook {
 	l, look := e.locks, &lockLook{at: proc.Monotonic()}
 	lists := map[*guest.Process][]vmruntime.LockWait{}
@@ -288,7 +292,8 @@ func oldWaits(m *ebpf.Map, then time.Duration) map[uint32]bpf.LockWait {
 	return old
 }
 
-// readStacks reads the stacks of the threads in look, those of waits that were read before only once.
+// readStacks reads the stacks of the threads in look, those of waits that were read before only
+// once.
 func (l *lockWaits) readStacks(look *lockLook) {
 	l.mu.Lock()
 	before := l.stackOf
@@ -325,7 +330,8 @@ func (l *lockWaits) readStacks(look *lockLook) {
 	l.mu.Unlock()
 }
 
-// finishLocks reads the waits for locks that have not ended, and returns what adds them to a window that ends.
+// finishLocks reads the waits for locks that have not ended, and returns what adds them to a window
+// that ends.
 func (e *Source) finishLocks() func(*fold.State, *fold.Window) {
 	l := e.locks
 	if l == nil {
@@ -400,7 +406,8 @@ func (l *lockWaits) wasCounted(tid uint32, begin time.Duration) bool {
 	return false
 }
 
-// waitingJava returns the stack of a waiting thread as a probe would have seen it: from its innermost frame of Java on.
+// waitingJava returns the stack of a waiting thread as a probe would have seen it: from its
+// innermost frame of Java on.
 func waitingJava(o *bpf.Observation, p *fold.Process) []guest.RawFrame {
 	java := slices.IndexFunc(o.User, func(f bpf.Frame) bool { return f.Kind() != bpf.FrameNative && f.Kind() != bpf.FrameStub })
 	o.Kernel, o.User = nil, o.User[max(java, 0):]

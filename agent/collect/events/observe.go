@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A received accounts for observations: received == folded + sum(discarded). Only functions that have the State use it.
+// A received accounts for observations: received == folded + sum(discarded). Only functions that
+// have the State use it.
 type received struct {
 	received, folded uint64
 	discarded        map[string]uint64
@@ -145,8 +146,9 @@ func (e *Source) Fail(*fold.State) {
 	c.discarded[profile.Failed] += c.received - c.folded - profile.Sum(c.discarded)
 }
 
-// observedStack appends the frames of an observation to buf. If it begins in Java code, that code called the probed function: its innermost
-// pc is a return address like the others. The VM's stub between the two has no information and is left out.
+// observedStack appends the frames of an observation to buf. If it begins in Java code, that code
+// called the probed function: its innermost pc is a return address like the others. The VM's stub
+// between the two has no information and is left out.
 func observedStack(buf []guest.RawFrame, o *bpf.Observation, attachment uint32) []guest.RawFrame {
 	for len(o.User) > 1 && o.User[0].Kind() == bpf.FrameStub {
 		o.User = o.User[1:]
@@ -158,7 +160,8 @@ func observedStack(buf []guest.RawFrame, o *bpf.Observation, attachment uint32) 
 	return buf
 }
 
-// describe fills in an event from a probe's observation; className names classes. It returns false for an observation of an unknown kind.
+// describe fills in an event from a probe's observation; className names classes. It returns false
+// for an observation of an unknown kind.
 func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) bool {
 	seen := o.Seen
 	n := float64(seen.Every)
@@ -223,7 +226,8 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 	return true
 }
 
-// lockWait labels the event of a wait for an object of that class: block for a monitor, park for what may be no lock.
+// lockWait labels the event of a wait for an object of that class: block for a monitor, park for
+// what may be no lock.
 func lockWait(e *fold.Event, class, what string) {
 	e.Kind = profile.Locks
 	e.Labels.Class, e.Labels.What = class, what
@@ -248,9 +252,10 @@ var placeNames = [...]string{
 	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
 }
 
-// waitsForWork reports, by the class of the object that a thread parks for, whether it is not a lock: a condition, a task, a queue, or
-// nothing. Locks and semaphores of java.util.concurrent park for their own subclasses of AbstractQueuedSynchronizer, which are all named
-// Sync, NonfairSync or FairSync; a StampedLock parks for itself.
+// waitsForWork reports, by the class of the object that a thread parks for, whether it is not a
+// lock: a condition, a task, a queue, or nothing. Locks and semaphores of java.util.concurrent park
+// for their own subclasses of AbstractQueuedSynchronizer, which are all named Sync, NonfairSync or
+// FairSync; a StampedLock parks for itself.
 func waitsForWork(class string) bool {
 	return !strings.HasSuffix(class, "Sync") && class != "java.util.concurrent.locks.StampedLock"
 }

@@ -10,15 +10,18 @@ type Options struct {
 	Kinds [profile.EventKinds]bool
 	// ExactAllocations also counts every object, in JVMs started with -XX:+DTraceAllocProbes.
 	ExactAllocations bool
-	// MonitorEnters also estimates how often compiled code acquires free monitors, if Kinds has Locks.
+	// MonitorEnters also estimates how often compiled code acquires free monitors, if Kinds has
+	// Locks.
 	MonitorEnters bool
 	// Wakers also records who ended the waits of off-CPU time.
 	Wakers bool
-	// Slow has more waits recorded of threads in invocations of a method that is followed (package slow).
+	// Slow has more waits recorded of threads in invocations of a method that is followed (package
+	// slow).
 	Slow bool
 	// Values are the probes at which values are read, if Kinds has Values.
 	Values []valueprobe.Spec
-	// Budget is the share of the processes' CPU time that their probes may take; 0 means the default of the agent.
+	// Budget is the share of the processes' CPU time that their probes may take; 0 means the
+	// default of the agent.
 	Budget float64
 }
 

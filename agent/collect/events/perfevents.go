@@ -9,12 +9,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// cyclesPeriod is how many cycles one sample stands for: a few hundred samples a second of a busy CPU. It is a prime, to avoid
-// synchronizing with loops.
+// cyclesPeriod is how many cycles one sample stands for: a few hundred samples a second of a busy
+// CPU. It is a prime, to avoid synchronizing with loops.
 const cyclesPeriod = 9_999_991
 
-// firstFaults is N of the first second, in which one page fault in N is recorded because the rate of faults is not known yet: a starting
-// program has about ten thousand a second.
+// firstFaults is N of the first second, in which one page fault in N is recorded because the rate
+// of faults is not known yet: a starting program has about ten thousand a second.
 const firstFaults = 17
 
 // perfEvents are the events of the kernel and the CPU, not of probes.
@@ -56,7 +56,8 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 	return p, nil
 }
 
-// perfPlans returns the plans of perf events, which set the sampling rate of the kernel side. They have no probes.
+// perfPlans returns the plans of perf events, which set the sampling rate of the kernel side. They
+// have no probes.
 func (e *Probes) perfPlans() (plans []*attachedPlan) {
 	if e.Options.Kinds[profile.Faults] {
 		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})

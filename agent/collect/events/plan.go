@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 )
 
-// An attachedPlan is the probes of one plan in one library. They are attached and detached together.
+// An attachedPlan is the probes of one plan in one library. They are attached and detached
+// together.
 type attachedPlan struct {
 	eventPlan
 	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted

@@ -1,7 +1,8 @@
-// Package events attaches the probes for events of processes, such as allocations, lock waits and safepoint pauses, and opens the events of
-// the kernel and the CPU. It finds the places of probes in a library, sets how many hits are recorded so that they stay within their
-// budget, and computes the weight of each recorded event. All of that is Probes. A Source interprets their observations, and folds them
-// into the open windows.
+// Package events attaches the probes for events of processes, such as allocations, lock waits and
+// safepoint pauses, and opens the events of the kernel and the CPU. It finds the places of probes
+// in a library, sets how many hits are recorded so that they stay within their budget, and computes
+// the weight of each recorded event. All of that is Probes. A Source interprets their observations,
+// and folds them into the open windows.
 package events
 
 import (
@@ -32,8 +33,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
 )
 
-// Probes are the probes of events in the libraries of processes. A library is attached once, for all processes that map it, and as long as
-// any does. The kernel removes the probes when the agent ends in any way.
+// Probes are the probes of events in the libraries of processes. A library is attached once, for
+// all processes that map it, and as long as any does. The kernel removes the probes when the agent
+// ends in any way.
 //
 // They are a guest.Follower: workers find the libraries.
 type Probes struct {
@@ -188,8 +190,8 @@ func (e *Probes) newLibraries(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 	})
 }
 
-// Attaching attaches the recorded events to the library of p's VM, and returns what it does not report. The error is library.ErrAttaching
-// while attaching takes long.
+// Attaching attaches the recorded events to the library of p's VM, and returns what it does not
+// report. The error is library.ErrAttaching while attaching takes long.
 func (e *Probes) Attaching(p *guest.Process, m *proc.Mapping, lib guest.MappedFile) (lacks []string, err error) {
 	used, err := e.libraries.Use(p, p.PID, lib.Key, lib.File, func(found *eventLibrary) (bool, error) {
 		read, err := guest.Call(e.config.Resolver, p, func() (eventLibrary, error) {
@@ -296,7 +298,8 @@ func (e *Probes) find(lib *elffile.File, f *os.File) (plans []*attachedPlan, lac
 	return plans, lacks
 }
 
-// attach attaches plans to the library f, and returns why others cannot be attached. Hits are recorded after adopt.
+// attach attaches plans to the library f, and returns why others cannot be attached. Hits are
+// recorded after adopt.
 func (e *Probes) attach(plans []*attachedPlan, f *os.File) (attached []*attachedPlan, lacks []string) {
 	for _, p := range plans {
 		if err := e.attachPlan(p, f); err != nil {
@@ -325,7 +328,8 @@ func (e *Probes) wants(plan *eventPlan) bool {
 	return e.Options.Kinds[plan.kind] && (!plan.exact || e.Options.ExactAllocations)
 }
 
-// attachPlan attaches all probes of a plan, or none. The plan belongs to the caller until it is adopted.
+// attachPlan attaches all probes of a plan, or none. The plan belongs to the caller until it is
+// adopted.
 func (e *Probes) attachPlan(p *attachedPlan, f *os.File) (err error) {
 	if p.file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil {
 		return fmt.Errorf("keep library open: %w", err)
@@ -387,8 +391,9 @@ func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 	}
 }
 
-// remove detaches the probes of plans, which takes some 50 ms each, and frees their cookies. Records of their last hits may be in the ring:
-// until those are handled, the cookies get no other owner.
+// remove detaches the probes of plans, which takes some 50 ms each, and frees their cookies.
+// Records of their last hits may be in the ring: until those are handled, the cookies get no other
+// owner.
 func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	var cookies []uint32
 	e.mu.Lock()
@@ -497,7 +502,8 @@ func (e *Probes) Announce(p *guest.Process, heap *bpf.HotspotHeap, serial uint32
 	return nil
 }
 
-// Withdraw makes the kernel side forget the objects of p's VM, but not those of another process with its pid.
+// Withdraw makes the kernel side forget the objects of p's VM, but not those of another process
+// with its pid.
 func (e *Probes) Withdraw(p *guest.Process, serial uint32) {
 	var h bpf.HotspotHeap
 	if e.Programs.Heaps.Lookup(uint32(p.PID), &h) == nil && h.Serial == serial {

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 )
 
-// The cookies of a library are free after its plans are removed, so that more libraries can come one after the other than there are
-// cookies. The next owner of a cookie inherits nothing.
+// The cookies of a library are free after its plans are removed, so that more libraries can come
+// one after the other than there are cookies. The next owner of a cookie inherits nothing.
 func TestRemovePlans(t *testing.T) {
 	k := newKernelSide(t)
 	place := k.find(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// tolerated is the cost of a slice, in multiples of the planned cost, from which a draw decides whether it continues.
+// tolerated is the cost of a slice, in multiples of the planned cost, from which a draw decides
+// whether it continues.
 const tolerated = 4
 
 // Bounds of the length of cycles, where it can be chosen.
@@ -26,8 +27,9 @@ const (
 	longestCycle  = 5 * time.Second        // so that each window of serve has at least two
 )
 
-// usualCycle returns the length of a cycle that begins now: an eighth of the age of the plan, within bounds. So a recording has at least
-// eight cycles unless slices are rare, and a long-running agent seldom attaches and detaches.
+// usualCycle returns the length of a cycle that begins now: an eighth of the age of the plan,
+// within bounds. So a recording has at least eight cycles unless slices are rare, and a
+// long-running agent seldom attaches and detaches.
 func (p *attachedPlan) usualCycle(now time.Duration) time.Duration {
 	return min(max((now-p.cover.BornAt())/8, shortestCycle), longestCycle)
 }
@@ -43,8 +45,9 @@ func (e *Probes) slice(p *attachedPlan, now time.Duration, l planLoad, part floa
 	e.warnPartly(p, now, why)
 }
 
-// warnEvery is how often the log says that the same events are observed for a part of the time: a plan may change between that
-// and all of the time every few seconds, and each library has plans of its own.
+// warnEvery is how often the log says that the same events are observed for a part of the time: a
+// plan may change between that and all of the time every few seconds, and each library has plans of
+// its own.
 const warnEvery = time.Minute
 
 // A warning is when the log last said something, and how often it would have been said again since.
@@ -53,7 +56,8 @@ type warning struct {
 	again int
 }
 
-// warnPartly logs that a plan is observed in slices from now on, unless it did so for such a plan in the last minute; mu is held.
+// warnPartly logs that a plan is observed in slices from now on, unless it did so for such a plan
+// in the last minute; mu is held.
 func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
 	w := e.warned[p.of]
 	if w != nil && now-w.at < warnEvery {
@@ -77,7 +81,8 @@ const (
 	maxNameBytes = 100
 )
 
-// userNames names the processes that use the plan's library: "java (pid 4711, shop.service), 2 more".
+// userNames names the processes that use the plan's library: "java (pid 4711, shop.service), 2
+// more".
 func (p *attachedPlan) userNames() string {
 	var names []string
 	for i, user := range p.users {
@@ -150,7 +155,8 @@ func (e *Probes) beginSlice(p *attachedPlan, now time.Duration) {
 	}
 }
 
-// watchSlice ends a slice that is over. If a slice costs far more than planned, a draw decides whether it ends.
+// watchSlice ends a slice that is over. If a slice costs far more than planned, a draw decides
+// whether it ends.
 func (e *Probes) watchSlice(p *attachedPlan, now time.Duration) {
 	hits, err := e.hitsOf(p)
 	if err != nil {
@@ -180,7 +186,8 @@ func (e *Probes) noteSlice(p *attachedPlan, hits uint64, length time.Duration) {
 	p.cover.Spend(time.Duration(float64(hits)*each), time.Duration(max(e.cpusOf(p), 1e-3)*float64(length)))
 }
 
-// nextCycle begins another cycle of slices, or returns to observing the plan all the time if its cost is clearly below its limit.
+// nextCycle begins another cycle of slices, or returns to observing the plan all the time if its
+// cost is clearly below its limit.
 func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	loads, l := e.loadNow(p)
 	part := e.part(loads, l)
@@ -214,7 +221,8 @@ func (e *Probes) loadNow(p *attachedPlan) (planLoads, planLoad) {
 	return loads, planLoad{plan: p, rate: p.rate, count: e.countTime(p)}
 }
 
-// Expect restarts cycles that are so long that a window of that length may contain none of their slices, with shorter ones.
+// Expect restarts cycles that are so long that a window of that length may contain none of their
+// slices, with shorter ones.
 func (e *Probes) Expect(now, window time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,12 +236,14 @@ func (e *Probes) Expect(now, window time.Duration) {
 	}
 }
 
-// Coverages are the coverages of all plans. Reading them does not wait for the governor. Any goroutine may call the methods.
+// Coverages are the coverages of all plans. Reading them does not wait for the governor. Any
+// goroutine may call the methods.
 type Coverages struct {
 	of   [bpf.MaxProbes]atomic.Pointer[fold.Coverage] // by cookie
 	mu   sync.Mutex
 	list []*fold.Coverage
-	// gone are the coverages in list of removed plans: the last maxGone, as open windows may have parts of them.
+	// gone are the coverages in list of removed plans: the last maxGone, as open windows may have
+	// parts of them.
 	gone             []*fold.Coverage
 	wanted, observed map[string]time.Duration // of earlier ones, by kind
 }
@@ -304,7 +314,8 @@ func (c *Coverages) Times(now time.Duration) (wanted, observed map[string]time.D
 	return wanted, observed
 }
 
-// Part returns the weight of an observation; ok is false if it was made while its plan was not observed.
+// Part returns the weight of an observation; ok is false if it was made while its plan was not
+// observed.
 func (c *Coverages) Part(o *bpf.Observation) (part fold.ObservedPart, ok bool) {
 	if o.Seen.Probe >= bpf.MaxProbes {
 		return part, true

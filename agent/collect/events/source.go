@@ -18,7 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Source is the source of events of probes, of the kernel and of the CPU. It folds the observations of its Probes.
+// A Source is the source of events of probes, of the kernel and of the CPU. It folds the
+// observations of its Probes.
 type Source struct {
 	source.Passive
 	*Probes
@@ -45,10 +46,12 @@ type Source struct {
 	stack       []guest.RawFrame // scratch
 }
 
-// A Complete sets values of p's events that are known only when a window closes. It returns a note for readers, or "".
+// A Complete sets values of p's events that are known only when a window closes. It returns a note
+// for readers, or "".
 type Complete func(w *fold.Window, p *fold.Process) (note string)
 
-// Open loads the programs of probes, and opens events that need no library. Nothing is attached before a library is found.
+// Open loads the programs of probes, and opens events that need no library. Nothing is attached
+// before a library is found.
 func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
@@ -77,10 +80,12 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	return e, nil
 }
 
-// CompleteWith registers c, which is called for each process of a closed window, before its events are added to the profile.
+// CompleteWith registers c, which is called for each process of a closed window, before its events
+// are added to the profile.
 func (e *Source) CompleteWith(c Complete) { e.complete = append(e.complete, c) }
 
-// guestTimes reads the CPU times of processes that are attached and alive, by the serials of their attachments.
+// guestTimes reads the CPU times of processes that are attached and alive, by the serials of their
+// attachments.
 func (e *Source) guestTimes() budget.Times {
 	guests := map[uint32]*fold.Process{}
 	e.services.Owner.Do(func(s *fold.State) {
@@ -165,7 +170,8 @@ func (e *Source) Leave(p *guest.Process) {
 	}
 }
 
-// Expect makes sure that a short window contains slices of plans that are observed in slices of time.
+// Expect makes sure that a short window contains slices of plans that are observed in slices of
+// time.
 func (e *Source) Expect(length time.Duration) { e.Probes.Expect(proc.Monotonic(), length) }
 
 // KernelMaps implements source.Mapper.
@@ -179,8 +185,8 @@ func (e *Source) KernelMaps() []any {
 	return all
 }
 
-// NeedNames implements source.Namer: the stack of a thread's last wait, of one that has begun, or of who had a lock meanwhile, may be added to
-// a window that ends.
+// NeedNames implements source.Namer: the stack of a thread's last wait, of one that has begun, or
+// of who had a lock meanwhile, may be added to a window that ends.
 func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 	e.waits.needNames(of.Process, of.Need)
 	e.virtuals.needNames(of.Process, of.Need)
@@ -250,7 +256,8 @@ func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
 	var counts profile.EventCounts
 	e.services.Owner.Do(func(*fold.State) {
 		counts = eventCountsSince(&bpf.Counts{}, c, received{}, e.received.clone(), e.TrapTime())
-		// The cost of a hit may be measured only after the first ones were counted with an estimate; a counter must not decrease.
+		// The cost of a hit may be measured only after the first ones were counted with an
+		// estimate; a counter must not decrease.
 		e.shownCost = max(e.shownCost, counts.Cost)
 		counts.Cost = e.shownCost
 	})
@@ -285,8 +292,8 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	}}
 }
 
-// addNamed adds the events of p in a closed window to its part of a profile; c is what its VM counted itself, and virtual a note on its
-// locks, or "".
+// addNamed adds the events of p in a closed window to its part of a profile; c is what its VM
+// counted itself, and virtual a note on its locks, or "".
 func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process, covered *fold.CoveredParts, c *counted, virtual string) {
 	s := w.Events[p]
 	var allocated *fold.Allocated
@@ -338,8 +345,9 @@ func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process,
 	out.Events = all
 }
 
-// eventCountsSince returns the counts of events between two readings of counters; trap is the time that a hit takes. Events in flight at
-// either edge are in Attempted but not in Delivered, or vice versa; the identities hold if the agent was stopped and flushed first.
+// eventCountsSince returns the counts of events between two readings of counters; trap is the time
+// that a hit takes. Events in flight at either edge are in Attempted but not in Delivered, or vice
+// versa; the identities hold if the agent was stopped and flushed first.
 func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
 	return profile.EventCounts{

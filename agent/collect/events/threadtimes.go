@@ -38,8 +38,9 @@ func (e *Source) Opened(_ *fold.State, window *fold.Window) {
 	window.OnBefore = onOf(threads)
 }
 
-// addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It is known of windows that begin when
-// recording does, or where the last one ended, and where somebody looked.
+// addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It
+// is known of windows that begin when recording does, or where the last one ended, and where
+// somebody looked.
 func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away, end time.Duration) {
 	before, from := w.before, max(window.Began, w.begun)
 	known := true

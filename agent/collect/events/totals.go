@@ -20,21 +20,24 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// totals read what VMs have counted themselves of the bytes that their threads allocated: of all threads at both ends of a window, and of
-// a thread when it ends.
+// totals read what VMs have counted themselves of the bytes that their threads allocated: of all
+// threads at both ends of a window, and of a thread when it ends.
 type totals struct {
 	services *source.Services
 
 	mu sync.Mutex
-	// last returns the readings at the time when recording ended: the records of threads that end later are not read any more. nil until then.
+	// last returns the readings at the time when recording ended: the records of threads that end
+	// later are not read any more. nil until then.
 	last func(*fold.State) map[*guest.Process]*vmReading
-	// vms are attached, or have ended in a window that is not finished: that has the process still, so that the pointer has a value.
+	// vms are attached, or have ended in a window that is not finished: that has the process still,
+	// so that the pointer has a value.
 	vms map[weak.Pointer[guest.Process]]*countingVM
 
-	// readings of the threads that end. Only functions that have the State use it. A reading that no snapshot has any more is forgotten.
+	// readings of the threads that end. Only functions that have the State use it. A reading that
+	// no snapshot has any more is forgotten.
 	following map[*guest.Process][]weak.Pointer[vmReading]
-	// left are threads that have ended lately. They are reported before they leave their VM's list, which takes a while where many end at once. Only
-	// functions that have the State use it.
+	// left are threads that have ended lately. They are reported before they leave their VM's list,
+	// which takes a while where many end at once. Only functions that have the State use it.
 	left map[*guest.Process]leftThreads
 }
 
@@ -44,7 +47,8 @@ type leftThreads map[threadKey]time.Duration
 // leavingTime bounds how long a thread that was reported to end may be in its VM's list.
 const leavingTime = 30 * time.Second
 
-// add notes a thread that ends. Of more than maxWaiting, those are forgotten that ended long ago, or else all.
+// add notes a thread that ends. Of more than maxWaiting, those are forgotten that ended long ago,
+// or else all.
 func (l leftThreads) add(t *bpf.EndedThread) {
 	ended := time.Duration(t.Header.Time)
 	if len(l) >= maxWaiting {
@@ -85,7 +89,8 @@ type threadKey struct {
 	id      uint32 // as the thread sees it
 }
 
-// A vmReading is the counts of a VM's threads at one time, and what threads have allocated in all that ended since.
+// A vmReading is the counts of a VM's threads at one time, and what threads have allocated in all
+// that ended since.
 type vmReading struct {
 	at      time.Duration        // CLOCK_MONOTONIC; 0 until it was read
 	threads map[threadKey]uint64 // that had not ended then
@@ -97,7 +102,8 @@ type vmReading struct {
 	over    bool              // the VM has ended
 }
 
-// maxWaiting bounds the threads that may end while a reading is under way: others seem to have run on.
+// maxWaiting bounds the threads that may end while a reading is under way: others seem to have run
+// on.
 const maxWaiting = 1 << 14
 
 // settle completes a reading.
@@ -164,7 +170,8 @@ func (r *vmReading) until(later *vmReading) (*fold.Allocated, error) {
 // missEnds leaves out what threads may have allocated that ended.
 func missEnds(a *fold.Allocated) { a.Ended, a.Cut, a.EndsUnknown = 0, 0, true }
 
-// attached begins to read the counts of a VM; endless says that probes do not report the ends of its threads. The worker that has p calls it.
+// attached begins to read the counts of a VM; endless says that probes do not report the ends of
+// its threads. The worker that has p calls it.
 func (t *totals) attached(p *guest.Process, g *guest.VM, endless bool) {
 	vm := &countingVM{first: &vmReading{}, endless: endless}
 	counter, err := guest.As[vmruntime.AllocationCounter](g)
@@ -236,7 +243,8 @@ func (t *totals) follow(readings map[*guest.Process]*vmReading) {
 // parallelReadings is how many VMs are read at once: threads of others go on meanwhile.
 const parallelReadings = 4
 
-// end takes the readings of all windows that are still open, while records of threads that end are read.
+// end takes the readings of all windows that are still open, while records of threads that end are
+// read.
 func (t *totals) end() {
 	complete := t.take()
 	var last map[*guest.Process]*vmReading
@@ -316,7 +324,8 @@ func (e *Source) HandleThreadEnd(s *fold.State, raw []byte) {
 	}
 }
 
-// between returns what the VMs counted in a closed window, and why others did not. Threads that ended in it may be in the ring still.
+// between returns what the VMs counted in a closed window, and why others did not. Threads that
+// ended in it may be in the ring still.
 func (t *totals) between(ctx context.Context, w *source.Closed, before, after map[*guest.Process]*vmReading) map[*guest.Process]*counted {
 	if err := t.services.Flush(ctx); err != nil {
 		return nil
@@ -370,7 +379,8 @@ type counted struct {
 	lack            error // why not
 }
 
-// countedFrom is what was counted from one reading to another; to is nil if the VM was there no more at the window's end.
+// countedFrom is what was counted from one reading to another; to is nil if the VM was there no
+// more at the window's end.
 func countedFrom(from, to *vmReading, w *source.Closed) *counted {
 	c := &counted{}
 	if c.Allocated, c.lack = from.until(to); c.Allocated != nil {
@@ -383,14 +393,16 @@ func countedFrom(from, to *vmReading, w *source.Closed) *counted {
 	return c
 }
 
-// Threads allocate in bursts, so the rate at the two ends of a window may be many times the mean: there, the sum may be off by what is
-// allocated in edgeTime. And no program counts exactly what its VM counts: agreement is at least what the VM allocates for it.
+// Threads allocate in bursts, so the rate at the two ends of a window may be many times the mean:
+// there, the sum may be off by what is allocated in edgeTime. And no program counts exactly what
+// its VM counts: agreement is at least what the VM allocates for it.
 const (
 	edgeTime  = 20 * time.Millisecond
 	agreement = 0.003
 )
 
-// skew bounds the error of a sum whose readings were so far apart from the ends of a window of that length, both together.
+// skew bounds the error of a sum whose readings were so far apart from the ends of a window of that
+// length, both together.
 func skew(sum float64, apart, length time.Duration) float64 {
 	return sum * (agreement + min((apart+edgeTime).Seconds()/max(length.Seconds(), edgeTime.Seconds()), 1))
 }

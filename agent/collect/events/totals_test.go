@@ -66,7 +66,8 @@ func TestReadings(t *testing.T) {
 	if !maps.Equal(a.Alive, want) {
 		t.Errorf("alive %+v, want %+v", a.Alive, want)
 	}
-	// 500 of the pool's thread, 70 and 30 of others. The pool's had 300 after its last site, and the 70 had none.
+	// 500 of the pool's thread, 70 and 30 of others. The pool's had 300 after its last site, and
+	// the 70 had none.
 	if a.Ended != 600 || a.Cut != 370 || a.Total() != 700 {
 		t.Errorf("ended %v, cut %v, in all %v; want 600, 370, 700", a.Ended, a.Cut, a.Total())
 	}
@@ -123,7 +124,8 @@ func (c *fakeCounter) Allocated(vmruntime.Memory) ([]vmruntime.ThreadAllocation,
 	return c.threads, nil
 }
 
-// When recording has ended, nobody hears of threads that end: what they had allocated until then is known all the same.
+// When recording has ended, nobody hears of threads that end: what they had allocated until then is
+// known all the same.
 func TestReadingsAtTheEnd(t *testing.T) {
 	services := &source.Services{Owner: fold.NewOwner(&fold.State{}, func(err error) { panic(err) })}
 	process := new(guest.Process)

@@ -79,15 +79,18 @@ func (v *valueSites) of(cookie uint32) (valueSite, bool) {
 	return s, ok
 }
 
-// AddValueSite makes observations with the site's cookie be read as values of that spec. Attached plans do so by themselves.
+// AddValueSite makes observations with the site's cookie be read as values of that spec. Attached
+// plans do so by themselves.
 func (e *Probes) AddValueSite(s attach.ValueSite, spec valueprobe.Spec) {
 	e.values.add(s, &valueWatch{spec: spec})
 }
 
-// maxValueFiles bounds the files of one process that are searched for a probe, each time that it is examined.
+// maxValueFiles bounds the files of one process that are searched for a probe, each time that it is
+// examined.
 const maxValueFiles = 512
 
-// librariesLoad is when a process is examined again for libraries that it loads later: half a minute in all.
+// librariesLoad is when a process is examined again for libraries that it loads later: half a
+// minute in all.
 var librariesLoad = retry.Backoff{First: 50 * time.Millisecond, Limit: 9}
 
 // Finds reports whether a process that maps these files may have a probe with requested values.
@@ -102,7 +105,8 @@ func (e *Probes) Finds(maps proc.Maps) bool {
 	return false
 }
 
-// lookForValues attaches the requested specs to the files that p maps. Libraries that p loads later are found when it is examined again.
+// lookForValues attaches the requested specs to the files that p maps. Libraries that p loads later
+// are found when it is examined again.
 func (e *Probes) lookForValues(p *guest.Process) {
 	if len(e.watches) == 0 {
 		return
@@ -131,8 +135,9 @@ func (e *Probes) lookForValues(p *guest.Process) {
 	}
 }
 
-// attachWatch attaches a spec to one file of p, unless another process's mapping has done that. If the file was requested by name, its lack
-// of the probe is logged; for specs on all files it is normal.
+// attachWatch attaches a spec to one file of p, unless another process's mapping has done that. If
+// the file was requested by name, its lack of the probe is logged; for specs on all files it is
+// normal.
 func (e *Probes) attachWatch(p *guest.Process, m *proc.Mapping, w *valueWatch) {
 	lib, err := e.config.Resolver.Open(p, m)
 	if err != nil {
@@ -170,8 +175,8 @@ func (e *Probes) attachWatch(p *guest.Process, m *proc.Mapping, w *valueWatch) {
 	}
 }
 
-// explain adds a note to profiles of p why a file's values are not recorded, unless it is one of many that just lack the probe or hold data. It
-// reports whether the note is new.
+// explain adds a note to profiles of p why a file's values are not recorded, unless it is one of
+// many that just lack the probe or hold data. It reports whether the note is new.
 func (w *valueWatch) explain(p *guest.Process, path string, err error) bool {
 	if w.spec.Library == "" && (errors.Is(err, probesite.ErrNotFound) || errors.Is(err, elffile.ErrNotELF)) {
 		return false
@@ -278,8 +283,9 @@ func (e *Probes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error
 	return p, nil
 }
 
-// ValueEvents calls add with the values of one execution: one event for each value, or one without a value if there is none to read.
-// Otherwise the events equal base. It returns false if the observation is of an unknown probe.
+// ValueEvents calls add with the values of one execution: one event for each value, or one without
+// a value if there is none to read. Otherwise the events equal base. It returns false if the
+// observation is of an unknown probe.
 func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
 	site, ok := e.values.of(o.Seen.Probe)
 	if !ok {
@@ -315,8 +321,8 @@ func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold
 	return true
 }
 
-// valueText returns a text as a label of events. An ellipsis marks a truncated text, because the kernel side cut it or because it is too
-// long for a label.
+// valueText returns a text as a label of events. An ellipsis marks a truncated text, because the
+// kernel side cut it or because it is too long for a label.
 func valueText(s string, cut bool) string {
 	s = symbol.CleanName(s)
 	if len(s) > maxValueText {

@@ -97,7 +97,8 @@ func TestValueText(t *testing.T) {
 	}
 }
 
-// Profiles of a process report why the values of a probe requested by name are missing, but not for every file that lacks the probe.
+// Profiles of a process report why the values of a probe requested by name are missing, but not for
+// every file that lacks the probe.
 func TestValuesExplained(t *testing.T) {
 	redZone := fmt.Errorf("leaf at 0x1234: %w", probesite.ErrRedZone)
 	for _, c := range []struct {

@@ -13,10 +13,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Virtual threads take turns on threads of the kernel, their carriers. One that waits gives its carrier up: then no thread of the kernel
-// waits for it. The kernel side records its stack when a wait begins, and how long it was when it ends.
+// Virtual threads take turns on threads of the kernel, their carriers. One that waits gives its
+// carrier up: then no thread of the kernel waits for it. The kernel side records its stack when a
+// wait begins, and how long it was when it ends.
 
-// virtuals are waits of virtual threads that have begun and not ended. Only functions that have the State use them.
+// virtuals are waits of virtual threads that have begun and not ended. Only functions that have the
+// State use them.
 type virtuals struct {
 	waiting map[virtualThread]*virtualWait
 	frames  int                              // of all
@@ -51,7 +53,8 @@ const (
 	maxVirtualFrames = 1 << 19 // 24 bytes each
 )
 
-// begin keeps the record of a wait that begins; begun says that it is counted now. It returns false if there is no room for it; ok is false if the record is malformed.
+// begin keeps the record of a wait that begins; begun says that it is counted now. It returns false
+// if there is no room for it; ok is false if the record is malformed.
 func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, begun bool, className func([]byte) string) (kept, ok bool) {
 	if o.Seen.Count < 2 {
 		return false, false
@@ -90,8 +93,8 @@ func (w *virtualWait) still(at time.Duration) *fold.Event {
 	return &event
 }
 
-// finish adds the waits that last still to a window that ends then. Those of which always is false are not observed all the time: they may have
-// ended.
+// finish adds the waits that last still to a window that ends then. Those of which always is false
+// are not observed all the time: they may have ended.
 func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration, always func(*guest.Process, int) bool) {
 	for key, w := range v.waiting {
 		if w.absent || w.begun || time.Duration(w.begin) >= end || !always(key.process.Process, w.kind()) {
@@ -103,8 +106,8 @@ func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration,
 	}
 }
 
-// settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long they are, or have been all along if lengths
-// is false.
+// settle counts the waits of a kind up to then, and forgets them: from then on surveys say how long
+// they are, or have been all along if lengths is false.
 func (v *virtuals) settle(s *fold.State, p *guest.Process, kind int, then time.Duration, lengths bool) {
 	delete(v.ended, virtualProcess{p, kind})
 	for key, w := range v.waiting {
@@ -120,7 +123,8 @@ func (v *virtuals) settle(s *fold.State, p *guest.Process, kind int, then time.D
 	}
 }
 
-// describeVirtual labels the event of a wait that begins. It is the virtual thread's: its carrier goes on with others.
+// describeVirtual labels the event of a wait that begins. It is the virtual thread's: its carrier
+// goes on with others.
 func describeVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
 	event.TID, event.Thread, event.Comm = 0, virtualName, nil
 	lockWait(event, className(o.Text), waitNames[virtualKind(o.Seen.Flags&bpf.SeenContended != 0)])
@@ -133,8 +137,8 @@ func begunVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) 
 	event.Length = fold.LengthsLater
 }
 
-// end returns the event of a wait that ends; nil if its begin is not known, or belongs to another one. ok is false if the record is
-// malformed.
+// end returns the event of a wait that ends; nil if its begin is not known, or belongs to another
+// one. ok is false if the record is malformed.
 func (v *virtuals) end(p *fold.Process, o *bpf.Observation, event *fold.Event) (w *virtualWait, ok bool) {
 	if o.Seen.Count < 3 {
 		return nil, false
@@ -171,7 +175,8 @@ func (v *virtuals) forget(key virtualThread) {
 	}
 }
 
-// sweep forgets waits that the kernel side has not known for the time since the last call: their ends were not seen.
+// sweep forgets waits that the kernel side has not known for the time since the last call: their
+// ends were not seen.
 func (v *virtuals) sweep(known map[bpf.VirtualThread]bpf.Frozen) {
 	maps.DeleteFunc(v.ended, func(of virtualProcess, _ time.Duration) bool { return of.process.Exited.Load() })
 	for key, w := range v.waiting {
@@ -194,7 +199,8 @@ func (v *virtuals) needNames(p *fold.Process, need func(guest.RawFrame)) {
 	}
 }
 
-// lookForVirtual notes whether virtual threads have run in p. It is called by the worker that has the process.
+// lookForVirtual notes whether virtual threads have run in p. It is called by the worker that has
+// the process.
 func (e *Probes) lookForVirtual(p *guest.Process) {
 	g := p.VM()
 	if g == nil {
@@ -244,8 +250,9 @@ func (e *Probes) virtualCounts() virtualCounts {
 	return counts
 }
 
-// forgetFrozen has the kernel side forget the virtual threads that waited when plans were last observed in a slice, whose ends were not seen.
-// Otherwise a program with a virtual thread for each request would fill the table.
+// forgetFrozen has the kernel side forget the virtual threads that waited when plans were last
+// observed in a slice, whose ends were not seen. Otherwise a program with a virtual thread for each
+// request would fill the table.
 func (e *Probes) forgetFrozen() {
 	e.mu.Lock()
 	sliced := slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return p.kind == profile.Locks && !p.duty.Always() })
@@ -255,8 +262,8 @@ func (e *Probes) forgetFrozen() {
 	}
 }
 
-// frozen reads which virtual threads wait. It deletes those of probes that were removed and attached again meanwhile: their ends were not
-// seen, and may never be.
+// frozen reads which virtual threads wait. It deletes those of probes that were removed and
+// attached again meanwhile: their ends were not seen, and may never be.
 func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 	turns := map[uint32]uint32{}
 	e.mu.Lock()
@@ -290,7 +297,8 @@ const (
 	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
 )
 
-// virtualExtents says how many of the waits of a process's virtual threads were observed, and how much of their time was not.
+// virtualExtents says how many of the waits of a process's virtual threads were observed, and how
+// much of their time was not.
 func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
 	p := of.Process
 	if !e.ranVirtual(p) {
@@ -321,7 +329,8 @@ func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThr
 	return append(list, x)
 }
 
-// measure sets how many waits there were since before, and how many of them were observed: from their begin to their end, or until now.
+// measure sets how many waits there were since before, and how many of them were observed: from
+// their begin to their end, or until now.
 func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
 	since := func(after, before uint64) float64 { return float64(max(after, before) - before) } // waits may turn out to be others
 	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
@@ -333,7 +342,8 @@ func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
 	}
 }
 
-// note says which waits of p's virtual threads are not part of its locks; "" if there were none since before.
+// note says which waits of p's virtual threads are not part of its locks; "" if there were none
+// since before.
 func (c virtualCounts) note(p *guest.Process, before virtualCounts) string {
 	serial := p.Attachment.Load()
 	others := c[serial].Others - before[serial].Others

@@ -22,7 +22,8 @@ func virtualRecord(what, flags uint8, class string, values ...uint64) *bpf.Obser
 
 func asIs(class []byte) string { return string(class) }
 
-// A wait has the stack and the class with which it began, and the length and the weight with which it ended.
+// A wait has the stack and the class with which it began, and the length and the weight with which
+// it ended.
 func TestVirtualWait(t *testing.T) {
 	const sync = "java.util.concurrent.locks.ReentrantLock$NonfairSync"
 	for _, tt := range []struct {
@@ -117,7 +118,8 @@ func TestVirtualBounds(t *testing.T) {
 	}
 }
 
-// What was not seen from its begin to its end was not observed: a wait that has not ended is one of the next window, too.
+// What was not seen from its begin to its end was not observed: a wait that has not ended is one of
+// the next window, too.
 func TestVirtualExtent(t *testing.T) {
 	of := func(begun, ended, unknown, still uint64) virtualCount {
 		return virtualCount{bpf.VirtualCount{Begun: begun, Ended: ended, Unknown: unknown}, still}

@@ -10,10 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Off-CPU and wall-clock time have no waits of virtual threads that have left their carriers. A look at the class library's list when a window ends
-// says how many threads wait, and so about how much time that is.
+// Off-CPU and wall-clock time have no waits of virtual threads that have left their carriers. A
+// look at the class library's list when a window ends says how many threads wait, and so about how
+// much time that is.
 
-// apartThreads are how many virtual threads waited without a carrier when the last window ended, by process. Only functions that have the State use it.
+// apartThreads are how many virtual threads waited without a carrier when the last window ended, by
+// process. Only functions that have the State use it.
 type apartThreads map[*guest.Process]float64
 
 // wantsApart reports whether a kind of events is recorded that lacks these waits.
@@ -21,7 +23,8 @@ func (e *Source) wantsApart() bool {
 	return e.Options.Kinds[profile.OffCPU] || e.Options.Kinds[profile.Wall]
 }
 
-// lookApart counts these threads in all processes that have had virtual threads. Those that cannot be read are left out.
+// lookApart counts these threads in all processes that have had virtual threads. Those that cannot
+// be read are left out.
 func (e *Source) lookApart() apartThreads {
 	if !e.wantsApart() {
 		return nil
@@ -72,8 +75,9 @@ func waitingApart(l vmruntime.VirtualLister) (weights []float64, err error) {
 	return weights, nil
 }
 
-// extent is the time that one kind of a process's events lacks in a window, as virtual threads waited apart, estimated from the look at its end. What of
-// that kind was observed has extents of its own.
+// extent is the time that one kind of a process's events lacks in a window, as virtual threads
+// waited apart, estimated from the look at its end. What of that kind was observed has extents of
+// its own.
 func (a apartThreads) extent(kind profile.EventKind, w *fold.Window, p *fold.Process) profile.Extent {
 	x := profile.Extent{Subject: kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds", Source: "the scheduler and the class library"}
 	if kind == profile.Wall {

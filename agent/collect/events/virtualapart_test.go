@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Wall-clock time that was observed is a part of what there was, with that of virtual threads that wait.
+// Wall-clock time that was observed is a part of what there was, with that of virtual threads that
+// wait.
 func TestApartExtent(t *testing.T) {
 	p := &fold.Process{Process: new(guest.Process)}
 	p.Noticed = 2 * time.Second

@@ -16,7 +16,8 @@ const (
 	functionPreempted = "ObjectMonitor::vthread_monitor_enter"
 	functionEntered   = "ThawBase::handle_preempted_continuation"
 
-	// Instances of templates, one for each collector: freeze<Config<…>> and Config<…>::freeze_preempt.
+	// Instances of templates, one for each collector: freeze<Config<…>> and
+	// Config<…>::freeze_preempt.
 	linkedFreeze  = "6freezeI6Config" // after _Z or, as it is static, _ZL
 	linkedPreempt = "E14freeze_preemptEP10JavaThreadPl"
 )
@@ -24,8 +25,8 @@ const (
 // virtualWaits is what virtualPlan observes.
 const virtualWaits = "waits of virtual threads"
 
-// virtualPlans observe virtual threads that park, in libraries that have any. Those that wait for a monitor are observed with the others that
-// do (withVirtual).
+// virtualPlans observe virtual threads that park, in libraries that have any. Those that wait for a
+// monitor are observed with the others that do (withVirtual).
 func virtualPlans(o *bpf.ProbeObjects, f *probesite.Finder) (plans []eventPlan) {
 	if !f.Has(functionThaw) {
 		return nil
@@ -43,8 +44,8 @@ func virtualPlans(o *bpf.ProbeObjects, f *probesite.Finder) (plans []eventPlan) 
 	return plans
 }
 
-// withVirtual adds the probes of virtual threads that wait for monitors without their carriers to those of monitors, so that all are
-// attached at the same time, if the library has them.
+// withVirtual adds the probes of virtual threads that wait for monitors without their carriers to
+// those of monitors, so that all are attached at the same time, if the library has them.
 func withVirtual(o *bpf.ProbeObjects, f *probesite.Finder, monitors []plannedProbe) []plannedProbe {
 	probes, err := virtualMonitorProbes(o, f)
 	if err != nil {

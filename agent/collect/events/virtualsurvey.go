@@ -20,12 +20,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Surveys say what virtual threads wait for while probes are attached in slices of time. A wait seldom fits into a slice, so its length is not
-// seen. But a draw of the threads at a random moment shows which part of them waits, and where: the time of waits is that part of the time of
-// all threads. Nothing is attached for a survey, and its cost depends neither on how many threads there are nor on how often they wait. How often
-// they begin to wait is counted in the slices.
+// Surveys say what virtual threads wait for while probes are attached in slices of time. A wait
+// seldom fits into a slice, so its length is not seen. But a draw of the threads at a random moment
+// shows which part of them waits, and where: the time of waits is that part of the time of all
+// threads. Nothing is attached for a survey, and its cost depends neither on how many threads there
+// are nor on how often they wait. How often they begin to wait is counted in the slices.
 
-// surveys are the processes whose virtual threads are surveyed. Only functions that have the State use it.
+// surveys are the processes whose virtual threads are surveyed. Only functions that have the State
+// use it.
 type surveys map[*guest.Process]*survey
 
 // A survey is what of the waits of a process's virtual threads is taken from surveys.
@@ -59,7 +61,8 @@ func virtualKind(monitor bool) int {
 // of reports whether the lengths of waits of that kind are taken from surveys.
 func (s *survey) of(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
 
-// covers reports whether the length of a wait that began then is taken from surveys, or from what slices see of it.
+// covers reports whether the length of a wait that began then is taken from surveys, or from what
+// slices see of it.
 func (s *survey) covers(kind int, sliced bool, begin uint64) bool {
 	return !s.failed() && (sliced || s.of(kind) && time.Duration(begin) >= s.since[kind])
 }
@@ -96,11 +99,12 @@ const (
 	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up
 )
 
-// virtualName is the name of virtual threads in rows: there may be any number of them, and most have none.
+// virtualName is the name of virtual threads in rows: there may be any number of them, and most
+// have none.
 const virtualName = "virtual thread"
 
-// surveyVirtual surveys virtual threads until ctx ends, in each period at a moment that is drawn. Periods are so long that surveys stay within the
-// budget of locks.
+// surveyVirtual surveys virtual threads until ctx ends, in each period at a moment that is drawn.
+// Periods are so long that surveys stay within the budget of locks.
 func (e *Source) surveyVirtual(ctx context.Context) {
 	begin, period := time.Now(), shortestPeriod
 	for {
@@ -123,8 +127,8 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 	}
 }
 
-// surveyCost is what do takes: the agent's CPU time meanwhile, or the time that passes if that is less. On a busy machine most of the latter is
-// spent waiting for a CPU.
+// surveyCost is what do takes: the agent's CPU time meanwhile, or the time that passes if that is
+// less. On a busy machine most of the latter is spent waiting for a CPU.
 func surveyCost(do func()) time.Duration {
 	began := time.Now()
 	before, _ := proc.CPUTime(os.Getpid())
@@ -144,7 +148,8 @@ func (e *Source) trySurvey(ctx context.Context, p *guest.Process) {
 	}
 }
 
-// surveyLast surveys the processes for which that was to be done, but has not been yet, when recording ends.
+// surveyLast surveys the processes for which that was to be done, but has not been yet, when
+// recording ends.
 func (e *Source) surveyLast() {
 	for p, first := range e.toSurvey() {
 		if first {
@@ -203,8 +208,9 @@ func (e *Probes) virtualPlans() (list []virtualPlan) {
 	return list
 }
 
-// toSurvey returns the processes that are to be surveyed now: those of whose virtual threads waits are observed in slices of time. One that was
-// surveyed once goes on to be. The value says that it has not been yet.
+// toSurvey returns the processes that are to be surveyed now: those of whose virtual threads waits
+// are observed in slices of time. One that was surveyed once goes on to be. The value says that it
+// has not been yet.
 func (e *Source) toSurvey() map[*guest.Process]bool {
 	found := map[*guest.Process]bool{}
 	plans := e.virtualPlans()
@@ -225,7 +231,8 @@ func (e *Source) toSurvey() map[*guest.Process]bool {
 				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
 				if p := st.Table[of.process.PID]; p != nil && p.Process == of.process {
 					s.until[of.kind] = max(of.sliced, p.Noticed)
-					// Of waits that began before the probes came, nothing is known, or only some time later.
+					// Of waits that began before the probes came, nothing is known, or only some
+					// time later.
 					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] || of.sliced-born < shortBefore {
 						early = true
 						s.until[of.kind] = min(born, s.until[of.kind])
@@ -294,7 +301,8 @@ func (e *Source) surveyOne(ctx context.Context, p *guest.Process) error {
 	return nil
 }
 
-// each calls do for events of the waits that the last survey found, which stand for the time from until to then.
+// each calls do for events of the waits that the last survey found, which stand for the time from
+// until to then.
 func (s *survey) each(p *guest.Process, then time.Duration, do func(epoch uint32, event *fold.Event)) {
 	for i := range s.last.waiting {
 		v := &s.last.waiting[i]
@@ -332,7 +340,8 @@ func (s *survey) threads(kind int) (sum float64) {
 	return sum
 }
 
-// looks calls do for what the last survey says of the time from until to then: again if it is in a window already.
+// looks calls do for what the last survey says of the time from until to then: again if it is in a
+// window already.
 func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 	for kind, from := range s.until {
 		if s.seen == 0 || !s.of(kind) || from >= then {
@@ -342,7 +351,8 @@ func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 	}
 }
 
-// A surveyedPart says whether surveys say how long waits of a process are, and why some may be missing; "" if none are.
+// A surveyedPart says whether surveys say how long waits of a process are, and why some may be
+// missing; "" if none are.
 type surveyedPart struct {
 	any  bool
 	lack string
@@ -369,8 +379,8 @@ func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
 	}
 }
 
-// finishVirtual returns what adds the waits of virtual threads that have not ended to a window that ends; frozen are those that the kernel side
-// knows.
+// finishVirtual returns what adds the waits of virtual threads that have not ended to a window that
+// ends; frozen are those that the kernel side knows.
 func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.Frozen) func(*fold.State, *fold.Window) {
 	type wait struct {
 		process *guest.Process
@@ -438,7 +448,8 @@ func (e *Source) seedVirtual(ctx context.Context) {
 	}
 }
 
-// seedWait has the kernel side know of one wait, since now. It returns false if it knows one, or has no room.
+// seedWait has the kernel side know of one wait, since now. It returns false if it knows one, or
+// has no room.
 func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
 	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
 	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn, Kind: bpf.FrozenParked}
@@ -491,8 +502,9 @@ func (v *waitingVirtual) event(p *guest.Process) (event fold.Event, epoch uint32
 	return event, epoch
 }
 
-// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for an object. It reads the stacks of up to so many
-// of them: these stand for the others that wait for objects of the same class.
+// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for
+// an object. It reads the stacks of up to so many of them: these stand for the others that wait for
+// objects of the same class.
 func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, stacks int) (look virtualLook, err error) {
 	type drawn struct {
 		vmruntime.VirtualThread
@@ -582,7 +594,8 @@ func drawByClass(waiting []waitingVirtual, n int, draw func(n int) int) (chosen 
 	return chosen
 }
 
-// standFor returns waits with stacks, which stand for all that wait for objects of the same class, and those for which none does.
+// standFor returns waits with stacks, which stand for all that wait for objects of the same class,
+// and those for which none does.
 func standFor(waiting, seen []waitingVirtual) []waitingVirtual {
 	type like struct {
 		kind  int

@@ -27,7 +27,8 @@ func locksOf(w *fold.Window, p *fold.Process) (sum fold.EventSums) {
 	return sum
 }
 
-// What a survey found stands for the time since the one before, in windows that ended between them for the part that is theirs.
+// What a survey found stands for the time since the one before, in windows that ended between them
+// for the part that is theirs.
 func TestSurvey(t *testing.T) {
 	s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
 	p := s.Process(&bpf.Header{Pid: 7, Start: 1})
@@ -62,7 +63,8 @@ func TestSurvey(t *testing.T) {
 // A turn is a wait of a thread whose truth is known.
 type turn struct{ from, to time.Duration }
 
-// takeTurns has threads wait and pause for exponentially distributed times until end. It returns the waits of each, and their time.
+// takeTurns has threads wait and pause for exponentially distributed times until end. It returns
+// the waits of each, and their time.
 func takeTurns(r *rand.Rand, threads int, wait, pause, end time.Duration) (all [][]turn, truth time.Duration) {
 	all = make([][]turn, threads)
 	for i := range all {
@@ -83,14 +85,15 @@ func takeTurns(r *rand.Rand, threads int, wait, pause, end time.Duration) (all [
 	return all, truth
 }
 
-// Of the 95 % intervals of surveyed sums, about as many hold the truth, whatever threads do: whether all of them wait or hardly one does, for long
-// or briefly.
+// Of the 95 % intervals of surveyed sums, about as many hold the truth, whatever threads do:
+// whether all of them wait or hardly one does, for long or briefly.
 func TestSurveyedInterval(t *testing.T) {
 	const (
 		trials = 200
 		length = 20 * time.Second
-		// An interval holds with probability 0.95. That fewer than 180 of 200 do by chance is less likely than 0.2 %: the binomial distribution's
-		// tail. The numbers are drawn from fixed seeds.
+		// An interval holds with probability 0.95. That fewer than 180 of 200 do by chance is less
+		// likely than 0.2 %: the binomial distribution's tail. The numbers are drawn from fixed
+		// seeds.
 		least = 180
 	)
 	for _, tt := range []struct {
@@ -126,7 +129,8 @@ func TestSurveyedInterval(t *testing.T) {
 	}
 }
 
-// surveyTurns surveys threads in each period at a moment that is drawn, and returns the sum and half of its interval.
+// surveyTurns surveys threads in each period at a moment that is drawn, and returns the sum and
+// half of its interval.
 func surveyTurns(t *testing.T, r *rand.Rand, threads [][]turn, drawn int, period, length time.Duration) (sum, within float64) {
 	s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
 	p := s.Process(&bpf.Header{Pid: 7, Start: 1})
@@ -167,7 +171,8 @@ func surveyTurns(t *testing.T, r *rand.Rand, threads [][]turn, drawn int, period
 	return sum, within
 }
 
-// Waits whose stacks were read stand for the others of their class. Those of a class of which none was read have no stack.
+// Waits whose stacks were read stand for the others of their class. Those of a class of which none
+// was read have no stack.
 func TestStandFor(t *testing.T) {
 	of := func(class string, weight float64, stack []byte) waitingVirtual {
 		return waitingVirtual{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: class}, weight: weight, stack: stack}
@@ -225,7 +230,8 @@ func TestSurveyFails(t *testing.T) {
 	}
 }
 
-// A wait that lasts still counts up to the end of each window, and no longer once surveys say how long waits are.
+// A wait that lasts still counts up to the end of each window, and no longer once surveys say how
+// long waits are.
 func TestVirtualStill(t *testing.T) {
 	s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
 	begin := virtualRecord(bpf.ObservedFreeze, 0, "java.util.concurrent.Semaphore$FairSync", 5, uint64(10*time.Second))

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Bounds of the mean interval of off-CPU samples, which is also how long waits are that are recorded always.
+// Bounds of the mean interval of off-CPU samples, which is also how long waits are that are
+// recorded always.
 const (
 	leastMean = time.Millisecond
 	firstMean = 10 * time.Millisecond
@@ -26,24 +27,28 @@ const (
 	waitsFactor        = 4
 )
 
-// leastRecordShare is which part of the budget of waits their records may take however much following them does.
+// leastRecordShare is which part of the budget of waits their records may take however much
+// following them does.
 const leastRecordShare = 0.25
 
-// Between two settings of the interval, the kernel side doubles it if records take more than that many times what they may: threads may begin to
-// wait in large numbers at once. Until the cost of a record is known it is taken for usualRecord.
+// Between two settings of the interval, the kernel side doubles it if records take more than that
+// many times what they may: threads may begin to wait in large numbers at once. Until the cost of a
+// record is known it is taken for usualRecord.
 const (
 	excess      = 2
 	usualRecord = 10 * time.Microsecond
 )
 
-// switchCost is what following a wait takes without a record, and skipCost what a wait takes that is not followed: the work of two runs of programs.
-// These are estimates for a virtual machine. That the kernel calls the programs at all costs as much again, in every process.
+// switchCost is what following a wait takes without a record, and skipCost what a wait takes that
+// is not followed: the work of two runs of programs. These are estimates for a virtual machine.
+// That the kernel calls the programs at all costs as much again, in every process.
 const (
 	switchCost = 200 * time.Nanosecond
 	skipCost   = 40 * time.Nanosecond
 )
 
-// wakingCost is what the program of wakers takes without a record, at each waking of a thread that is followed, measured likewise.
+// wakingCost is what the program of wakers takes without a record, at each waking of a thread that
+// is followed, measured likewise.
 const wakingCost = 250 * time.Nanosecond
 
 // A waitRate is the rate at which waits are sampled.
@@ -121,8 +126,9 @@ func (r *waitRate) raised(mean, now time.Duration) bool {
 	return true
 }
 
-// next returns the interval with which waits take no more than that many CPUs, given the counts until now; changed is false if it stays. The kernel
-// side has used the interval mean since before the last call; if it has raised it since then, the counts say nothing of the new one.
+// next returns the interval with which waits take no more than that many CPUs, given the counts
+// until now; changed is false if it stays. The kernel side has used the interval mean since before
+// the last call; if it has raised it since then, the counts say nothing of the new one.
 func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised bool) (mean time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,7 +187,8 @@ func (e *Source) governWaitsOnce() {
 	}
 }
 
-// govern sets how many waits are followed and recorded, given the counts until now and how many CPUs waits may take.
+// govern sets how many waits are followed and recorded, given the counts until now and how many
+// CPUs waits may take.
 func (w *waits) govern(counts waitCounts, allowed float64) error {
 	raised, err := w.noteMean()
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// waits are the off-CPU time of threads. The kernel side records a wait when its thread comes back. To a window that ends before, the wait is
-// added with the stack of the thread's last one, if that was at the same place; otherwise its stack is read.
+// waits are the off-CPU time of threads. The kernel side records a wait when its thread comes back.
+// To a window that ends before, the wait is added with the stack of the thread's last one, if that
+// was at the same place; otherwise its stack is read.
 type waits struct {
 	kernel *bpf.OffCPU
 	stacks waitStacks
@@ -45,8 +46,8 @@ type waits struct {
 	code    kernelCode
 }
 
-// maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each. Stacks beyond it are not known if their
-// threads still wait when a window ends.
+// maxLastFrames bounds the frames of stacks that are kept of threads' last waits: 24 bytes each.
+// Stacks beyond it are not known if their threads still wait when a window ends.
 const maxLastFrames = 1 << 19
 
 // A lastWait is the last recorded wait of a thread.
@@ -144,7 +145,8 @@ func awayState(state uint8) string {
 	return awayStates[state]
 }
 
-// handle folds the record of a wait. It returns false if no window wants it; ok is false if the record is malformed.
+// handle folds the record of a wait. It returns false if no window wants it; ok is false if the
+// record is malformed.
 func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted, ok bool) {
 	if w == nil || int(o.Seen.Count) <= bpf.WaitLeast || o.Seen.Values[bpf.WaitSince] > o.Time {
 		return false, false
@@ -176,8 +178,8 @@ func weightOf(length, mean time.Duration) float64 {
 	return max(float64(mean)/float64(max(length, 1)), 1)
 }
 
-// keep notes the last wait of a thread. If it was stopped or waited for a CPU, only when it began: it may have been on its way to a wait, where
-// its registers are the same and the stack is not.
+// keep notes the last wait of a thread. If it was stopped or waited for a CPU, only when it began:
+// it may have been on its way to a wait, where its registers are the same and the stack is not.
 func (w *waits) keep(p *fold.Process, o *bpf.Observation, event *fold.Event, state string) {
 	l := w.last[o.Tid]
 	if l == nil {
@@ -259,7 +261,8 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	}
 }
 
-// finish adds the waits of threads that were away to a window that ends then. Threads that no longer exist are forgotten.
+// finish adds the waits of threads that were away to a window that ends then. Threads that no
+// longer exist are forgotten.
 func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end time.Duration) {
 	w.addTimes(s, window, away, end)
 	mean := w.rate.now()

@@ -31,7 +31,8 @@ func awaySince(tid uint32, since time.Duration, sp uint64) bpf.Away {
 	return bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, Tid: tid, State: uint32(bpf.AwayBlocked)}
 }
 
-// A thread that waits when a window ends counts up to its end, with the stack of its last wait if that was at the same place, and once.
+// A thread that waits when a window ends counts up to its end, with the stack of its last wait if
+// that was at the same place, and once.
 func TestFinishWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
@@ -78,7 +79,8 @@ func TestFinishWaits(t *testing.T) {
 	}
 }
 
-// A thread that was stopped while it waited goes on to wait: with the stack of that, not of the stop, although its registers are the same.
+// A thread that was stopped while it waited goes on to wait: with the stack of that, not of the
+// stop, although its registers are the same.
 func TestFinishWaitsAfterStop(t *testing.T) {
 	w := &waits{last: map[uint32]*lastWait{}}
 	s, window := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}}), fold.NewWindow(nil)
@@ -101,7 +103,8 @@ func TestFinishWaitsAfterStop(t *testing.T) {
 	}
 }
 
-// A wait counts with its parts as they were drawn: until the thread was woken, by whom, and the rest.
+// A wait counts with its parts as they were drawn: until the thread was woken, by whom, and the
+// rest.
 func TestHandleWokenWait(t *testing.T) {
 	const mean = 100 * time.Millisecond
 	for _, tt := range []struct {
@@ -257,7 +260,8 @@ func TestWaitRate(t *testing.T) {
 	}
 }
 
-// Where the kernel side has raised the interval, what was counted meanwhile says nothing of the new one, and notes have it.
+// Where the kernel side has raised the interval, what was counted meanwhile says nothing of the new
+// one, and notes have it.
 func TestWaitRateRaised(t *testing.T) {
 	const allowed = 0.01
 	var r waitRate
@@ -301,7 +305,8 @@ func TestWaitRateFollowing(t *testing.T) {
 	}
 }
 
-// A wait that ends while stacks are read counts once: by its record, which comes before the stack that was read of it.
+// A wait that ends while stacks are read counts once: by its record, which comes before the stack
+// that was read of it.
 func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 	const since, until = 11 * second, 14 * second
 	for _, recorded := range []bool{true, false} {

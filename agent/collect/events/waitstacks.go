@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// waitStacks reads stacks of threads that have not gone on when a window ends, of one process after the other.
+// waitStacks reads stacks of threads that have not gone on when a window ends, of one process after
+// the other.
 type waitStacks struct {
 	services *source.Services
 
@@ -25,19 +26,23 @@ type waitStacks struct {
 }
 
 const (
-	// leastAsked is how long a thread has waited at least if its stack is to be read when a window ends.
+	// leastAsked is how long a thread has waited at least if its stack is to be read when a window
+	// ends.
 	leastAsked = 100 * time.Millisecond
 	// leastFirst is the same of a thread of which no stack is known.
 	leastFirst = 10 * time.Millisecond
-	// maxRounds bounds how often stacks are read when a window ends: while some are read, other threads go on, and wait anew.
+	// maxRounds bounds how often stacks are read when a window ends: while some are read, other
+	// threads go on, and wait anew.
 	maxRounds = 4
-	// leastWatched is the same while a window is open: as many threads at once are read seldom in vain.
+	// leastWatched is the same while a window is open: as many threads at once are read seldom in
+	// vain.
 	leastWatched = 500 * time.Millisecond
-	// watchedEvery is the least pause between two looks at threads that wait in an open window, and watchedShare how many times as long as a look
-	// it is.
+	// watchedEvery is the least pause between two looks at threads that wait in an open window, and
+	// watchedShare how many times as long as a look it is.
 	watchedEvery = time.Second
 	watchedShare = 50
-	// maxAskedAtOnce bounds the threads of one call: until it returns, the kernel holds about 30 KB of pages for each.
+	// maxAskedAtOnce bounds the threads of one call: until it returns, the kernel holds about 30 KB
+	// of pages for each.
 	maxAskedAtOnce = 256
 	// maxAskedTime bounds the reads for one window.
 	maxAskedTime = 2 * time.Second
@@ -63,8 +68,9 @@ func (r *waitStacks) close() error {
 	return r.kernel.Close()
 }
 
-// read returns the records of stacks, as bpf.Waiting.Read has them, and the threads that there was time for until end. It sorts asked: threads that
-// have just begun to wait are the least likely to go on meanwhile.
+// read returns the records of stacks, as bpf.Waiting.Read has them, and the threads that there was
+// time for until end. It sorts asked: threads that have just begun to wait are the least likely to
+// go on meanwhile.
 func (r *waitStacks) read(asked []askedThread, end time.Time) (records [][]byte, tried []askedThread) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,8 +153,9 @@ func copyPages(memory *proc.Memory, at []uint64, to []bpf.PageCopy) error {
 	return nil
 }
 
-// watchWaits reads the stacks of threads that have waited for long, until ctx ends. The record of such a wait comes when it ends: that may be with
-// the process, of which nothing can be read any more.
+// watchWaits reads the stacks of threads that have waited for long, until ctx ends. The record of
+// such a wait comes when it ends: that may be with the process, of which nothing can be read any
+// more.
 func (e *Source) watchWaits(ctx context.Context) {
 	for pause := watchedEvery; ; {
 		select {
@@ -173,8 +180,9 @@ func (e *Source) readStacks(asked []askedThread, end time.Time) {
 	e.services.Owner.Do(func(s *fold.State) { e.learn(s, tried, records) })
 }
 
-// unknown returns the threads whose stacks are not known of those that were away for that long, or for leastFirst if no stack of theirs is. That a
-// thread is stopped, or waits for a CPU, is known without.
+// unknown returns the threads whose stacks are not known of those that were away for that long, or
+// for leastFirst if no stack of theirs is. That a thread is stopped, or waits for a CPU, is known
+// without.
 func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
@@ -197,7 +205,8 @@ func (l *lastWait) at(p *fold.Process, a *bpf.Away) bool {
 	return l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp
 }
 
-// learn keeps stacks that were read of waiting threads. Of those that were tried, the others are not asked for again while the thread waits.
+// learn keeps stacks that were read of waiting threads. Of those that were tried, the others are
+// not asked for again while the thread waits.
 func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
 	for _, t := range tried {
 		e.waits.vain[t.tid] = t.since

@@ -11,8 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// pendingWakers are those who ended waits whose own records are yet to come: their threads have been woken and have no CPU. The zero value is
-// ready to use. Only functions that have the State use it.
+// pendingWakers are those who ended waits whose own records are yet to come: their threads have
+// been woken and have no CPU. The zero value is ready to use. Only functions that have the State
+// use it.
 type pendingWakers struct {
 	of     map[uint32]*pendingWaker // by the thread that waited: the last one
 	frames int
@@ -25,7 +26,8 @@ type pendingWaker struct {
 	seen  bool // scratch
 }
 
-// maxPendingFrames bounds the frames of pending wakers: 24 bytes each. Wakers beyond it are not known.
+// maxPendingFrames bounds the frames of pending wakers: 24 bytes each. Wakers beyond it are not
+// known.
 const maxPendingFrames = 1 << 18
 
 // add adds a waker, whose stack is copied.
@@ -66,7 +68,8 @@ func (w *pendingWakers) see(tid uint32) {
 	}
 }
 
-// forget forgets the wakers of threads that were not seen, of waits from before that time: they have ended.
+// forget forgets the wakers of threads that were not seen, of waits from before that time: they
+// have ended.
 func (w *pendingWakers) forget(before time.Duration) {
 	for tid, p := range w.of {
 		if !p.seen && time.Duration(p.since) < before {
@@ -108,7 +111,8 @@ func (k *kernelCode) frame(pc uint64) cause.KernelFrame {
 	return f
 }
 
-// handleWaker keeps the record of who ended a wait until that of the wait comes. It returns false if it is malformed.
+// handleWaker keeps the record of who ended a wait until that of the wait comes. It returns false
+// if it is malformed.
 func (e *Source) handleWaker(s *fold.State, o *bpf.Observation) (ok bool) {
 	w, seen := e.waits, o.Seen
 	if w == nil || !w.wakers || int(seen.Count) <= bpf.WakerSince {

@@ -6,15 +6,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// An activation is a raw frame in the form of cct.Chain: the method, which is the frame without the place in it; the place; and its depth
-// on the stack.
+// An activation is a raw frame in the form of cct.Chain: the method, which is the frame without the
+// place in it; the place; and its depth on the stack.
 type activation = cct.Activation[guest.RawFrame, uint32]
 
 type chainLink = cct.Link[guest.RawFrame, uint32]
 
-// activate splits a frame. The code of stubs and native frames is not known: a leaf keeps only its kind, as on the kernel side, and a
-// return address is a method of its own. Such frames have no epoch, because the kernel side, which decides what is known, does not know
-// theirs.
+// activate splits a frame. The code of stubs and native frames is not known: a leaf keeps only its
+// kind, as on the kernel side, and a return address is a method of its own. Such frames have no
+// epoch, because the kernel side, which decides what is known, does not know theirs.
 func activate(r guest.RawFrame, depth uint32) activation {
 	leaf := r.Kind == guest.RawExact
 	a := activation{Method: r, Depth: depth}
@@ -50,8 +50,9 @@ func unreached(end bpf.WalkEnd) activation {
 
 func isUnreached(r guest.RawFrame) bool { return r.Kind == guest.RawNothing }
 
-// activations appends the user frames of a stack, innermost first, as far as their depths are known. It reports whether a chain may learn
-// them: frames of a VM that has ended must not be learned.
+// activations appends the user frames of a stack, innermost first, as far as their depths are
+// known. It reports whether a chain may learn them: frames of a VM that has ended must not be
+// learned.
 func activations(buf []activation, user []guest.RawFrame, depths []uint32) ([]activation, bool) {
 	for i, r := range user {
 		if r.Kind == guest.RawStale || r.Kind == guest.RawNothing {
@@ -71,7 +72,8 @@ func activations(buf []activation, user []guest.RawFrame, depths []uint32) ([]ac
 	return buf, len(buf) > 0
 }
 
-// callers appends the frames of activations that are not leaves. The marker above the outermost one becomes the end of the last frame.
+// callers appends the frames of activations that are not leaves. The marker above the outermost one
+// becomes the end of the last frame.
 func callers(buf []guest.RawFrame, above []activation) []guest.RawFrame {
 	for _, a := range above {
 		if isUnreached(a.Method) {

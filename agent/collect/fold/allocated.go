@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Allocated is what the VM itself has counted of the bytes that its threads allocated in a window. It is exact; observed allocations only
-// divide it among sites and classes.
+// Allocated is what the VM itself has counted of the bytes that its threads allocated in a window.
+// It is exact; observed allocations only divide it among sites and classes.
 type Allocated struct {
 	Alive       map[uint64]AllocatedThread // threads that ran at the window's end, by the address of the VM's structure
 	Ended       float64                    // bytes of those that had ended
@@ -20,7 +20,8 @@ type Allocated struct {
 	Before      float64                    // bytes before the agent had attached, where the process began in the window; they are not in the others
 	EndsUnknown bool                       // Ended does not have those that probes do not report
 	EndsLost    bool                       // Ended does not have some, as their records were lost
-	// Skew bounds the error: the bytes that were allocated between the ends of the window and the times at which the counts were read.
+	// Skew bounds the error: the bytes that were allocated between the ends of the window and the
+	// times at which the counts were read.
 	Skew float64
 }
 
@@ -52,8 +53,8 @@ const (
 	whySliced = "to observe them all the time would exceed the budget"
 )
 
-// A division divides what the VM counted among what was observed. Each thread that ran at the end is divided by its own events, the others
-// together by theirs.
+// A division divides what the VM counted among what was observed. Each thread that ran at the end
+// is divided by its own events, the others together by theirs.
 type division struct {
 	*Allocated
 	threads map[uint32]*dividedThread
@@ -108,7 +109,8 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 		t.known += sums.Known[main]
 		t.estimated += covered.factor(profile.Allocations, key.cover) * (sums.Values[main] - sums.Known[main])
 	}
-	// Where observed allocations stand for the time in which none were observed, too, they do so for the last bytes of threads.
+	// Where observed allocations stand for the time in which none were observed, too, they do so
+	// for the last bytes of threads.
 	cut, share := min(a.Cut, d.ended.unknown()), 1.0
 	for c := range r.sums {
 		if part := covered.of[c]; part.partial() {
@@ -159,7 +161,8 @@ func (d *division) scale(key *EventKey, sums *EventSums, factor float64) EventSu
 	return out
 }
 
-// unsitedRows are the rows of bytes without a site: one for each thread, and one for those that are not known.
+// unsitedRows are the rows of bytes without a site: one for each thread, and one for those that are
+// not known.
 func (d *division) unsitedRows(tree *cct.Tree[symbol.Symbol], name func(tid uint32) string) (rows []profile.EventRow) {
 	none := d.none
 	var context cct.NodeID

@@ -19,7 +19,8 @@ func allocation(tid uint32, class string, bytes float64, known bool) *Event {
 	return e
 }
 
-// What the VM counted is divided among what was observed: of each thread by its own events, and what has none has a row of its own.
+// What the VM counted is divided among what was observed: of each thread by its own events, and
+// what has none has a row of its own.
 func TestAllocatedDivided(t *testing.T) {
 	var s EventSet
 	for _, e := range []*Event{

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A TopEdge is the two innermost physical frames of a sampled stack whose innermost frame is managed code: the place of the thread, and the
-// place from where that code was called.
+// A TopEdge is the two innermost physical frames of a sampled stack whose innermost frame is
+// managed code: the place of the thread, and the place from where that code was called.
 type TopEdge struct {
 	At, From guest.RawFrame // from is zero if at is the outermost frame
 }
@@ -24,15 +24,16 @@ const maxTopEdges = 1 << 15
 // TopEdges counts samples of one process by their TopEdge.
 type TopEdges struct {
 	Edges map[TopEdge]float64
-	// Below are samples of calls further down in the stacks of trees, whose callees were waiting for others. There are at most maxTopEdges.
+	// Below are samples of calls further down in the stacks of trees, whose callees were waiting
+	// for others. There are at most maxTopEdges.
 	Below map[TopEdge]uint64
 	Left  float64       // samples of edges beyond maxTopEdges
 	All   float64       // samples, whatever code was running
 	Span  time.Duration // the time that they cover; fades as they do
 }
 
-// topOf returns the TopEdge of a stack, innermost frame first. A tick in the kernel counts for the managed code that it interrupted. It
-// returns false if something else was running: a stub, the VM.
+// topOf returns the TopEdge of a stack, innermost frame first. A tick in the kernel counts for the
+// managed code that it interrupted. It returns false if something else was running: a stub, the VM.
 func topOf(stack []guest.RawFrame) (e TopEdge, ok bool) {
 	for len(stack) > 0 && stack[0].Kind == guest.RawKernel {
 		stack = stack[1:]
@@ -149,7 +150,8 @@ func (t *TopEdges) Hottest(n int) []TopCode {
 	return all[:min(n, len(all))]
 }
 
-// HotAddresses counts samples of one process by their address. Samples outside of its mapped code are counted in all only.
+// HotAddresses counts samples of one process by their address. Samples outside of its mapped code
+// are counted in all only.
 type HotAddresses struct {
 	Samples map[uint64]float64
 	All     float64
@@ -197,8 +199,8 @@ type Busy struct {
 	samples float64
 }
 
-// Busiest returns the n processes with VMs that were busiest recently, and fades the counts of all. It is meant to be called every
-// interval.
+// Busiest returns the n processes with VMs that were busiest recently, and fades the counts of all.
+// It is meant to be called every interval.
 func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy) {
 	now := proc.Monotonic()
 	passed := interval
@@ -236,8 +238,8 @@ type BusyCode struct {
 	all     float64
 }
 
-// BusiestCode returns the n processes that were busiest recently, among those with mapped code for which is returns true. It fades the
-// counts of all.
+// BusiestCode returns the n processes that were busiest recently, among those with mapped code for
+// which is returns true. It fades the counts of all.
 func (s *State) BusiestCode(n int, fade float64, is func(*Process) bool) (busy []BusyCode) {
 	for _, p := range s.Table {
 		if len(p.Hot.Samples) > 0 && !p.Exited.Load() && p.Attachment.Load() == 0 && is(p) {

@@ -10,22 +10,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// MaxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes. Calls beyond it count as discarded.
+// MaxEdges bounds the edges that a window holds of one process and engine, each about 100 bytes.
+// Calls beyond it count as discarded.
 const MaxEdges = 1 << 17
 
-// A RawGraph is a call graph of code versions: a caller is a return address, a callee an entry point. It is named when
-// its window closes.
+// A RawGraph is a call graph of code versions: a caller is a return address, a callee an entry
+// point. It is named when its window closes.
 type RawGraph = cct.Graph[guest.RawFrame, struct{}]
 
 // A CallSet is the sampled calls of one process in a window.
 type CallSet struct {
 	Named map[string]*profile.Graph // of engines that name calls, by engine
 	Raw   map[string]*RawGraph      // of the others, by engine
-	// Counters is the state of the VM's counters at the beginning of the window, for an engine that estimates calls.
+	// Counters is the state of the VM's counters at the beginning of the window, for an engine that
+	// estimates calls.
 	Counters any
 }
 
-// Add adds a named call that stands for weight calls. It returns false if there is no room for a new edge.
+// Add adds a named call that stands for weight calls. It returns false if there is no room for a
+// new edge.
 func (s *CallSet) Add(engine string, e profile.Edge, weight float64) bool {
 	if s.Named == nil {
 		s.Named = map[string]*profile.Graph{}
@@ -38,7 +41,8 @@ func (s *CallSet) Add(engine string, e profile.Edge, weight float64) bool {
 	return g.Add(e, weight)
 }
 
-// AddRaw adds a call between two code versions. It returns false if there is no room for a new edge.
+// AddRaw adds a call between two code versions. It returns false if there is no room for a new
+// edge.
 func (s *CallSet) AddRaw(engine string, caller, callee guest.RawFrame) bool {
 	if s.Raw == nil {
 		s.Raw = map[string]*RawGraph{}
@@ -78,7 +82,8 @@ func (s *CallSet) Profile(names guest.Names, rates map[string]profile.Rate) []*p
 	return out
 }
 
-// nameEdge names a call: from the innermost method at its return address to the method of the entered code.
+// nameEdge names a call: from the innermost method at its return address to the method of the
+// entered code.
 func nameEdge(names guest.Names, caller, callee guest.RawFrame) profile.Edge {
 	from, to := names.Of(caller), names.Of(callee)
 	e := profile.Edge{Caller: guest.Marker("[unknown]"), Callee: guest.Marker("[unknown]"), Site: profile.Site{Offset: -1}}
@@ -100,7 +105,8 @@ func SiteOf(n guest.Name, i int) profile.Site {
 	return profile.Site{Line: line, Offset: bci}
 }
 
-// CallSite returns the call site of an observed call; classEpoch is how many times the VM had unloaded classes.
+// CallSite returns the call site of an observed call; classEpoch is how many times the VM had
+// unloaded classes.
 func CallSite(f bpf.Frame, classEpoch uint32) guest.RawFrame {
 	r := guest.RawFrame{Frame: f, Kind: guest.RawReturn}
 	if f.Kind() == bpf.FrameInterpreted {

@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// An edge is named by the innermost method at the return address and the method of the entered code, whatever was inlined at either place
-// and in any tier.
+// An edge is named by the innermost method at the return address and the method of the entered
+// code, whatever was inlined at either place and in any tier.
 func TestNameEdge(t *testing.T) {
 	code := unique.Make(symbol.Mapping{File: "[jit:HotSpot]"})
 	frame := func(name string, line int, kind symbol.Kind, inlined bool) symbol.Symbol {

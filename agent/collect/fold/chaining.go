@@ -6,9 +6,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A Chaining is the known contexts of one process whose stacks are not all walked: CallerChaining of Inoue and Nakatani (OOPSLA 2009,
-// section 6). Walks teach it as they arrive. The links of a window are placed when it closes, with everything learned by then. It belongs
-// to the State that has the process.
+// A Chaining is the known contexts of one process whose stacks are not all walked: CallerChaining
+// of Inoue and Nakatani (OOPSLA 2009, section 6). Walks teach it as they arrive. The links of a
+// window are placed when it closes, with everything learned by then. It belongs to the State that
+// has the process.
 type Chaining struct {
 	Attachment uint32 // of the VM whose frames these are, 0 if there is none
 	Slot       uint32 // of its rate on the kernel side
@@ -37,13 +38,15 @@ func (c *Chaining) take(t *Sample) (changed bool) {
 	return c.learn(t.Sample, t.User())
 }
 
-// takeCall learns caller and callee from an observed call. It reports whether kernelRate has changed.
+// takeCall learns caller and callee from an observed call. It reports whether kernelRate has
+// changed.
 func (c *Chaining) takeCall(callee, caller guest.RawFrame, calleeDepth, callerDepth uint32) (changed bool) {
 	c.Chain.Call(chainLink{Leaf: activate(callee, calleeDepth), Caller: activate(caller, callerDepth)}, 1)
 	return c.forgot()
 }
 
-// kernelRate returns how often stacks should be walked, and whether something was forgotten since the last call.
+// kernelRate returns how often stacks should be walked, and whether something was forgotten since
+// the last call.
 func (c *Chaining) kernelRate() (rate bpf.ChainRate, forgot bool) {
 	forgot = c.forgot()
 	c.generation = c.Chain.Generation()
@@ -58,7 +61,8 @@ func (c *Chaining) learn(s *bpf.Sample, user []guest.RawFrame) (changed bool) {
 		return false
 	}
 	if s.Flags&bpf.SampleDrawn != 0 {
-		// This walk was drawn at random among samples with a known link: so its context is as predictable as those of links.
+		// This walk was drawn at random among samples with a known link: so its context is as
+		// predictable as those of links.
 		changed = c.WalkRate.drawn(sameCallers(c.likeliest(linkOf(walk)), walk, threeLevels, sameCall), len(walk))
 	}
 	c.Chain.Proof = c.WalkRate.Proof
@@ -66,8 +70,9 @@ func (c *Chaining) learn(s *bpf.Sample, user []guest.RawFrame) (changed bool) {
 	return c.forgot() || changed
 }
 
-// unsettled reports whether the link of the last walk has one context (steady), and whether the kernel side lacks that information. If
-// users fixed the share of walked samples, the kernel side needs no such information.
+// unsettled reports whether the link of the last walk has one context (steady), and whether the
+// kernel side lacks that information. If users fixed the share of walked samples, the kernel side
+// needs no such information.
 func (c *Chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
 	if s.LinkTag == 0 || c.WalkRate.fixed || len(c.walk) < 2 {
 		return true, false
@@ -79,8 +84,8 @@ func (c *Chaining) unsettled(s *bpf.Sample) (steady, unsettled bool) {
 // forgot reports whether the chain has forgotten contexts that the kernel side considers known.
 func (c *Chaining) forgot() bool { return c.Chain.Generation() != c.generation }
 
-// learnLink learns from a sample whose stack was not walked: caller and callee, for contexts that no walk has shown. It returns the same as
-// learn.
+// learnLink learns from a sample whose stack was not walked: caller and callee, for contexts that
+// no walk has shown. It returns the same as learn.
 func (c *Chaining) learnLink(s *bpf.Sample, user []guest.RawFrame) (changed bool) {
 	pair, ok := activations(c.walk[:0], user[:min(len(user), 2)], s.Depths)
 	c.walk = pair
@@ -100,7 +105,8 @@ func (c *Chaining) likeliest(l chainLink) []activation {
 	return c.guess
 }
 
-// context appends a context of a link. If it is not known to its outermost frame, it ends with a marker.
+// context appends a context of a link. If it is not known to its outermost frame, it ends with a
+// marker.
 func (c *Chaining) context(buf []activation, l chainLink, to cct.Candidate[guest.RawFrame, uint32]) []activation {
 	buf = c.Chain.Stack(buf, l, to)
 	if to.Context == cct.Root {
@@ -111,8 +117,8 @@ func (c *Chaining) context(buf []activation, l chainLink, to cct.Candidate[guest
 
 const threeLevels = 3
 
-// Agreement returns for how many callers all possible contexts of a link agree, with a key of Thread.Links: by {method, depth} of the leaf,
-// and by the complete link.
+// Agreement returns for how many callers all possible contexts of a link agree, with a key of
+// Thread.Links: by {method, depth} of the leaf, and by the complete link.
 func (c *Chaining) Agreement(key []guest.RawFrame) (byDepth, bySite cct.Agreement) {
 	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
 	switch {
@@ -127,7 +133,8 @@ func (c *Chaining) Agreement(key []guest.RawFrame) (byDepth, bySite cct.Agreemen
 	return byDepth, bySite
 }
 
-// A WalkRate decides how many samples with a known link are walked all the same, and when a link counts as known.
+// A WalkRate decides how many samples with a known link are walked all the same, and when a link
+// counts as known.
 type WalkRate struct {
 	Every        uint32 // one in this many
 	Proof        uint8  // walks that must agree with a link's first one: see cct.Chain
@@ -140,13 +147,15 @@ const (
 	// firstEvery is the initial Every when it adapts.
 	firstEvery = 8
 	minEvery   = 2
-	// Walks of many frames are drawn less often, so that all walks together take about the same time whatever the depth.
+	// Walks of many frames are drawn less often, so that all walks together take about the same
+	// time whatever the depth.
 	maxEvery, maxEveryPerFrame = 128, 4
 	firstProof                 = 1
 	maxProof                   = 31
 	// drawsToJudge is the number of draws after which Every is adapted.
 	drawsToJudge = 50
-	// Of a hundred draws, this many must be predicted correctly for three levels to walk less often, or not to walk more often.
+	// Of a hundred draws, this many must be predicted correctly for three levels to walk less
+	// often, or not to walk more often.
 	goodGuesses, badGuesses = 97, 94
 )
 
@@ -158,7 +167,8 @@ func newWalkRate(every uint32) *WalkRate {
 	return &WalkRate{Every: firstEvery, Proof: firstProof}
 }
 
-// drawn records whether a drawn walk with that many frames was predicted correctly. It reports whether Every has changed.
+// drawn records whether a drawn walk with that many frames was predicted correctly. It reports
+// whether Every has changed.
 func (p *WalkRate) drawn(right bool, frames int) bool {
 	p.Draws++
 	p.frames += frames

@@ -202,8 +202,8 @@ func TestFullChainAsksAgain(t *testing.T) {
 		for i := range 9 {
 			a.walked(fmt.Sprintf("0:1@16 1:%d@32 2:3@48", i+10), 1)
 		}
-		// Each context needs two, except the first; a stack may need one for each frame and one above them. So the third finds no room, and
-		// so does every third from then on.
+		// Each context needs two, except the first; a stack may need one for each frame and one
+		// above them. So the third finds no room, and so does every third from then on.
 		if g := p.Chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
@@ -282,7 +282,8 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	if want := []uint32{firstEvery, 2 * firstEvery}; !slices.Equal(every, want) {
 		t.Errorf("sent %v, want %v", every, want)
 	}
-	// If one of them forgets, the kernel side forgets the links of all. Processes with a VM are not affected.
+	// If one of them forgets, the kernel side forgets the links of all. Processes with a VM are not
+	// affected.
 	p := a.state().Table[1]
 	p.Chaining.Chain.Purge()
 	draw(1, user, 1)

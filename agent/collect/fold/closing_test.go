@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Windows close while samples arrive, names are forgotten, and VMs come and go: each window has all of its samples.
+// Windows close while samples arrive, names are forgotten, and VMs come and go: each window has all
+// of its samples.
 func TestCloseWhileDraining(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		a, w := newContextState(t, JoinOptions{Contexts: mode, Check: true})

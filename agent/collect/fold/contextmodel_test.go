@@ -29,8 +29,8 @@ type modelFrame struct {
 // modelMethods are compiled, interpreted and native code.
 const modelMethods = "abcXY12"
 
-// A modelGuest is a process with threads. If its places distinguish contexts, every call site belongs to one context only, so that nothing
-// coincides by chance.
+// A modelGuest is a process with threads. If its places distinguish contexts, every call site
+// belongs to one context only, so that nothing coincides by chance.
 type modelGuest struct {
 	rand    *rand.Rand
 	threads []*modelThread
@@ -279,7 +279,8 @@ func (r *modelRun) enter(t *modelThread, busy bool) {
 		for same < len(before) && same < len(t.stack) && before[same] == t.stack[same] {
 			same++
 		}
-		// The same activation, at another place in its method; in native code only a leaf can be recognised as the same.
+		// The same activation, at another place in its method; in native code only a leaf can be
+		// recognised as the same.
 		if same < len(before) && same < len(t.stack) && before[same].method == t.stack[same].method &&
 			(t.stack[same].method >= 'A' || same == len(before)-1 && same == len(t.stack)-1) {
 			same++
@@ -362,7 +363,8 @@ func differ(got, want map[string]uint64) string {
 
 const modelSamples = 2000
 
-// modelSeeds are so many runs that differ; fewer under the race detector, where there is one goroutine.
+// modelSeeds are so many runs that differ; fewer under the race detector, where there is one
+// goroutine.
 func modelSeeds() uint64 {
 	if testing.Short() {
 		return 2
@@ -395,7 +397,8 @@ func TestModelExact(t *testing.T) {
 	}
 }
 
-// For any coincidences, and however often the chain forgets, no sample is lost, and leaves have their callers.
+// For any coincidences, and however often the chain forgets, no sample is lost, and leaves have
+// their callers.
 func TestModelSums(t *testing.T) {
 	for _, mode := range []profile.ContextMode{profile.ContextPartial, profile.ContextChain} {
 		for seed := range modelSeeds() {

@@ -32,7 +32,8 @@ func (p *Process) namesKept() int {
 	return names.Len()
 }
 
-// Contexts that were learned before the window was open are named when it closes, even if their names were forgotten.
+// Contexts that were learned before the window was open are named when it closes, even if their
+// names were forgotten.
 func TestNamesOfPlacedContexts(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -78,8 +79,8 @@ func TestNamesOfPlacedContexts(t *testing.T) {
 	}
 }
 
-// If a process has ended when its window closes, the outermost frame of a context that was never sampled gets the name of the same frame
-// within a context.
+// If a process has ended when its window closes, the outermost frame of a context that was never
+// sampled gets the name of the same frame within a context.
 func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -126,7 +127,8 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 }
 
-// The epoch of an interpreted frame in a context is that of the time when it was learned: another method may be at its address now.
+// The epoch of an interpreted frame in a context is that of the time when it was learned: another
+// method may be at its address now.
 func TestWantedEpochs(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)

@@ -19,7 +19,8 @@ type (
 	record   = foldtest.Record
 )
 
-// A contextState folds records in one mode, without a kernel side. It keeps what it would have sent there.
+// A contextState folds records in one mode, without a kernel side. It keeps what it would have sent
+// there.
 type contextState struct {
 	t        testing.TB
 	opt      JoinOptions
@@ -135,7 +136,8 @@ func (a *contextState) walked(user string, times int) {
 	}
 }
 
-// linked feeds a link: the last two frames of user. If contexts are checked, the sample has all of them.
+// linked feeds a link: the last two frames of user. If contexts are checked, the sample has all of
+// them.
 func (a *contextState) linked(user string, times int) {
 	end := bpf.EndKnown
 	if a.opt.Check {
@@ -178,7 +180,8 @@ func enteredOf(t *Tree) map[string]uint64 {
 	return m
 }
 
-// placed closes a window and returns its contexts, of all threads, by certainty, as "certain: main run".
+// placed closes a window and returns its contexts, of all threads, by certainty, as "certain: main
+// run".
 func (a *contextState) placed(w *Window) map[string]uint64 {
 	a.state().Close(w)
 	a.place(w)

@@ -38,7 +38,8 @@ func (n *Count) check(weight uint64, right [len(profile.ContextLevels)]bool) {
 	}
 }
 
-// rightCallers reports, by ContextLevels, whether a context that was found has the callers of the walked one.
+// rightCallers reports, by ContextLevels, whether a context that was found has the callers of the
+// walked one.
 func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(profile.ContextLevels)]bool) {
 	for i, levels := range profile.ContextLevels {
 		right[i] = sameCallers(found, walked, levels, same)
@@ -46,8 +47,8 @@ func rightCallers[F any](found, walked []F, same func(a, b F) bool) (right [len(
 	return right
 }
 
-// sameCallers reports whether two stacks, innermost frame first, have the same callers for that many levels, or up to the outermost frame
-// if that is nearer. 0 means all levels.
+// sameCallers reports whether two stacks, innermost frame first, have the same callers for that
+// many levels, or up to the outermost frame if that is nearer. 0 means all levels.
 func sameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 	for i := 1; levels == 0 || i <= levels; i++ {
 		if i >= len(a) || i >= len(b) {
@@ -63,7 +64,8 @@ func sameCallers[F any](a, b []F, levels int, same func(a, b F) bool) bool {
 // sameCall compares two callers, regardless of depth.
 func sameCall(a, b activation) bool { return a.Method == b.Method && a.Site == b.Site }
 
-// Contexts reports how the contexts of a process were found in a closed window; nil if all were walked.
+// Contexts reports how the contexts of a process were found in a closed window; nil if all were
+// walked.
 func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile.ContextMode, check bool) *profile.Contexts {
 	if mode == profile.ContextWalk {
 		return nil
@@ -118,7 +120,8 @@ func (o *Owner) measure(c *profile.Contexts, p *Process, threads map[ThreadKey]*
 	o.Do(func(*State) { delete(p.measuring, m) })
 }
 
-// A measurement compares links with the known contexts of their process. It belongs to the holder of the State.
+// A measurement compares links with the known contexts of their process. It belongs to the holder
+// of the State.
 type measurement struct {
 	known *Chaining
 	links *Tree

@@ -41,8 +41,8 @@ func TestSameCallers(t *testing.T) {
 	}
 }
 
-// Table 1 of a hand-made run. c@48 has two callers at one depth: {method, depth} does not distinguish them, but the call site does. Neither
-// distinguishes the callers of b@32.
+// Table 1 of a hand-made run. c@48 has two callers at one depth: {method, depth} does not
+// distinguish them, but the call site does. Neither distinguishes the callers of b@32.
 func TestMeasure(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)

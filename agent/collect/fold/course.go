@@ -10,7 +10,8 @@ import (
 const (
 	// maxCourse bounds a course: those of longer windows end after a minute.
 	maxCourse = int(time.Minute / profile.CourseStep)
-	// maxCourses is how many processes of a window have a course of their own: those that are sampled first.
+	// maxCourses is how many processes of a window have a course of their own: those that are
+	// sampled first.
 	maxCourses = 64
 )
 
@@ -50,7 +51,8 @@ func count(course *[]uint16, step int) {
 	}
 }
 
-// Course is when samples of the window were taken, as profile.Profile.Course has it. It may be read once the window is closed.
+// Course is when samples of the window were taken, as profile.Profile.Course has it. It may be read
+// once the window is closed.
 func (w *Window) Course() []uint16 { return w.courses.all }
 
 // CourseOf is Course of one process; nil if it has none of its own.

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Samples are counted in their 20 ms, of all processes and of each of the first ones; what is stored is bounded.
+// Samples are counted in their 20 ms, of all processes and of each of the first ones; what is
+// stored is bounded.
 func TestCourses(t *testing.T) {
 	w := Window{}
 	first := &Process{}

@@ -13,18 +13,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// keptPieces is how many pieces of time a coverage keeps. They are at least 100 ms long, so events in the ring arrive long before their
-// piece is forgotten.
+// keptPieces is how many pieces of time a coverage keeps. They are at least 100 ms long, so events
+// in the ring arrive long before their piece is forgotten.
 const keptPieces = 64
 
-// A Coverage is the times in which a plan was observed, and the weights of its events. The governor writes it; it is read with each event.
-// All times are CLOCK_MONOTONIC.
+// A Coverage is the times in which a plan was observed, and the weights of its events. The governor
+// writes it; it is read with each event. All times are CLOCK_MONOTONIC.
 type Coverage struct {
 	Kind profile.EventKind
 	What string // the observed subject, for people
 	// Everybody says that all processes are observed, without probes in their files.
 	Everybody bool
-	// Surveyed says that the lengths of waits do not come from the times in which the plan is observed, once it is not observed all the time.
+	// Surveyed says that the lengths of waits do not come from the times in which the plan is
+	// observed, once it is not observed all the time.
 	Surveyed atomic.Bool
 
 	mu       sync.Mutex
@@ -116,10 +117,12 @@ func (c *Coverage) End(now time.Duration) {
 	to := c.pieces[len(c.pieces)-1].end
 	c.cut(now)
 	if last := c.pieces[len(c.pieces)-1]; last.slice != 0 {
-		// A slice that ends early covers the planned time: its early end depends on what happened in it.
+		// A slice that ends early covers the planned time: its early end depends on what happened
+		// in it.
 		c.past.covered += last.planned * max(to-now, 0).Seconds()
-		// One slice of n has the variance (1 - 1/n) cycle² × that of the rates of slices: the variance of a sum estimated from one of n,
-		// drawn independently (Cochran, Sampling Techniques, section 2.5).
+		// One slice of n has the variance (1 - 1/n) cycle² × that of the rates of slices: the
+		// variance of a sum estimated from one of n, drawn independently (Cochran, Sampling
+		// Techniques, section 2.5).
 		cycle := last.cycle.Seconds()
 		c.past.spread += cycle * cycle * (1 - last.length.Seconds()/cycle)
 		c.past.slices++
@@ -141,7 +144,8 @@ func (s *CoverageSums) add(p *Piece, until time.Duration) {
 	s.covered += p.planned * seen.Seconds()
 }
 
-// Spend records the time that probes took in a slice, and the CPU time that the processes used in it.
+// Spend records the time that probes took in a slice, and the CPU time that the processes used in
+// it.
 func (c *Coverage) Spend(cost, cpu time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +168,8 @@ func (c *Coverage) Retire(now time.Duration) {
 	c.gone = cmp.Or(c.gone, now)
 }
 
-// BornAt returns when the plan was first observed, by these probes or by those of the coverage that they continue; 0 if never.
+// BornAt returns when the plan was first observed, by these probes or by those of the coverage that
+// they continue; 0 if never.
 func (c *Coverage) BornAt() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,16 +217,17 @@ type coveredPart struct {
 	CoverageSums
 	first  uint64  // the number of the first slice
 	factor float64 // for sums
-	// slowed is by how much probes may have slowed the processes down: their share of the CPU time. Events that occur as fast as they can
-	// are fewer by that much. Events that wait for something else are not.
+	// slowed is by how much probes may have slowed the processes down: their share of the CPU time.
+	// Events that occur as fast as they can are fewer by that much. Events that wait for something
+	// else are not.
 	slowed float64
 }
 
 // mostSlowed bounds slowed: budgets allow far less.
 const mostSlowed = 0.9
 
-// correction is the range of factors that make up for the events that are fewer: from 1 to 1/(1-slowed). middle is its middle, and off how
-// far from that its ends are, as a part of it.
+// correction is the range of factors that make up for the events that are fewer: from 1 to
+// 1/(1-slowed). middle is its middle, and off how far from that its ends are, as a part of it.
 func (p *coveredPart) correction() (middle, off float64) {
 	most := 1 / (1 - p.slowed)
 	return (1 + most) / 2, (most - 1) / (most + 1)
@@ -236,9 +242,10 @@ func (s CoverageSums) since(before CoverageSums) coveredPart {
 	if cpu := s.cpu - before.cpu; cpu > 0 && p.partial() {
 		p.slowed = min((s.cost-before.cost)/cpu, mostSlowed)
 	}
-	// A window seldom begins and ends with a cycle, so slices stand for slightly more or less time than the window's. If cycles are so
-	// short that each window has several, sums are scaled to the window's time. Longer cycles leave windows without a slice: then only
-	// unscaled sums are right on average.
+	// A window seldom begins and ends with a cycle, so slices stand for slightly more or less time
+	// than the window's. If cycles are so short that each window has several, sums are scaled to
+	// the window's time. Longer cycles leave windows without a slice: then only unscaled sums are
+	// right on average.
 	if p.partial() && p.covered > 0 && 2*p.cycle <= p.Total {
 		p.factor = p.Total.Seconds() / p.covered
 	}
@@ -251,9 +258,10 @@ func (p *coveredPart) partial() bool {
 	return (&profile.Coverage{Time: p.Total, Observed: p.Observed}).Partial()
 }
 
-// within returns half of the 95 % interval of a sum, given the rates in slices, by their numbers. It covers the variance from the choice of
-// slices. It is infinite if unknown. The variance of rates is estimated from differences of consecutive slices, so that slow changes do not
-// count (Cochran, section 8.11).
+// within returns half of the 95 % interval of a sum, given the rates in slices, by their numbers.
+// It covers the variance from the choice of slices. It is infinite if unknown. The variance of
+// rates is estimated from differences of consecutive slices, so that slow changes do not count
+// (Cochran, section 8.11).
 func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	switch {
 	case !p.partial():
@@ -284,8 +292,8 @@ type CoveredParts struct {
 	lostWaitTime time.Duration
 }
 
-// Covered returns the parts for a window; before and after are the sums of the coverages at its ends. It began and ended at these times of
-// CLOCK_MONOTONIC; counts are of the events in it.
+// Covered returns the parts for a window; before and after are the sums of the coverages at its
+// ends. It began and ended at these times of CLOCK_MONOTONIC; counts are of the events in it.
 func Covered(before, after map[*Coverage]CoverageSums, began, ended time.Duration, counts *profile.EventCounts) CoveredParts {
 	parts := CoveredParts{began: began, ended: ended, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
 	parts.lostWaits, parts.lostWaitTime = counts.LostWaitShare(), counts.WaitTimeLost
@@ -307,8 +315,9 @@ func (parts *CoveredParts) factor(kind profile.EventKind, c *Coverage) float64 {
 	return factor
 }
 
-// cover returns how much of the events of one kind in a process was observed. It takes their sums by plan, what looks saw, their total, and
-// the variance from the window's ends. With several plans, the least observed one counts, and the uncertainties of all.
+// cover returns how much of the events of one kind in a process was observed. It takes their sums
+// by plan, what looks saw, their total, and the variance from the window's ends. With several
+// plans, the least observed one counts, and the uncertainties of all.
 func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mainSums, looks map[bool]*lookSums, total, cut float64) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for _, l := range looks {
@@ -346,8 +355,9 @@ func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mai
 	return out
 }
 
-// missed is how long the window had a process before probes were attached to it. For a program started within a recording, it is the time
-// that its VM needs to load, and the agent to find it. Sums are not scaled up for it: the start of a program is not representative.
+// missed is how long the window had a process before probes were attached to it. For a program
+// started within a recording, it is the time that its VM needs to load, and the agent to find it.
+// Sums are not scaled up for it: the start of a program is not representative.
 func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Duration) (missed time.Duration) {
 	for c := range sums {
 		if c == nil {
@@ -360,8 +370,9 @@ func (parts *CoveredParts) missed(sums map[*Coverage]*mainSums, noticed time.Dur
 	return missed
 }
 
-// Notes are a profile.PartNote for each plan that was not observed all the time and of which no process in the window has events:
-// of the others the processes' Events.Basis has it. They are sorted.
+// Notes are a profile.PartNote for each plan that was not observed all the time and of which no
+// process in the window has events: of the others the processes' Events.Basis has it. They are
+// sorted.
 func (parts *CoveredParts) Notes(events iter.Seq[*EventSet]) (list []string) {
 	seen := map[*Coverage]bool{}
 	for set := range events {
@@ -383,7 +394,8 @@ func (parts *CoveredParts) Notes(events iter.Seq[*EventSet]) (list []string) {
 	return list
 }
 
-// note says that a plan was not observed all the time; ok is false if it was, or if it is not known why not.
+// note says that a plan was not observed all the time; ok is false if it was, or if it is not known
+// why not.
 func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
 	part, known := parts.of[c]
 	if !known || !part.partial() {
@@ -414,8 +426,9 @@ func (part *ObservedPart) Apply(e *Event) {
 	weight, wait := part.weight, e.Kind == profile.Locks && e.Sums.Events > 0 && e.Delay > 0
 	switch {
 	case part.slice == 0:
-		// Waits that began before the probes were there again are not seen. Of waits of one length, these are the ones that end within
-		// that length after the probes came. About as many end within the next such length: each of these counts twice.
+		// Waits that began before the probes were there again are not seen. Of waits of one length,
+		// these are the ones that end within that length after the probes came. About as many end
+		// within the next such length: each of these counts twice.
 		if part.again && wait && part.into < 2*e.Delay {
 			weight *= 2
 		}

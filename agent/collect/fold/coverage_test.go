@@ -83,8 +83,9 @@ func (s *simulation) goesOn(c *Coverage, d *budget.Duty, now time.Duration, hits
 	return true
 }
 
-// Estimates from slices are right on average, and within the interval nearly as often as stated, for any process. That includes one that
-// works in bursts, and bursts that end slices and lengthen cycles.
+// Estimates from slices are right on average, and within the interval nearly as often as stated,
+// for any process. That includes one that works in bursts, and bursts that end slices and lengthen
+// cycles.
 func TestCoverageUnbiased(t *testing.T) {
 	const length = time.Minute
 	runs := 2000
@@ -155,7 +156,8 @@ func TestCoverageUnbiased(t *testing.T) {
 	}
 }
 
-// TestCoverageMissed: the work of a process before its probes were attached is missed, from when both it and the window existed.
+// TestCoverageMissed: the work of a process before its probes were attached is missed, from when
+// both it and the window existed.
 func TestCoverageMissed(t *testing.T) {
 	c := &Coverage{}
 	c.Begin(10*time.Second, nil)
@@ -174,8 +176,9 @@ func TestCoverageMissed(t *testing.T) {
 	}
 }
 
-// Waits that begin before probes are there, or end after they are gone, are not seen. Those that are seen stand for them, both in
-// slices and in the stretches between in which a plan is observed all the time.
+// Waits that begin before probes are there, or end after they are gone, are not seen. Those that
+// are seen stand for them, both in slices and in the stretches between in which a plan is observed
+// all the time.
 func TestWaitsUnbiased(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	const length, rate = 20_000 * time.Second, 5.0 // waits a second

@@ -14,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Bounds on the events of one kind in one process and window. Events without room are counted in their deepest caller that has room, or in
-// a row without labels.
+// Bounds on the events of one kind in one process and window. Events without room are counted in
+// their deepest caller that has room, or in a row without labels.
 const (
 	maxEventContexts = 1 << 17 // each about 50 bytes
 	maxEventSlices   = 1 << 16 // for a plan that is observed part of the time: three days of them
@@ -24,7 +24,8 @@ const (
 // MaxEventRows bounds Events.Rows, each about 300 bytes.
 const MaxEventRows = 1 << 16
 
-// missingWaits is a note on waits that were not observed all the time: no estimate has waits that do not fit into a slice.
+// missingWaits is a note on waits that were not observed all the time: no estimate has waits that
+// do not fit into a slice.
 const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are not seen: the sum is too small if there are any"
 
 // otherValue stands for values that found no room of their own.
@@ -99,7 +100,8 @@ type Event struct {
 	Unclear bool
 }
 
-// Moment is Event.Every of what was seen at a moment that was drawn: it stands for the time around that, not for a number of events.
+// Moment is Event.Every of what was seen at a moment that was drawn: it stands for the time around
+// that, not for a number of events.
 const Moment = math.MaxUint32
 
 // Of returns the events of one kind, to which more may be added.
@@ -208,8 +210,9 @@ func (r *Events) observe(e *Event) {
 	value := e.Sums.Values[e.Kind.Main()]
 	s.events += e.Sums.Events
 	s.sum += value
-	// An event that is drawn with probability p adds (1-p) value² to the variance, estimated (Horvitz and Thompson, 1952). For n equal ones
-	// drawn together it is (1-p) (n value)²: the last of them adds n² - (n-1)².
+	// An event that is drawn with probability p adds (1-p) value² to the variance, estimated
+	// (Horvitz and Thompson, 1952). For n equal ones drawn together it is (1-p) (n value)²: the
+	// last of them adds n² - (n-1)².
 	missed := 1 - 1/float64(max(e.Every, 1))
 	if e.Every == Moment {
 		missed = 0 // looks say how much the time that they stand for varies
@@ -238,8 +241,9 @@ func (s *EventSet) Frames(f func(guest.RawFrame)) {
 	}
 }
 
-// Profile names the events and returns them by kind. noticed is when the agent noticed the process (CLOCK_MONOTONIC).
-// allocated is what the VM counted itself, nil if that is not known; extents are of what was observed of it.
+// Profile names the events and returns them by kind. noticed is when the agent noticed the process
+// (CLOCK_MONOTONIC). allocated is what the VM counted itself, nil if that is not known; extents are
+// of what was observed of it.
 func (s *EventSet) Profile(names guest.Names, noticed time.Duration, covered *CoveredParts, allocated *Allocated) (all []*profile.Events, extents []profile.Extent) {
 	for kind, r := range s {
 		if r == nil {
@@ -358,8 +362,9 @@ func total(e *profile.Events) (sum float64) {
 	return sum
 }
 
-// ends returns the variance of the sum of allocations from buffers that the window's beginning or end cuts: about one for each thread,
-// which counts completely or not at all. It is 0 for other kinds.
+// ends returns the variance of the sum of allocations from buffers that the window's beginning or
+// end cuts: about one for each thread, which counts completely or not at all. It is 0 for other
+// kinds.
 func ends(e *profile.Events) (variance float64) {
 	if e.Kind != profile.Allocations {
 		return 0
@@ -417,15 +422,18 @@ func (s *EventSums) times(factor float64) EventSums {
 	return out
 }
 
-// AllocationSums are the sums of an observed allocation of an object of size bytes. It was drawn from bytes of objects, each with a
-// probability proportional to its size, and one in every such draws is recorded. So it stands for as many objects of its size as make up
-// those bytes.
+// AllocationSums are the sums of an observed allocation of an object of size bytes. It was drawn
+// from bytes of objects, each with a probability proportional to its size, and one in every such
+// draws is recorded. So it stands for as many objects of its size as make up those bytes.
 //
-// A thread of HotSpot allocates in a buffer of its own and is not observed before it reaches the buffer's end, with an object that does not
-// fit into the rest. If the rest is small, the thread gets a new buffer. Otherwise the object is allocated outside and the buffer is kept
-// (MemAllocator::allocate_inside_tlab_slow in src/hotspot/share/gc/shared/memAllocator.cpp). The kernel side records the first object at
-// each end in either case. Counting only new buffers, as is often done, misses objects larger than the part of a buffer that may be wasted,
-// as these rarely cause a new one. Counting every new buffer adds those that come first after a collection, whose objects are mostly small.
+// A thread of HotSpot allocates in a buffer of its own and is not observed before it reaches the
+// buffer's end, with an object that does not fit into the rest. If the rest is small, the thread
+// gets a new buffer. Otherwise the object is allocated outside and the buffer is kept
+// (MemAllocator::allocate_inside_tlab_slow in src/hotspot/share/gc/shared/memAllocator.cpp). The
+// kernel side records the first object at each end in either case. Counting only new buffers, as is
+// often done, misses objects larger than the part of a buffer that may be wasted, as these rarely
+// cause a new one. Counting every new buffer adds those that come first after a collection, whose
+// objects are mostly small.
 func AllocationSums(size, bytes uint64, every uint32) EventSums {
 	s := EventSums{Events: 1}
 	if size == 0 {

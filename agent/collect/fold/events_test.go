@@ -134,8 +134,9 @@ func TestEventSetFull(t *testing.T) {
 	}
 }
 
-// The interval of a sum contains the truth in about 95 of 100 windows: for drawn events, with unequal values and losses; and for
-// allocations whose buffers the window's ends cut. Waits for work are not part of it.
+// The interval of a sum contains the truth in about 95 of 100 windows: for drawn events, with
+// unequal values and losses; and for allocations whose buffers the window's ends cut. Waits for
+// work are not part of it.
 func TestInterval(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -206,7 +207,8 @@ func TestInterval(t *testing.T) {
 			wide += e.Coverage.Within() / truth / windows
 		}
 		t.Logf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
-		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums takes one more point.
+		// Four standard errors of a share of 0.95 are 0.02; the normal approximation of skewed sums
+		// takes one more point.
 		if held < windows*92/100 || wide > 0.3 {
 			t.Errorf("%s: ±%.1f %%, holds %.1f %%", c.name, 100*wide, 100*float64(held)/windows)
 		}

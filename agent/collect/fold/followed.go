@@ -58,7 +58,8 @@ func (c *Coverage) Leave(id proc.Identity, now time.Duration) {
 	}
 }
 
-// followedIn returns when the plan could observe a process; ok is false if it could not, or if that is forgotten.
+// followedIn returns when the plan could observe a process; ok is false if it could not, or if that
+// is forgotten.
 func (c *Coverage) followedIn(id proc.Identity) (t followedTime, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +67,9 @@ func (c *Coverage) followedIn(id proc.Identity) (t followedTime, ok bool) {
 	return t, ok || c.Everybody
 }
 
-// Extents returns how much of a process's time in the window the probes of each kind were attached and recorded, for kinds whose events
-// nobody else counts: those that are not in known. With several plans of a kind the least observed one counts.
+// Extents returns how much of a process's time in the window the probes of each kind were attached
+// and recorded, for kinds whose events nobody else counts: those that are not in known. With
+// several plans of a kind the least observed one counts.
 func (parts *CoveredParts) Extents(p *guest.Process, known []profile.Extent) (list []profile.Extent) {
 	least := map[profile.EventKind]profile.Extent{}
 	for c, part := range parts.of {
@@ -94,11 +96,13 @@ func (parts *CoveredParts) Extents(p *guest.Process, known []profile.Extent) (li
 	return list
 }
 
-// NotAttached is the reason of an Extent that estimates what there was before probes observed a process.
+// NotAttached is the reason of an Extent that estimates what there was before probes observed a
+// process.
 const NotAttached = "the agent was not attached yet, by the rate since then"
 
-// LateShare returns for how long probes of the kind did not observe p at the beginning of the window, as a multiple of the rest of the
-// window. It returns 0 if that time is too short to count, or is all of the window.
+// LateShare returns for how long probes of the kind did not observe p at the beginning of the
+// window, as a multiple of the rest of the window. It returns 0 if that time is too short to count,
+// or is all of the window.
 func (parts *CoveredParts) LateShare(kind profile.EventKind, p *guest.Process) float64 {
 	var late, there time.Duration
 	for c := range parts.of {
@@ -114,7 +118,8 @@ func (parts *CoveredParts) LateShare(kind profile.EventKind, p *guest.Process) f
 	return late.Seconds() / (there - late).Seconds()
 }
 
-// AddLate adds to extents of the kind what there was before probes observed p, at the rate since then: what a VM counts is read from then on.
+// AddLate adds to extents of the kind what there was before probes observed p, at the rate since
+// then: what a VM counts is read from then on.
 func (parts *CoveredParts) AddLate(kind profile.EventKind, p *guest.Process, extents []profile.Extent) {
 	share := parts.LateShare(kind, p)
 	if share == 0 {
@@ -129,14 +134,16 @@ func (parts *CoveredParts) AddLate(kind profile.EventKind, p *guest.Process, ext
 	}
 }
 
-// extent is that of one plan in the time of a process, which was noticed then; ok is false if the process was not there in the window.
+// extent is that of one plan in the time of a process, which was noticed then; ok is false if the
+// process was not there in the window.
 func (parts *CoveredParts) extent(c *Coverage, part *coveredPart, t followedTime, noticed time.Duration) (e profile.Extent, ok bool) {
 	from, to := max(parts.began, noticed), min(parts.ended, t.to)
 	there := to - from
 	if there <= 0 {
 		return e, false
 	}
-	// A process that was noticed late was followed for the rest of its time; how that was observed is known of all of the time only.
+	// A process that was noticed late was followed for the rest of its time; how that was observed
+	// is known of all of the time only.
 	followed := max(to-max(from, t.from, c.BornAt()), 0)
 	observed := min(followed.Seconds()*(&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share(), there.Seconds())
 	seen := observed * (1 - parts.lost)

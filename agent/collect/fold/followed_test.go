@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// What was observed of a process follows from when the probes could see it, when they recorded, and what was lost.
+// What was observed of a process follows from when the probes could see it, when they recorded, and
+// what was lost.
 func TestFollowedExtents(t *testing.T) {
 	const began, ended = 100 * time.Second, 110 * time.Second
 	for _, test := range []struct {

@@ -8,11 +8,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Allocations are observed where they meet the end of a thread's buffer. Their sites are a fair draw if buffers end at any place of what the thread
-// does. A thread that repeats the same allocations may meet the ends at the same places again and again: then some sites are drawn too often, however
-// many events there are. Their order shows it. Those of a fair draw come in any order. If all buffers end at one site, there is no order: then this may
-// be the only site, or the only one that is met. Buffers of different lengths end at different places of what is repeated, so that one site in all of
-// them is the only one, but for what chance misses.
+// Allocations are observed where they meet the end of a thread's buffer. Their sites are a fair
+// draw if buffers end at any place of what the thread does. A thread that repeats the same
+// allocations may meet the ends at the same places again and again: then some sites are drawn too
+// often, however many events there are. Their order shows it. Those of a fair draw come in any
+// order. If all buffers end at one site, there is no order: then this may be the only site, or the
+// only one that is met. Buffers of different lengths end at different places of what is repeated,
+// so that one site in all of them is the only one, but for what chance misses.
 
 // A site is what allocates.
 type site struct {
@@ -26,8 +28,8 @@ const (
 	inStepErrors   = 5    // standard errors: one profile in two million is in step by chance
 )
 
-// order tests whether sites that follow each other are in any order: how many of them are equal, in sequences of each thread, against all permutations of
-// these. The zero value has seen none.
+// order tests whether sites that follow each other are in any order: how many of them are equal, in
+// sequences of each thread, against all permutations of these. The zero value has seen none.
 type order struct {
 	threads                   map[uint32]*sequence
 	equal, expected, variance float64 // pairs
@@ -42,7 +44,8 @@ type order struct {
 // A bufferEnd is how an allocation met the end of a buffer.
 type bufferEnd struct{ objects, bytes float64 }
 
-// recentEnds are the last ones of a thread: lengths of buffers that come in turn are as much in step as equal ones.
+// recentEnds are the last ones of a thread: lengths of buffers that come in turn are as much in
+// step as equal ones.
 type recentEnds struct {
 	ends [4]bufferEnd
 	n    int // so many were added
@@ -120,7 +123,8 @@ func (o *order) inStep() bool {
 	return o.variance > 0 && math.Abs(o.equal-o.expected) > inStepErrors*math.Sqrt(o.variance)
 }
 
-// alone reports whether there is one site, and nothing says that a thread has no others in step with it: at least half of its buffers were alike.
+// alone reports whether there is one site, and nothing says that a thread has no others in step
+// with it: at least half of its buffers were alike.
 func (o *order) alone() bool { return o.last != nil && !o.several && 2*o.alike >= o.events }
 
 // note is what a reader must know of the sites; "" if they are a fair draw.

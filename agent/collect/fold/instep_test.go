@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Sites of a fair draw are in no order, however unequal they are, and if the thread does something else after a while. Those of a round are.
+// Sites of a fair draw are in no order, however unequal they are, and if the thread does something
+// else after a while. Those of a round are.
 func TestInStep(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, tt := range []struct {

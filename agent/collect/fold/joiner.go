@@ -21,13 +21,15 @@ type JoinOptions struct {
 	Rates     interface{ Put(key, value any) error }  // bpf.Objects.ChainRates
 	SetSteady func(linkTag uint64, steady bool) error // bpf.Objects.SetSteady
 
-	// PlaceWaiting gives all waiting samples of a process their contexts, before the known contexts are forgotten.
+	// PlaceWaiting gives all waiting samples of a process their contexts, before the known contexts
+	// are forgotten.
 	PlaceWaiting func(p *Process)
 	// Want is called with each stack assigned to samples of a process.
 	Want func(p *Process, stack []guest.RawFrame)
 }
 
-// A Joiner joins samples with the known contexts, and sets how often the kernel side walks stacks with a known link. It belongs to a State.
+// A Joiner joins samples with the known contexts, and sets how often the kernel side walks stacks
+// with a known link. It belongs to a State.
 type Joiner struct {
 	opt      JoinOptions
 	stack    []guest.RawFrame // scratch
@@ -38,7 +40,8 @@ type Joiner struct {
 	generation uint32 // how many times the kernel side has dropped their links
 }
 
-// newJoiner makes a Joiner. If contexts are chained, it sets the initial rate of processes without a VM.
+// newJoiner makes a Joiner. If contexts are chained, it sets the initial rate of processes without
+// a VM.
 func newJoiner(opt JoinOptions) *Joiner {
 	j := &Joiner{opt: opt}
 	if opt.Contexts == profile.ContextChain {
@@ -48,8 +51,8 @@ func newJoiner(opt JoinOptions) *Joiner {
 	return j
 }
 
-// Join completes a sample as far as possible at once, and learns from it. code is the code that a map of the process names. The result is
-// valid until the next call.
+// Join completes a sample as far as possible at once, and learns from it. code is the code that a
+// map of the process names. The result is valid until the next call.
 func (j *Joiner) Join(p *Process, s *bpf.Sample, code *guest.JITCode) Sample {
 	t := Sample{Sample: s, attachment: p.Attachment.Load(), code: code}
 	if j.opt.Contexts == profile.ContextWalk {
@@ -79,7 +82,8 @@ func (j *Joiner) Join(p *Process, s *bpf.Sample, code *guest.JITCode) Sample {
 	return t
 }
 
-// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it shows how often the call is made.
+// LearnCall learns from a call that an engine observed. Unlike the link of a sample, it shows how
+// often the call is made.
 func (j *Joiner) LearnCall(p *Process, callee, caller guest.RawFrame, calleeDepth, callerDepth uint32) {
 	if j.opt.Contexts != profile.ContextChain || calleeDepth == 0 || callerDepth == 0 {
 		return
@@ -117,8 +121,8 @@ func (j *Joiner) makeRoom(p *Process, frames int) {
 	}
 }
 
-// setRate sets how often the kernel side walks stacks of p, and makes it forget what was forgotten. A slot that p no longer has is left to
-// the VM that has it now.
+// setRate sets how often the kernel side walks stacks of p, and makes it forget what was forgotten.
+// A slot that p no longer has is left to the VM that has it now.
 func (j *Joiner) setRate(p *Process, c *Chaining) {
 	rate, forgot := c.kernelRate()
 	if c.Slot != bpf.MaxAttached && (c.Slot == guest.NoSlot || p.Slot.Load() != c.Slot) {
@@ -139,8 +143,8 @@ func (j *Joiner) set(slot uint32, rate bpf.ChainRate) {
 	}
 }
 
-// settle makes the kernel side walk every sample with a link of several contexts, or stops that. With LeaveUnknown, such links are not
-// walked more often either.
+// settle makes the kernel side walk every sample with a link of several contexts, or stops that.
+// With LeaveUnknown, such links are not walked more often either.
 func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 	steady, unsettled := c.unsettled(s)
 	if !unsettled || j.opt.LeaveUnknown {
@@ -165,8 +169,8 @@ type Sample struct {
 	right      [len(profile.ContextLevels)]bool // partial, if contexts are checked
 }
 
-// begin sets the stack to what buf has room for: all of it, or without the callers of the user's innermost frame, if something identifies
-// them.
+// begin sets the stack to what buf has room for: all of it, or without the callers of the user's
+// innermost frame, if something identifies them.
 func (s *Sample) begin(buf []guest.RawFrame) {
 	s.Stack, s.cut = buf, true
 	if s.Callers == 0 || len(s.Sample.User) < 2 {
@@ -187,7 +191,8 @@ func (s *Sample) complete() {
 	}
 }
 
-// callers identifies the frames that are missing from a stack that was cut, or would be: with the reason why the walk ended.
+// callers identifies the frames that are missing from a stack that was cut, or would be: with the
+// reason why the walk ended.
 func (s *Sample) callers() (key uint64, ok bool) {
 	return s.Callers ^ uint64(s.End)<<56, s.Callers != 0 && len(s.Sample.User) > 1
 }
@@ -198,7 +203,8 @@ func (s *Sample) User() []guest.RawFrame { return s.Stack[s.inner():] }
 // inner is the number of kernel frames in the stack.
 func (s *Sample) inner() int { return min(len(s.Kernel), len(s.Stack)) }
 
-// depthsOf returns the depths of a link as an outermost frame: a tree of links then groups those with the same depths.
+// depthsOf returns the depths of a link as an outermost frame: a tree of links then groups those
+// with the same depths.
 func depthsOf(s *bpf.Sample) guest.RawFrame {
 	r := guest.RawFrame{Kind: guest.RawDepths}
 	for i, d := range s.Depths[:min(2, len(s.Depths))] {

@@ -13,13 +13,15 @@ import (
 // A LockWait is what more is known of a wait for a lock than how long it was.
 type LockWait struct {
 	Since, Until time.Duration // CLOCK_MONOTONIC
-	// Counted says that windows that have ended have the part of the wait before their end. Otherwise a window has all of it in which it ends.
+	// Counted says that windows that have ended have the part of the wait before their end.
+	// Otherwise a window has all of it in which it ends.
 	Counted bool
 	Waiting bool   // the thread still waits: it has not acquired the lock
 	Holder  *Waker // who was seen to have the lock meanwhile; nil if nobody was
 }
 
-// AddLockWait adds the part of a wait for a lock that is in the window. It returns false if the window does not want the process.
+// AddLockWait adds the part of a wait for a lock that is in the window. It returns false if the
+// window does not want the process.
 func (w *Window) AddLockWait(s *State, p *Process, pid, epoch uint32, e *Event) (wanted bool) {
 	if !w.Wants(int(pid)) || e.Lock.Until <= w.Began {
 		return false
@@ -36,8 +38,9 @@ type lockTimes struct {
 	unplaced float64 // of that, of which no stack is known
 }
 
-// LockTimes returns the time of waits for locks that the recorded ones stand for, without the factor for what was lost; of those recorded
-// alone; and the part of that of which no stack is known. All are ns.
+// LockTimes returns the time of waits for locks that the recorded ones stand for, without the
+// factor for what was lost; of those recorded alone; and the part of that of which no stack is
+// known. All are ns.
 func (r *Events) LockTimes(covered *CoveredParts) (all, recorded, unplaced float64) {
 	sum := r.locked
 	for _, l := range r.looks {
@@ -63,7 +66,8 @@ func (r *Events) lockTimesOf(e *Event) *lockTimes {
 	return &r.locked
 }
 
-// LacksLong reports whether waits are missing that are longer than the slices of time in which they are observed.
+// LacksLong reports whether waits are missing that are longer than the slices of time in which they
+// are observed.
 func (r *Events) LacksLong(covered *CoveredParts) bool {
 	for _, l := range r.looks {
 		for c := range l.lengths {
@@ -121,7 +125,8 @@ func (w *Window) lockEvent(s *State, p *Process, set *EventSet, e *Event) *Event
 	return &own
 }
 
-// nameHolder gives a wait for a lock the labels of who had it: the application's innermost method in the holder's stack, and the thread.
+// nameHolder gives a wait for a lock the labels of who had it: the application's innermost method
+// in the holder's stack, and the thread.
 func (r *wakers) nameHolder(key *EventKey) {
 	id := key.waker
 	key.waker = 0
@@ -135,8 +140,9 @@ func (r *wakers) nameHolder(key *EventKey) {
 	}
 }
 
-// holderMethod returns the application's innermost method of a stack whose outermost frame comes first, or else the class library's that does
-// not only say how threads wait; "" if the stack has no method of the VM's.
+// holderMethod returns the application's innermost method of a stack whose outermost frame comes
+// first, or else the class library's that does not only say how threads wait; "" if the stack has
+// no method of the VM's.
 func holderMethod(stack []symbol.Symbol) string {
 	library, any := "", ""
 	for i := len(stack) - 1; i >= 0; i-- {

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// TestLockWaits has a thread wait from 4 s to 25 s, through windows that end at 10, 20 and 30 s. They add up to one wait.
+// TestLockWaits has a thread wait from 4 s to 25 s, through windows that end at 10, 20 and 30 s.
+// They add up to one wait.
 func TestLockWaits(t *testing.T) {
 	s := NewState(StateOptions{})
 	p := NewProcess(proc.Identity{PID: 1}, true)

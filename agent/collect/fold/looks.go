@@ -10,8 +10,9 @@ import (
 // Lengths says where the length of a wait for a lock is from.
 type Lengths uint8
 
-// Of waits that are too many for their probes to be attached all the time, there are two estimates of how long they are. What slices saw is
-// precise if most waits fit into one, and lacks the others. What looks saw lacks none, and is precise if many threads wait. CoveredParts.bySlices
+// Of waits that are too many for their probes to be attached all the time, there are two estimates
+// of how long they are. What slices saw is precise if most waits fit into one, and lacks the
+// others. What looks saw lacks none, and is precise if many threads wait. CoveredParts.bySlices
 // chooses when a window closes.
 const (
 	LengthsKnown  Lengths = iota // the wait was seen from its begin until its end, or until now
@@ -34,7 +35,8 @@ const monitorWait = "block"
 // normal95 is the two-sided 95 % quantile of the normal distribution.
 const normal95 = 1.96
 
-// A Look is what was seen at a moment that was drawn: how many threads waited. It stands for a time around the moment: its events are of Moment.
+// A Look is what was seen at a moment that was drawn: how many threads waited. It stands for a time
+// around the moment: its events are of Moment.
 type Look struct {
 	Monitor      bool          // they waited for monitors; otherwise for other locks
 	Since, Until time.Duration // CLOCK_MONOTONIC: the time for which it stands
@@ -70,7 +72,8 @@ func (r *Events) looked(monitor bool) *lookSums {
 	return r.looks[monitor]
 }
 
-// observe adds a wait, and returns the main sums of which its value is a part: all, unless only a choice decides.
+// observe adds a wait, and returns the main sums of which its value is a part: all, unless only a
+// choice decides.
 func (s *lookSums) observe(e *Event, all map[*Coverage]*mainSums) map[*Coverage]*mainSums {
 	switch e.Length {
 	case LengthsLater:
@@ -87,14 +90,17 @@ func (s *lookSums) observe(e *Event, all map[*Coverage]*mainSums) map[*Coverage]
 }
 
 const (
-	// mostlyEnded is the least part of the waits that begin in slices and end there, of which slices know the lengths.
+	// mostlyEnded is the least part of the waits that begin in slices and end there, of which
+	// slices know the lengths.
 	mostlyEnded = 0.8
-	// leastChoice is how many slices there are at least that know: of fewer, the interval may be narrow by chance.
+	// leastChoice is how many slices there are at least that know: of fewer, the interval may be
+	// narrow by chance.
 	leastChoice = 4
 )
 
-// bySlices reports whether the lengths of waits are taken from slices, and not from looks: most waits fit into a slice, slices know the sum better,
-// and looks do not contradict, as they do if some threads wait for long.
+// bySlices reports whether the lengths of waits are taken from slices, and not from looks: most
+// waits fit into a slice, slices know the sum better, and looks do not contradict, as they do if
+// some threads wait for long.
 func (parts *CoveredParts) bySlices(s *lookSums) bool {
 	if s.n == 0 || s.begun == 0 || s.ended < mostlyEnded*s.begun {
 		return s.n == 0
@@ -109,8 +115,8 @@ func (parts *CoveredParts) bySlices(s *lookSums) bool {
 	return sliced < looked && math.Abs(s.seen-sum) <= math.Hypot(sliced, looked)
 }
 
-// sliced returns what slices say of the sum of lengths, in ns: half of its 95 % interval due to the choice of slices, and the variance due to
-// recording one in N.
+// sliced returns what slices say of the sum of lengths, in ns: half of its 95 % interval due to the
+// choice of slices, and the variance due to recording one in N.
 func (parts *CoveredParts) sliced(s *lookSums) (sum, off, variance float64) {
 	for c, of := range s.lengths {
 		factor := parts.factor(profile.Locks, c)
@@ -165,9 +171,11 @@ func (s *lookSums) add(l *Look, length time.Duration) {
 	s.last, s.waiting, s.weight = l.Waiting, s.waiting+l.Waiting, max(s.weight, l.Weight)
 }
 
-// within is half of the 95 % interval of the time that the looks stand for, in ns. How much a look varies is estimated from differences of
-// consecutive ones, as CoveredParts.within does for slices; it is at least what drawing the threads makes of it. Looks that saw nothing leave
-// room for what one thread in all of them would be. A single look says nothing of how threads come and go: half of it may.
+// within is half of the 95 % interval of the time that the looks stand for, in ns. How much a look
+// varies is estimated from differences of consecutive ones, as CoveredParts.within does for slices;
+// it is at least what drawing the threads makes of it. Looks that saw nothing leave room for what
+// one thread in all of them would be. A single look says nothing of how threads come and go: half
+// of it may.
 func (s *lookSums) within() float64 {
 	if s.n == 0 {
 		return 0

@@ -10,8 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// TestLengths has waits of known lengths observed in slices of a second of every ten, and looked at once a second. Lengths are taken from slices if
-// nearly all waits fit into one, and from looks if they do not, or if some threads wait all the time, which no slice sees.
+// TestLengths has waits of known lengths observed in slices of a second of every ten, and looked at
+// once a second. Lengths are taken from slices if nearly all waits fit into one, and from looks if
+// they do not, or if some threads wait all the time, which no slice sees.
 func TestLengths(t *testing.T) {
 	const (
 		seconds = 40

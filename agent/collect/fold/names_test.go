@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// While the names of a process are in use, no function with the State waits for them. Names that should be forgotten meanwhile are
-// forgotten later.
+// While the names of a process are in use, no function with the State waits for them. Names that
+// should be forgotten meanwhile are forgotten later.
 func TestNamesDoNotBlock(t *testing.T) {
 	o, _ := ownerOf(StateOptions{})
 	h := &bpf.Header{Pid: 7, Start: 5, Exec: 1}

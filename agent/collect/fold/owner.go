@@ -10,13 +10,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// An Owner has the State of an agent. It lends the State to one function at a time, on the caller's goroutine: to the drainer for each
-// record, and to others for what they read or change. A State cannot be reached in any other way, so that code with a State needs no rules
-// about locks.
+// An Owner has the State of an agent. It lends the State to one function at a time, on the caller's
+// goroutine: to the drainer for each record, and to others for what they read or change. A State
+// cannot be reached in any other way, so that code with a State needs no rules about locks.
 //
-// The loan is deliberately not a message to the drainer. The drainer sleeps in ring.Reader.Next, which waits for records that are still
-// being written, up to a second when a flush wakes it. A request would wait for that, and for two switches of goroutines. With loans, the
-// State is free whenever no function runs, also before there is a drainer and after its end.
+// The loan is deliberately not a message to the drainer. The drainer sleeps in ring.Reader.Next,
+// which waits for records that are still being written, up to a second when a flush wakes it. A
+// request would wait for that, and for two switches of goroutines. With loans, the State is free
+// whenever no function runs, also before there is a drainer and after its end.
 type Owner struct {
 	mu     sync.Mutex   // lends the state; only Try takes it
 	holder atomic.Int64 // the goroutine that has the state, if FindNested is set; 0 for none
@@ -24,11 +25,13 @@ type Owner struct {
 	failed func(error)
 }
 
-// NewOwner returns the owner of a state that nobody else keeps. After each function that panics it calls failed, outside the loan.
+// NewOwner returns the owner of a state that nobody else keeps. After each function that panics it
+// calls failed, outside the loan.
 func NewOwner(s *State, failed func(error)) *Owner { return &Owner{state: s, failed: failed} }
 
-// Do calls f with the state, which must not be kept. A function that has a state must not call Do, nor wait for anyone who does. If f
-// panics, its remaining work is not done, and Do reports the panic and returns a *proc.PanicError.
+// Do calls f with the state, which must not be kept. A function that has a state must not call Do,
+// nor wait for anyone who does. If f panics, its remaining work is not done, and Do reports the
+// panic and returns a *proc.PanicError.
 func (o *Owner) Do(f func(*State)) error {
 	err := o.Try(f)
 	if err != nil {
@@ -37,8 +40,8 @@ func (o *Owner) Do(f func(*State)) error {
 	return err
 }
 
-// FindNested makes Do panic if a function that has the state calls it, instead of deadlocking. That takes a microsecond a call: tests set
-// it before they make an Owner.
+// FindNested makes Do panic if a function that has the state calls it, instead of deadlocking. That
+// takes a microsecond a call: tests set it before they make an Owner.
 var FindNested bool
 
 // Try is Do for callers that handle a panic of f themselves.
@@ -62,7 +65,8 @@ func (o *Owner) Try(f func(*State)) error {
 	})
 }
 
-// goroutine returns the number of the calling goroutine, from the first line of its stack: "goroutine 7 [running]:".
+// goroutine returns the number of the calling goroutine, from the first line of its stack:
+// "goroutine 7 [running]:".
 func goroutine() int64 {
 	var buf [32]byte
 	fields := bytes.Fields(buf[:runtime.Stack(buf[:], false)])

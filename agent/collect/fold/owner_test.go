@@ -45,7 +45,8 @@ func TestNestedDo(t *testing.T) {
 	}
 }
 
-// A panic affects only the request that panics: it is reported once, and the state is free for others.
+// A panic affects only the request that panics: it is reported once, and the state is free for
+// others.
 func TestOwnerPanics(t *testing.T) {
 	o, failures := ownerOf(StateOptions{})
 	var panicked *proc.PanicError
@@ -90,7 +91,8 @@ func TestOwnerLendsToOne(t *testing.T) {
 	}
 }
 
-// The waiting samples of a burst are folded before its process is retired, so that the folding function still finds the process.
+// The waiting samples of a burst are folded before its process is retired, so that the folding
+// function still finds the process.
 func TestRetireFlushes(t *testing.T) {
 	h := bpf.Header{Pid: 7, Start: 5, Exec: 1}
 	found := false
@@ -128,7 +130,8 @@ func TestPlaceAllPanics(t *testing.T) {
 	}
 }
 
-// New work of a process waits for a twentieth of the time for which the process has been known, for a second at most.
+// New work of a process waits for a twentieth of the time for which the process has been known, for
+// a second at most.
 func TestSubmitDue(t *testing.T) {
 	var submitted []int
 	o, _ := ownerOf(StateOptions{})

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Whaley's example of recursion (Java Grande 2000): frames that were already on the stack are not entered again.
+// Whaley's example of recursion (Java Grande 2000): frames that were already on the stack are not
+// entered again.
 func TestPartialCountsEntries(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial})
 	p := a.attach(7)
@@ -87,7 +88,8 @@ func TestPartialUnplaced(t *testing.T) {
 	}
 }
 
-// If contexts are checked, the whole stack is in the sample, but only the frames marked as its own are used.
+// If contexts are checked, the whole stack is in the sample, but only the frames marked as its own
+// are used.
 func TestPartialChecked(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextPartial, Check: true})
 	p := a.attach(7)

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A Placing finds contexts for the samples of one process that a window has as links only, from the contexts known now.
+// A Placing finds contexts for the samples of one process that a window has as links only, from the
+// contexts known now.
 type Placing struct {
 	state    *State
 	window   *Window
@@ -31,14 +32,15 @@ type waitingLink struct {
 	nodes []waitingNode
 }
 
-// A waitingNode is samples of one thread with the same place in the leaf and the same frames of the kernel.
+// A waitingNode is samples of one thread with the same place in the leaf and the same frames of the
+// kernel.
 type waitingNode struct {
 	thread *Thread
 	id     cct.NodeID // in thread.Waiting
 }
 
-// A waitingStack is the known part of such samples: the kernel's frames, the leaf, its caller, and if contexts are checked all other
-// callers.
+// A waitingStack is the known part of such samples: the kernel's frames, the leaf, its caller, and
+// if contexts are checked all other callers.
 type waitingStack struct {
 	frames []guest.RawFrame
 	user   int      // frames[user] is the leaf
@@ -61,8 +63,8 @@ func (s *waitingStack) linked() []guest.RawFrame {
 	return slices.Clip(s.frames[:min(s.user+2, len(s.frames))])
 }
 
-// link returns false if there is no link: for frames of a VM that has ended, and for the rest of samples without room in the tree of
-// waiting samples.
+// link returns false if there is no link: for frames of a VM that has ended, and for the rest of
+// samples without room in the tree of waiting samples.
 func (s *waitingStack) link() (chainLink, bool) {
 	pair, ok := activations(nil, s.linked()[s.user:], s.depths)
 	if !ok || s.frames[s.user].Kind != guest.RawExact {
@@ -71,7 +73,8 @@ func (s *waitingStack) link() (chainLink, bool) {
 	return linkOf(pair), true
 }
 
-// newPlacing returns a Placing of the samples of p in a window, by the contexts of p known now and later.
+// newPlacing returns a Placing of the samples of p in a window, by the contexts of p known now and
+// later.
 func (s *State) newPlacing(w *Window, p *Process) *Placing {
 	threads := w.Processes[p]
 	return &Placing{
@@ -80,10 +83,11 @@ func (s *State) newPlacing(w *Window, p *Process) *Placing {
 	}
 }
 
-// placeWaiting gives all waiting samples of p their contexts: those of open windows, and of closing ones, whether their placing has begun
-// or not. Unlike PlaceAll it takes all steps in one loan of the state, because the caller handles a record and forgets the known contexts
-// before the loan ends. If it took them in pieces, that record and later ones would find contexts that are about to be forgotten, and no
-// room for their own.
+// placeWaiting gives all waiting samples of p their contexts: those of open windows, and of closing
+// ones, whether their placing has begun or not. Unlike PlaceAll it takes all steps in one loan of
+// the state, because the caller handles a record and forgets the known contexts before the loan
+// ends. If it took them in pieces, that record and later ones would find contexts that are about to
+// be forgotten, and no room for their own.
 func (s *State) placeWaiting(p *Process) {
 	for w := range s.windows {
 		s.newPlacing(w, p).finish()
@@ -108,8 +112,8 @@ func (pl *Placing) finish() {
 	}
 }
 
-// step sorts the samples of one thread or, once that is done, gives those of one link their contexts. It returns false once nothing is
-// left.
+// step sorts the samples of one thread or, once that is done, gives those of one link their
+// contexts. It returns false once nothing is left.
 func (pl *Placing) step() (more bool) {
 	if len(pl.gathered) > 0 {
 		t := pl.threads[pl.gathered[0]]
@@ -135,7 +139,8 @@ func (s *State) forgetWaiting(w *Window, t *Thread) {
 	t.Waiting = Tree{}
 }
 
-// failPlacing discards the samples of p in a window that have no context yet, because the agent panicked over them.
+// failPlacing discards the samples of p in a window that have no context yet, because the agent
+// panicked over them.
 func (s *State) failPlacing(w *Window, p *Process) {
 	for _, t := range w.Processes[p] {
 		placed := uint64(0)
@@ -150,12 +155,13 @@ func (s *State) failPlacing(w *Window, p *Process) {
 	}
 }
 
-// loanTime is how long placing and comparing hold the state at a time: placing one link takes up to some milliseconds, and the ring must
-// not fill up meanwhile.
+// loanTime is how long placing and comparing hold the state at a time: placing one link takes up to
+// some milliseconds, and the ring must not fill up meanwhile.
 var loanTime = time.Millisecond
 
-// PlaceAll gives the waiting samples of a closed window their contexts. It borrows the state for short periods. attempt calls its function,
-// which does that for p, and returns its panic: then the samples of p without a context count as discarded.
+// PlaceAll gives the waiting samples of a closed window their contexts. It borrows the state for
+// short periods. attempt calls its function, which does that for p, and returns its panic: then the
+// samples of p without a context count as discarded.
 func (o *Owner) PlaceAll(w *Window, attempt func(p *Process, do func()) error) {
 	for p := range w.Processes {
 		place := func(s *State) (more, failed bool) {
@@ -278,9 +284,10 @@ func unknownAbove(stack []guest.RawFrame) []guest.RawFrame {
 	return stack
 }
 
-// divide splits weight into whole parts in proportion to the shares of places, which sum to 1; the parts sum to weight. Later weights make
-// up for rounding errors. This matters because leaves are at many places, so that most weights are 1: without it, the place with the
-// largest share would get them all.
+// divide splits weight into whole parts in proportion to the shares of places, which sum to 1; the
+// parts sum to weight. Later weights make up for rounding errors. This matters because leaves are
+// at many places, so that most weights are 1: without it, the place with the largest share would
+// get them all.
 func divide(weight uint64, places []place) []uint64 {
 	parts := make([]uint64, len(places))
 	left := weight

@@ -43,7 +43,8 @@ func TestDivide(t *testing.T) {
 			t.Errorf("%d by %v: %v, want %v", c.weight, c.shares, parts, c.want)
 		}
 	}
-	// After any number of weights no place is owed more than rounding: less than one for each other place.
+	// After any number of weights no place is owed more than rounding: less than one for each other
+	// place.
 	places := []place{{share: 0.6}, {share: 0.3}, {share: 0.08}, {share: 0.02}}
 	given := make([]uint64, len(places))
 	var total uint64
@@ -147,7 +148,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// The weight of a link is divided as a whole, although its samples are at many places of the leaf, and from many threads.
+// The weight of a link is divided as a whole, although its samples are at many places of the leaf,
+// and from many threads.
 func TestPlaceDividesAllOfALink(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
@@ -243,7 +245,8 @@ func TestPlaceTooMany(t *testing.T) {
 	}
 }
 
-// Samples without room in the tree of waiting samples are not placed: the rest of them is not a link.
+// Samples without room in the tree of waiting samples are not placed: the rest of them is not a
+// link.
 func TestPlaceOverflow(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
@@ -372,7 +375,8 @@ func TestPlaceCheckedTruncated(t *testing.T) {
 	}
 }
 
-// Frames named by a VM's map are distinguished from other code at the same place, but contexts are not: the kernel side does not know maps.
+// Frames named by a VM's map are distinguished from other code at the same place, but contexts are
+// not: the kernel side does not know maps.
 func TestPlaceMarksCode(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(0)

@@ -15,8 +15,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A Process is one process that was sampled or announced, as a State knows it. Everything outside of guest.Process belongs to the State:
-// only functions that have the State use it, or call methods, unless these say otherwise.
+// A Process is one process that was sampled or announced, as a State knows it. Everything outside
+// of guest.Process belongs to the State: only functions that have the State use it, or call
+// methods, unless these say otherwise.
 type Process struct {
 	*guest.Process
 	ID        proc.Identity
@@ -43,8 +44,9 @@ const (
 	maxPause   = time.Second // no longer than this
 )
 
-// pauseOf is how long new work of a process waits for more of it, if the process was noticed then, or unloaded classes. What is unloaded, and
-// a process that ends, take along the names of frames that wait.
+// pauseOf is how long new work of a process waits for more of it, if the process was noticed then,
+// or unloaded classes. What is unloaded, and a process that ends, take along the names of frames
+// that wait.
 func pauseOf(since, now time.Duration) time.Duration { return min((now-since)/pauseShare, maxPause) }
 
 // NewProcess returns a process of which only the identity is known.
@@ -81,8 +83,8 @@ const (
 	TrimNames = 1 << 14 // of a process: above it, names that no window needs are forgotten when one closes
 )
 
-// Want requests the names of those frames of a stack that were not requested yet, and reports whether there were any. total counts those of
-// all processes, MaxNames at most.
+// Want requests the names of those frames of a stack that were not requested yet, and reports
+// whether there were any. total counts those of all processes, MaxNames at most.
 func (p *Process) Want(stack []guest.RawFrame, epoch uint32, total *int64) bool {
 	var fresh []guest.Wanted
 	for _, r := range stack {
@@ -138,7 +140,8 @@ func (p *Process) called(comm []byte) {
 	}
 }
 
-// Meet records a sample's thread. It reports whether a worker should read the VM's list of threads, or their names, now.
+// Meet records a sample's thread. It reports whether a worker should read the VM's list of threads,
+// or their names, now.
 func (p *Process) Meet(s *bpf.Sample) bool {
 	now := time.Duration(s.Time)
 	if s.Tid == s.Pid { // the name of the first thread is that of the process
@@ -171,8 +174,8 @@ func (p *Process) stranger(s *bpf.Sample, now time.Duration) bool {
 	return true
 }
 
-// Profile returns the process's part of a profile, from these threads of a window, with the present names of frames. It adds to the counts.
-// It needs no State: a closed window does not change.
+// Profile returns the process's part of a profile, from these threads of a window, with the present
+// names of frames. It adds to the counts. It needs no State: a closed window does not change.
 func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *profile.Process {
 	out := ProfileOf(p.Process)
 	names := p.Names()
@@ -180,7 +183,8 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 	for _, key := range slices.Sorted(maps.Keys(threads)) {
 		t := threads[key]
 		name := t.Comm
-		// A new thread has the name of the one that made it, until it names itself. A thread of a VM does so before it runs any code of the program.
+		// A new thread has the name of the one that made it, until it names itself. A thread of a
+		// VM does so before it runs any code of the program.
 		if next := threads[keyOf(uint32(key.TID()), 1, key.Stopped())]; key.nth() == 0 && next != nil && !t.ofGuest() {
 			name = next.Comm
 		}
@@ -217,7 +221,8 @@ func tally(t *cct.Tree[guest.RawFrame], names guest.Names, c *profile.Counts) {
 	}
 }
 
-// NameOf returns the name of a thread as profiles show it. comm, the kernel's name, ends with a zero byte.
+// NameOf returns the name of a thread as profiles show it. comm, the kernel's name, ends with a
+// zero byte.
 func (p *Process) NameOf(tid uint32, comm []byte) string {
 	return p.ThreadName(int(tid), symbol.CommName(comm))
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A VM's list of threads is read for an unknown thread, once in a period for each, and no more often than permitted.
+// A VM's list of threads is read for an unknown thread, once in a period for each, and no more
+// often than permitted.
 func TestStrangers(t *testing.T) {
 	const unknown, known = bpf.SampleAttached, bpf.SampleAttached | bpf.SampleJavaThread
 	p := NewProcess(proc.Identity{PID: 1}, true)

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The records of a process that is gone when somebody looks at it have its name: those of its programs, and samples of its first thread.
+// The records of a process that is gone when somebody looks at it have its name: those of its
+// programs, and samples of its first thread.
 func TestProcessName(t *testing.T) {
 	NewOwner(NewState(StateOptions{Submit: func(*guest.Process) {}}), func(error) {}).Do(func(s *State) {
 		id := foldtest.Identity{PID: 77, Start: 5, Exec: 1}

@@ -77,8 +77,8 @@ func inTrees(w *Window) (sum [profile.Certainties]uint64) {
 	return sum
 }
 
-// Known contexts may be forgotten while a window is closing: before its samples are placed, or between two loans that place them. The
-// samples are placed by what was known, each once.
+// Known contexts may be forgotten while a window is closing: before its samples are placed, or
+// between two loans that place them. The samples are placed by what was known, each once.
 func TestPurgeWhileClosing(t *testing.T) {
 	eachLoan(t)
 	const links = 20

@@ -14,7 +14,8 @@ type Life struct {
 	Start uint64 // CLOCK_BOOTTIME, ns
 }
 
-// A RunTime is how long threads were on a CPU, and how often they have left one, as the scheduler counts it.
+// A RunTime is how long threads were on a CPU, and how often they have left one, as the scheduler
+// counts it.
 type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
@@ -30,7 +31,8 @@ func (r *RunTime) Add(o RunTime) {
 	r.Arriving += o.Arriving
 }
 
-// maxThreadTimes bounds the threads of a window whose run times are kept one by one, and its processes.
+// maxThreadTimes bounds the threads of a window whose run times are kept one by one, and its
+// processes.
 const maxThreadTimes = 1 << 16
 
 // A LifeTime is the run time of a process's threads in a window.
@@ -65,8 +67,9 @@ func (w *Window) addRunTime(of Life, tid uint32, r RunTime) {
 	l.Threads[tid] = sum
 }
 
-// runTimes follow how long threads have run. Readings of all threads and records of those that have ended add to the open windows what each
-// thread has run since it was last seen. The zero value has seen no thread.
+// runTimes follow how long threads have run. Readings of all threads and records of those that have
+// ended add to the open windows what each thread has run since it was last seen. The zero value has
+// seen no thread.
 type runTimes struct {
 	threads  map[uint32]*seenThread
 	readings int           // under way
@@ -83,14 +86,17 @@ type seenThread struct {
 	ended   bool
 }
 
-// vanished is after how many readings a thread is forgotten that they did not see, and whose end was not recorded.
+// vanished is after how many readings a thread is forgotten that they did not see, and whose end
+// was not recorded.
 const vanished = 100
 
 // BeginReading must be called before threads are read that ReadRunTimes gets.
 func (s *State) BeginReading() { s.runs.readings++ }
 
-// ReadRunTimes takes the run times of all threads of the chosen processes, as a reading found them that began at that time (CLOCK_BOOTTIME).
-// What they ran before they were first seen counts only if they are younger than the last reading: the processes of others were not chosen then. A failed reading is passed as nil.
+// ReadRunTimes takes the run times of all threads of the chosen processes, as a reading found them
+// that began at that time (CLOCK_BOOTTIME). What they ran before they were first seen counts only
+// if they are younger than the last reading: the processes of others were not chosen then. A failed
+// reading is passed as nil.
 func (s *State) ReadRunTimes(began time.Duration, threads []bpf.ThreadRun) {
 	a := &s.runs
 	a.readings--
@@ -142,7 +148,8 @@ func (s *State) ThreadEnded(e *bpf.ThreadEnd) {
 	}
 }
 
-// addEnded adds how long a thread that has ended existed in the window, and how much of that it was on a CPU.
+// addEnded adds how long a thread that has ended existed in the window, and how much of that it was
+// on a CPU.
 func (w *Window) addEnded(p *Process, existed, on time.Duration) {
 	if w.ended == nil {
 		w.ended = map[*Process]profile.ThreadTime{}
@@ -154,7 +161,8 @@ func (w *Window) addEnded(p *Process, existed, on time.Duration) {
 	w.ended[p] = sum
 }
 
-// AddEndedTimes adds what is known of threads that ended in the window, where AddThreadTime has all others.
+// AddEndedTimes adds what is known of threads that ended in the window, where AddThreadTime has all
+// others.
 func (w *Window) AddEndedTimes() {
 	for p, sum := range w.ended {
 		sum.TID, sum.Name = profile.EndedThreads, "threads that ended"

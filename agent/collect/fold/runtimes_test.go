@@ -64,7 +64,8 @@ func TestRunTimes(t *testing.T) {
 
 	second := NewWindow(nil)
 	s.Open(second)
-	// A reading that began before threads ended, and is taken after their records, does not count them twice.
+	// A reading that began before threads ended, and is taken after their records, does not count
+	// them twice.
 	s.BeginReading()
 	end(5, 250, 60)
 	end(6, 310, 30)
@@ -80,7 +81,8 @@ func TestRunTimes(t *testing.T) {
 	end(7, 430, 70)
 	check("second window, a late record", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10, 7: 70})
 
-	// A reading that failed changes nothing. Threads whose end was not seen are forgotten in the end.
+	// A reading that failed changes nothing. Threads whose end was not seen are forgotten in the
+	// end.
 	s.BeginReading()
 	s.ReadRunTimes(600, nil)
 	for i := range time.Duration(vanished + 2) {
@@ -92,7 +94,8 @@ func TestRunTimes(t *testing.T) {
 	check("second window, later", second, map[uint32]time.Duration{5: 40, 6: 30, 1: 10, 7: 70})
 }
 
-// Threads that end in a window in which waits are followed count for the time that they existed in it, and for what they ran.
+// Threads that end in a window in which waits are followed count for the time that they existed in
+// it, and for what they ran.
 func TestEndedTimes(t *testing.T) {
 	const pid, start = 7, 100
 	s := NewState(StateOptions{})

@@ -16,7 +16,8 @@ func (r rates) Put(key, value any) error {
 	return nil
 }
 
-// The slot of a VM that has ended may have been given to another VM: no rate is set in it for the earlier one.
+// The slot of a VM that has ended may have been given to another VM: no rate is set in it for the
+// earlier one.
 func TestFreedSlot(t *testing.T) {
 	o, _ := chainOwner(1 << 20)
 	p := feed(t, o, "0:1@16 1:2@32 2:3@48", 0, 1)
@@ -51,7 +52,8 @@ func TestFindOtherStart(t *testing.T) {
 	})
 }
 
-// The identity by which engines know a busy process stays the same when the kernel side reports its start more precisely.
+// The identity by which engines know a busy process stays the same when the kernel side reports its
+// start more precisely.
 func TestBusyIdentity(t *testing.T) {
 	o, _ := chainOwner(1 << 20)
 	o.Do(func(s *State) {

@@ -21,17 +21,21 @@ const (
 	maxSlowContexts = 1 << 16 // of a process
 )
 
-// SlowCalls keeps what threads did until their invocations of a method end, and gives the slowest of these to the windows in which they end. They
-// belong to a State. Methods of a nil one do nothing.
+// SlowCalls keeps what threads did until their invocations of a method end, and gives the slowest
+// of these to the windows in which they end. They belong to a State. Methods of a nil one do
+// nothing.
 type SlowCalls struct {
-	// Full is called when windows open and close, and when one of them gets an invocation: shorter ones than that need not be added, as all open
-	// windows have as many as they keep. It may be nil.
+	// Full is called when windows open and close, and when one of them gets an invocation: shorter
+	// ones than that need not be added, as all open windows have as many as they keep. It may be
+	// nil.
 	Full func(least time.Duration)
 
-	// Code is the code of the method in a process, whose frames show that a thread is in an invocation; nil is none.
+	// Code is the code of the method in a process, whose frames show that a thread is in an
+	// invocation; nil is none.
 	Code func(p *Process) *SlowCode
 
-	// Since is when recording began, CLOCK_MONOTONIC. Invocations that began before are left out: what their threads did first is not known.
+	// Since is when recording began, CLOCK_MONOTONIC. Invocations that began before are left out:
+	// what their threads did first is not known.
 	Since time.Duration
 
 	threads map[slowThreadKey]*slowThread
@@ -169,7 +173,8 @@ func (c *SlowCalls) note(s *State, p *Process, epoch, tid uint32, name string, s
 	t.parts = append(t.parts, part)
 }
 
-// Add adds an invocation that has ended to all open windows. Its thread's earlier waits are forgotten.
+// Add adds an invocation that has ended to all open windows. Its thread's earlier waits are
+// forgotten.
 func (c *SlowCalls) Add(s *State, call *SlowCall) {
 	if c == nil || call.To <= call.From {
 		return
@@ -187,8 +192,9 @@ func (c *SlowCalls) Add(s *State, call *SlowCall) {
 	}
 }
 
-// Unfinished adds an invocation that, as far as is known, had not ended when a window did: if its thread has left it all the same, to all open
-// windows; otherwise to this one, unless another window follows.
+// Unfinished adds an invocation that, as far as is known, had not ended when a window did: if its
+// thread has left it all the same, to all open windows; otherwise to this one, unless another
+// window follows.
 func (c *SlowCalls) Unfinished(s *State, w *Window, call *SlowCall) {
 	if c == nil || call.To <= call.From {
 		return
@@ -249,8 +255,9 @@ func (t *slowThread) forget(then time.Duration) {
 	t.parts = slices.DeleteFunc(t.parts, func(p slowPart) bool { return p.until <= then })
 }
 
-// Forget forgets what no invocation can contain any more that is yet to be added: all that ended before a time have been added, and inside
-// has when the others began that had begun by then, by thread.
+// Forget forgets what no invocation can contain any more that is yet to be added: all that ended
+// before a time have been added, and inside has when the others began that had begun by then, by
+// thread.
 func (c *SlowCalls) Forget(then time.Duration, inside map[uint32]time.Duration) {
 	if c == nil {
 		return

@@ -59,7 +59,8 @@ func (s slowState) named(t *testing.T, c *SlowCall) map[string]float64 {
 	return sums
 }
 
-// The parts of an invocation add up to it: what it ran and long waits are exact, short waits are the rest.
+// The parts of an invocation add up to it: what it ran and long waits are exact, short waits are
+// the rest.
 func TestSlowParts(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	whole := SlowCall{TID: 8, From: 2 * s, To: 2*s + 100*ms, Ran: 30 * ms, RanKnown: true}
@@ -118,7 +119,8 @@ func TestSlowParts(t *testing.T) {
 	}
 }
 
-// Of many invocations the slowest are kept, and no more; those that began before the recording are left out.
+// Of many invocations the slowest are kept, and no more; those that began before the recording are
+// left out.
 func TestSlowest(t *testing.T) {
 	state := newSlowState()
 	var least time.Duration
@@ -144,7 +146,8 @@ func TestSlowest(t *testing.T) {
 	}
 }
 
-// What a thread did is bounded: the first waits of a call with very many are forgotten, and it says so.
+// What a thread did is bounded: the first waits of a call with very many are forgotten, and it says
+// so.
 func TestSlowCut(t *testing.T) {
 	state := newSlowState()
 	from := 2 * time.Second
@@ -174,8 +177,8 @@ func (s slowState) open(began time.Duration) *Window {
 	return w
 }
 
-// An invocation is in the windows that are open when it ends, with all that its thread did in it. The kernel side leaves out what no window has
-// room for.
+// An invocation is in the windows that are open when it ends, with all that its thread did in it.
+// The kernel side leaves out what no window has room for.
 func TestSlowOfWindows(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	state := newSlowState()
@@ -227,7 +230,8 @@ func TestSlowOfWindows(t *testing.T) {
 	}
 }
 
-// An invocation whose return was not seen, and that its thread has left, is over at the end of the window. It counts once.
+// An invocation whose return was not seen, and that its thread has left, is over at the end of the
+// window. It counts once.
 func TestSlowLeft(t *testing.T) {
 	const s = time.Second
 	state := newSlowState()

@@ -31,7 +31,8 @@ type SlowCall struct {
 
 func (c *SlowCall) length() time.Duration { return c.To - c.From }
 
-// complete takes over what is known of the thread. An invocation whose return was not seen ends where its thread was seen outside.
+// complete takes over what is known of the thread. An invocation whose return was not seen ends
+// where its thread was seen outside.
 func (call *SlowCall) complete(t *slowThread) {
 	if t == nil {
 		return
@@ -43,7 +44,8 @@ func (call *SlowCall) complete(t *slowThread) {
 	}
 }
 
-// collect takes what the thread did in the invocation, with a copy of the stacks: those of the thread are forgotten when it has ended.
+// collect takes what the thread did in the invocation, with a copy of the stacks: those of the
+// thread are forgotten when it has ended.
 func (call *SlowCall) collect(t *slowThread, tree *Tree) {
 	call.tree = &Tree{}
 	if t == nil {
@@ -61,8 +63,8 @@ func (call *SlowCall) collect(t *slowThread, tree *Tree) {
 	}
 }
 
-// leave ends an invocation whose return was not seen where its thread was seen outside: with less on its stack, or with a stack without the
-// method.
+// leave ends an invocation whose return was not seen where its thread was seen outside: with less
+// on its stack, or with a stack without the method.
 func (c *SlowCall) leave(parts []slowPart) {
 	if c.End == profile.CallReturned {
 		return
@@ -116,9 +118,10 @@ type slowDivision struct {
 	runnable, waited, unsampled float64 // without a stack
 }
 
-// divide divides the time of an invocation. What it ran is known exactly, and so are waits that were recorded each. What is left of the time
-// is that of short waits: of the drawn ones, in proportion to what they stand for, or of none. Without the former, what is left of the waits
-// is what it ran.
+// divide divides the time of an invocation. What it ran is known exactly, and so are waits that
+// were recorded each. What is left of the time is that of short waits: of the drawn ones, in
+// proportion to what they stand for, or of none. Without the former, what is left of the waits is
+// what it ran.
 func (c *SlowCall) divide() (d slowDivision) {
 	length := float64(c.length())
 	var exact, runnable, drawn float64

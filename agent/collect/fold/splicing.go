@@ -6,8 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack of each thread's previous sample, as the
-// kernel side does, in the same number of slots.
+// A splicing completes partial walks (Whaley, Java Grande 2000, section 4): it keeps the stack of
+// each thread's previous sample, as the kernel side does, in the same number of slots.
 type splicing struct {
 	kept   [keptStacks]keptStack
 	buffer []guest.RawFrame
@@ -25,7 +25,8 @@ type keptStack struct {
 	user    []guest.RawFrame // the others, innermost first
 }
 
-// complete completes a sample. If check is set, the sample has its whole stack, which is compared with the result.
+// complete completes a sample. If check is set, the sample has its whole stack, which is compared
+// with the result.
 func (sp *splicing) complete(t *Sample, check bool) {
 	inner, user := t.inner(), t.User()
 	whole, fresh, ok := sp.splice(t.Sample, user)
@@ -40,11 +41,13 @@ func (sp *splicing) complete(t *Sample, check bool) {
 	}
 }
 
-// splice completes the user frames of a sample. It returns them, and how many of the innermost ones the thread's previous sample did not
-// have. The last result is false if the sample with the other frames was lost.
+// splice completes the user frames of a sample. It returns them, and how many of the innermost ones
+// the thread's previous sample did not have. The last result is false if the sample with the other
+// frames was lost.
 //
-// Without marks in the process's stack, an activation counts as the previous one if the same call site led to the same method. That is
-// wrong for a method that was called again from there: so only calls that differ visibly count as new.
+// Without marks in the process's stack, an activation counts as the previous one if the same call
+// site led to the same method. That is wrong for a method that was called again from there: so only
+// calls that differ visibly count as new.
 func (sp *splicing) splice(s *bpf.Sample, user []guest.RawFrame) (whole []guest.RawFrame, fresh int, ok bool) {
 	if s.Shared == nil {
 		return user, len(user), true // another thread's stack occupies the slot of its thread
@@ -79,7 +82,8 @@ func (sp *splicing) splice(s *bpf.Sample, user []guest.RawFrame) (whole []guest.
 	return sp.buffer, fresh, missing == 0
 }
 
-// append adds frames that were already on the stack. They are still valid: classes with methods on the stack are not unloaded.
+// append adds frames that were already on the stack. They are still valid: classes with methods on
+// the stack are not unloaded.
 func (sp *splicing) append(base []guest.RawFrame, classEpoch uint32) {
 	for _, r := range base {
 		if r.Frame.Kind() == bpf.FrameInterpreted {
@@ -104,8 +108,8 @@ func (k *keptStack) end() bpf.WalkEnd {
 	return k.user[len(k.user)-1].End
 }
 
-// sharedFrames counts the outermost frames that two stacks have in common, including the first one that differs only in its place in the
-// method.
+// sharedFrames counts the outermost frames that two stacks have in common, including the first one
+// that differs only in its place in the method.
 func sharedFrames(a, b []guest.RawFrame) (n int) {
 	for n < len(a) && n < len(b) {
 		x, y := a[len(a)-1-n], b[len(b)-1-n]
@@ -128,7 +132,8 @@ func codeOf(r guest.RawFrame) guest.RawFrame {
 	return m
 }
 
-// sameFrame compares frames of one stack at different times. Classes may have been unloaded between, but not those of methods on the stack.
+// sameFrame compares frames of one stack at different times. Classes may have been unloaded
+// between, but not those of methods on the stack.
 func sameFrame(a, b guest.RawFrame) bool {
 	a.Epoch, a.End, b.Epoch, b.End = 0, 0, 0, 0
 	return a == b

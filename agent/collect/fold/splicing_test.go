@@ -23,7 +23,8 @@ func newSplicer() *splicer {
 	return s
 }
 
-// splice splices a sample with these frames of its own. It returns the whole stack, and how many of its frames are new.
+// splice splices a sample with these frames of its own. It returns the whole stack, and how many of
+// its frames are new.
 func (s *splicer) splice(user string, end bpf.WalkEnd, shared *bpf.SharedStack) string {
 	own, _ := foldtest.Frames(user)
 	s.sample.User, s.sample.End, s.sample.Shared = own, end, shared
@@ -82,7 +83,8 @@ func TestSplice(t *testing.T) {
 		}},
 		{"one was lost", []sample{first,
 			{"c:3 d:4", known, shared(3, 2, 2), "[known from before] c:3 d:4, 2 new, rest lost"},
-			// A sample that builds on it: two frames are unknown, and no others may stand in for them.
+			// A sample that builds on it: two frames are unknown, and no others may stand in for
+			// them.
 			{"d:5 e:1", known, shared(4, 3, 3), "[known from before] c:3 d:5 e:1, 2 new, rest lost"},
 			{"c:6 d:1", known, shared(5, 4, 2), "[known from before] c:6 d:1, 2 new, rest lost"},
 			{"b:2 c:6", known, shared(6, 5, 1), "[known from before] b:2 c:6, 2 new, rest lost"},
@@ -154,7 +156,8 @@ func TestSpliceOthersStacks(t *testing.T) {
 	}
 }
 
-// Frames of methods on the stack stay valid after classes were unloaded: those of the base get the sample's epoch.
+// Frames of methods on the stack stay valid after classes were unloaded: those of the base get the
+// sample's epoch.
 func TestSpliceAfterUnloading(t *testing.T) {
 	s := newSplicer()
 	s.splice("A:1 B:2 c:3", bpf.EndRoot, shared(1, 0, 0))

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// StateOptions are what a State needs from others. Its functions are called with the calling state; nil ones are not called.
+// StateOptions are what a State needs from others. Its functions are called with the calling state;
+// nil ones are not called.
 type StateOptions struct {
 	Join        JoinOptions            // NewState sets PlaceWaiting and Want
 	MaxContexts int                    // of all windows together
@@ -26,7 +27,8 @@ type NamesOf struct {
 	Need func(guest.RawFrame)
 }
 
-// A State is the agent's knowledge of processes, and its open and closing windows. It is only reachable through an Owner.
+// A State is the agent's knowledge of processes, and its open and closing windows. It is only
+// reachable through an Owner.
 type State struct {
 	opt    StateOptions
 	joiner *Joiner
@@ -121,7 +123,8 @@ type execution struct {
 // maxExecuted bounds the programs that wait for a first sample.
 const maxExecuted = 1 << 14
 
-// Known returns the process of a record, nil if it is unknown, or another process has its pid by now.
+// Known returns the process of a record, nil if it is unknown, or another process has its pid by
+// now.
 func (s *State) Known(h *bpf.Header) *Process {
 	if p := s.Table[int(h.Pid)]; p != nil && p.is(h) {
 		return p
@@ -129,7 +132,8 @@ func (s *State) Known(h *bpf.Header) *Process {
 	return nil
 }
 
-// is compares identities. A process that was found in /proc takes over the more precise identity of the kernel side.
+// is compares identities. A process that was found in /proc takes over the more precise identity of
+// the kernel side.
 func (p *Process) is(h *bpf.Header) bool {
 	if !p.Precise {
 		if p.ID.Ticks() != (proc.Identity{Start: h.Start}).Ticks() {
@@ -163,8 +167,8 @@ func (s *State) Find(id proc.Identity) *Process {
 	return p
 }
 
-// Executed records that a process runs another program: everything known belongs to the old one. The new one is examined when it is first
-// sampled: most are too short-lived for that.
+// Executed records that a process runs another program: everything known belongs to the old one.
+// The new one is examined when it is first sampled: most are too short-lived for that.
 func (s *State) Executed(e *bpf.ProcessEvent) {
 	h := &e.Header
 	s.latest = proc.Monotonic()
@@ -193,8 +197,8 @@ func (s *State) Ended(h *bpf.Header) {
 	}
 }
 
-// Retire marks a process as gone. It leaves the table with the next Submit: the kernel works for a process, and ticks in it, for a moment
-// after announcing its end.
+// Retire marks a process as gone. It leaves the table with the next Submit: the kernel works for a
+// process, and ticks in it, for a moment after announcing its end.
 func (s *State) Retire(p *Process) {
 	s.Flush() // bursts of it that no further record will end
 	p.Exited.Store(true)
@@ -259,7 +263,8 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 	s.Folded++
 }
 
-// Unloaded records how many times p's VM has unloaded classes. While it does, names are read as soon as those of a new process.
+// Unloaded records how many times p's VM has unloaded classes. While it does, names are read as
+// soon as those of a new process.
 func (s *State) Unloaded(p *Process, epoch uint32) {
 	if p.ClassEpoch == epoch {
 		return
@@ -323,7 +328,8 @@ func (w *Window) addEvent(s *State, p *Process, epoch uint32, e *Event) {
 	}
 }
 
-// AddCall adds a call to every window that wants its process. It returns whether there is one, and whether one had no room.
+// AddCall adds a call to every window that wants its process. It returns whether there is one, and
+// whether one had no room.
 func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool) {
 	for w := range s.windows {
 		if !w.Wants(p.PID) {
@@ -347,8 +353,8 @@ func (s *State) Urgent() bool { return s.urgent }
 // Submit hands all processes with new work to workers.
 func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
 
-// SubmitDue is Submit for the processes that have waited for as long as they should: a worker does much work at once in less time than
-// the same work little by little.
+// SubmitDue is Submit for the processes that have waited for as long as they should: a worker does
+// much work at once in less time than the same work little by little.
 func (s *State) SubmitDue() {
 	now := proc.Monotonic()
 	s.submit(func(p *Process) bool {
@@ -356,7 +362,8 @@ func (s *State) SubmitDue() {
 	})
 }
 
-// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the work of any process.
+// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the
+// work of any process.
 func (s *State) Pause() time.Duration { return pauseOf(s.latest, proc.Monotonic()) }
 
 func (s *State) submit(due func(*Process) bool) {

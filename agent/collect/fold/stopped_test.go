@@ -17,7 +17,8 @@ func stop(raw []byte) []byte {
 	return raw
 }
 
-// Samples of a thread while its VM had stopped its Java threads form a thread of their own, in each mode of contexts.
+// Samples of a thread while its VM had stopped its Java threads form a thread of their own, in each
+// mode of contexts.
 func TestStoppedThreads(t *testing.T) {
 	for name, mode := range map[string]profile.ContextMode{"walk": profile.ContextWalk, "chain": profile.ContextChain} {
 		t.Run(name, func(t *testing.T) {

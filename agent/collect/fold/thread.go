@@ -9,15 +9,17 @@ import (
 // A Tree is a calling context tree of frames that have no names yet.
 type Tree = cct.Tree[guest.RawFrame]
 
-// A ThreadKey identifies a thread under one of its names in a window: by its tid, which is less than 4 Mi, by the number of the name in the
-// window, and by whether its VM had stopped its Java threads.
+// A ThreadKey identifies a thread under one of its names in a window: by its tid, which is less
+// than 4 Mi, by the number of the name in the window, and by whether its VM had stopped its Java
+// threads.
 type ThreadKey uint32
 
 const (
 	stoppedThread ThreadKey = 1 << 31
 
 	nameShift = 24
-	// maxThreadNames bounds the names of a thread in a window. What it does under further ones counts for its last name.
+	// maxThreadNames bounds the names of a thread in a window. What it does under further ones
+	// counts for its last name.
 	maxThreadNames = 16
 )
 
@@ -57,10 +59,12 @@ type Thread struct {
 	known   knownCallers
 }
 
-// maxKnownCallers bounds those of a thread, which are forgotten when there are more. Each takes about 20 bytes.
+// maxKnownCallers bounds those of a thread, which are forgotten when there are more. Each takes
+// about 20 bytes.
 const maxKnownCallers = 1 << 14
 
-// knownCallers are nodes of a thread's tree of walked stacks by what identifies the stack of the node: Sample.callers.
+// knownCallers are nodes of a thread's tree of walked stacks by what identifies the stack of the
+// node: Sample.callers.
 type knownCallers struct {
 	nodes      map[uint64]cct.NodeID
 	attachment uint32 // the VM of the process for which this holds
@@ -90,8 +94,9 @@ func (t *Thread) Frames(f func(guest.RawFrame)) {
 	each(&t.Waiting)
 }
 
-// Fold adds a sample to a thread of the window. It returns how many contexts that made, which are those of the innermost frames. Without
-// room for more contexts, the sample counts for its deepest caller that has a node.
+// Fold adds a sample to a thread of the window. It returns how many contexts that made, which are
+// those of the innermost frames. Without room for more contexts, the sample counts for its deepest
+// caller that has a node.
 func (t *Thread) Fold(s *Sample, room bool) (fresh int) {
 	if s.Depths != nil {
 		if key := linkKey(s); key != nil {
@@ -125,7 +130,8 @@ func (t *Thread) Fold(s *Sample, room bool) (fresh int) {
 	return tree.Len() - n
 }
 
-// foldWalked adds a sample whose callers have a key. If these were met before, their frames are not looked at.
+// foldWalked adds a sample whose callers have a key. If these were met before, their frames are not
+// looked at.
 func (t *Thread) foldWalked(tree *Tree, s *Sample, key uint64) {
 	nodes, inner := t.known.of(s), len(s.Kernel)+1
 	if node, ok := nodes[key]; ok {
@@ -168,8 +174,8 @@ func (t *Thread) Contexts() int {
 	return n
 }
 
-// linkKey is the link of a sample without what differs from sample to sample: the leaf's place and the kernel's frames. It is nil if the
-// code of the sample is unknown.
+// linkKey is the link of a sample without what differs from sample to sample: the leaf's place and
+// the kernel's frames. It is nil if the code of the sample is unknown.
 func linkKey(s *Sample) []guest.RawFrame {
 	user := s.Stack[min(len(s.Kernel), len(s.Stack)):]
 	if len(user) == 0 || user[0].Kind != guest.RawExact {

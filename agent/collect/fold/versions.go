@@ -30,8 +30,8 @@ var versionStates = [...]profile.VersionState{
 	vmruntime.CodeFreed:   profile.VersionFreed,
 }
 
-// AddVersions adds the code versions in the samples of these threads to the process's part of a window's profile. began is the beginning of
-// the window (CLOCK_MONOTONIC). It needs no State.
+// AddVersions adds the code versions in the samples of these threads to the process's part of a
+// window's profile. began is the beginning of the window (CLOCK_MONOTONIC). It needs no State.
 func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration, out *profile.Process) {
 	ids := compileIDs(threads)
 	if len(ids) == 0 {

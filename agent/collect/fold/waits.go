@@ -28,7 +28,8 @@ type Wait struct {
 	Wakers       bool          // wakers are recorded
 }
 
-// AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It returns false if there is none.
+// AddWait adds a wait to all windows that want it, to each the part of it that is in the window. It
+// returns false if there is none.
 func (s *State) AddWait(p *Process, pid, epoch uint32, e *Event, wait *Wait) (wanted bool) {
 	s.Slow.Wait(s, p, epoch, e, wait)
 	for w := range s.windows {
@@ -37,7 +38,8 @@ func (s *State) AddWait(p *Process, pid, epoch uint32, e *Event, wait *Wait) (wa
 	return wanted
 }
 
-// AddWait adds the part of a wait that is in the window. It returns false if the window does not want the process.
+// AddWait adds the part of a wait that is in the window. It returns false if the window does not
+// want the process.
 func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait *Wait) (wanted bool) {
 	if !w.Wants(int(pid)) {
 		return false
@@ -104,7 +106,8 @@ func (p *waitPart) length(began time.Duration) time.Duration { return max(p.to-m
 // value is the time that it stands for.
 func (p *waitPart) value(began time.Duration) float64 { return p.weight * float64(p.length(began)) }
 
-// AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once for each thread.
+// AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once
+// for each thread.
 func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime, until time.Duration) {
 	r := w.EventSet(p).Of(profile.OffCPU)
 	r.times = append(r.times, t)
@@ -117,7 +120,8 @@ func (w *Window) AddThread(p *Process, tid uint32, name string, from, until time
 	w.lanes.Existed(p, tid, name, from-w.Began, until-w.Began, -1)
 }
 
-// Lanes are what the threads of a process did over time, in a closed window whose events were named; nil if that is not known.
+// Lanes are what the threads of a process did over time, in a closed window whose events were
+// named; nil if that is not known.
 func (w *Window) Lanes(p *Process) *profile.Lanes {
 	set := w.Events[p]
 	if set == nil || set[profile.OffCPU] == nil {
@@ -179,8 +183,8 @@ func (s *namedStack) name(names guest.Names, tree *cct.Tree[guest.RawFrame], con
 	}
 }
 
-// nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have a root of their own. enters is that of
-// cause.Of.
+// nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have
+// a root of their own. enters is that of cause.Of.
 func nameWait(key *EventKey, thread string, stack []symbol.Symbol, enters bool) []symbol.Symbol {
 	switch {
 	case key.Place == "": // without labels

@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// To each window the part of a wait is added that is in it: the parts of consecutive windows add up to the wait.
+// To each window the part of a wait is added that is in it: the parts of consecutive windows add up
+// to the wait.
 func TestAddWait(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {
@@ -88,7 +89,8 @@ func TestLostWaits(t *testing.T) {
 	}
 }
 
-// The frames of who ended a wait follow those of the wait, the other way round, and are named by the waker's own process.
+// The frames of who ended a wait follow those of the wait, the other way round, and are named by
+// the waker's own process.
 func TestWakers(t *testing.T) {
 	const s = time.Second
 	state, p, q := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true), NewProcess(proc.Identity{PID: 9}, true)

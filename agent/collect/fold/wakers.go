@@ -35,7 +35,8 @@ type wakers struct {
 	ids  map[knownWaker]wakerID
 	list []namedWaker // by id - 1
 
-	// Stacks of wakers whose frames this process names: its own, and those of processes that are not profiled.
+	// Stacks of wakers whose frames this process names: its own, and those of processes that are
+	// not profiled.
 	tree Tree
 
 	unknown EventSums // waits of unknown wakers
@@ -126,8 +127,8 @@ func (r *wakers) frames(f func(guest.RawFrame)) {
 	}
 }
 
-// NameWakers names those who ended waits, which may be of other processes. It comes before Profile, and without names of any process being
-// held.
+// NameWakers names those who ended waits, which may be of other processes. It comes before Profile,
+// and without names of any process being held.
 func (s *EventSet) NameWakers() {
 	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Locks} {
 		if r := s[kind]; r != nil {
@@ -196,8 +197,8 @@ func (n *namedWaker) marker() symbol.Symbol {
 	return guest.Marker(profile.WokenBy + threadGroup(n.thread) + "]")
 }
 
-// name gives a wait the labels of its waker, and returns its stack with the waker's: innermost first, the waker's outermost frame comes before
-// everything else.
+// name gives a wait the labels of its waker, and returns its stack with the waker's: innermost
+// first, the waker's outermost frame comes before everything else.
 func (r *wakers) name(key *EventKey, stack []symbol.Symbol) []symbol.Symbol {
 	id := key.waker
 	key.waker = 0
@@ -222,7 +223,8 @@ func unknownWakers(sums *EventSums) string {
 		sums.Events, length.Round(max(length/100, time.Microsecond)))
 }
 
-// threadGroup is what threads that do the same work have in common: their names with a star for the number at the end.
+// threadGroup is what threads that do the same work have in common: their names with a star for the
+// number at the end.
 func threadGroup(thread string) string {
 	stem := strings.TrimRight(thread, "0123456789")
 	if stem == thread || stem == "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// A Window is a time in which samples are folded. While it is open it belongs to a State. Once closed it gets no more samples, and the
-// function that closed it may read all of it. Functions that change it still take a State, as other windows may request its frames.
+// A Window is a time in which samples are folded. While it is open it belongs to a State. Once
+// closed it gets no more samples, and the function that closed it may read all of it. Functions
+// that change it still take a State, as other windows may request its frames.
 type Window struct {
 	Began, Ended time.Duration // CLOCK_MONOTONIC
 	PIDs         map[int]bool  // nil: all
@@ -29,15 +30,17 @@ type Window struct {
 	contexts  int // in all trees of processes
 	courses   courses
 	lanes     lanes.Recorder[*Process, *EventSums]
-	// Continued says that another window begins where this one ends. It is set before sources finish the window.
+	// Continued says that another window begins where this one ends. It is set before sources
+	// finish the window.
 	Continued bool
 	// Waits says that waits are recorded, so that threads have lanes.
 	Waits bool
-	// RunTimes are how long the threads of processes ran, by the scheduler. Processes that did not run are missing; those that are too many
-	// are under the zero Life.
+	// RunTimes are how long the threads of processes ran, by the scheduler. Processes that did not
+	// run are missing; those that are too many are under the zero Life.
 	RunTimes    map[Life]*LifeTime
 	threadTimes int // in RunTimes
-	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil if nobody looked, as where another window ended.
+	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil
+	// if nobody looked, as where another window ended.
 	OnBefore map[uint32]ThreadOn
 	ended    map[*Process]profile.ThreadTime // of threads that ended in the window, where waits are recorded
 
@@ -141,8 +144,9 @@ func (s *State) Close(w *Window) (processes []*Process) {
 	return slices.SortedFunc(maps.Keys(w.Processes), Earlier)
 }
 
-// Release forgets a window, and the names that only it needed. It borrows the state for one process at a time: searching the data of all
-// windows for many processes takes longer than the ring may wait.
+// Release forgets a window, and the names that only it needed. It borrows the state for one process
+// at a time: searching the data of all windows for many processes takes longer than the ring may
+// wait.
 func (o *Owner) Release(w *Window) {
 	held := Get(o, func(s *State) []*Process { return s.release(w) })
 	for _, p := range held {
@@ -194,7 +198,8 @@ func (s *State) Trim(p *Process) {
 	p.Trim(needed, &s.Names)
 }
 
-// add folds one sample. It returns how many frames of its stack, from the innermost one on, are contexts that are new to the window.
+// add folds one sample. It returns how many frames of its stack, from the innermost one on, are
+// contexts that are new to the window.
 func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	w.hold(p)
 	thread := threadOf(w.Processes[p], t)
@@ -210,7 +215,8 @@ func (s *State) add(w *Window, p *Process, t *Sample) (fresh int) {
 	return fresh
 }
 
-// threadOf returns the thread of a sample under the name that it had, which it adds if it is not there.
+// threadOf returns the thread of a sample under the name that it had, which it adds if it is not
+// there.
 func threadOf(threads map[ThreadKey]*Thread, t *Sample) *Thread {
 	name := commOf(t.Comm)
 	for nth := 0; ; nth++ {

@@ -1,11 +1,12 @@
-// Package intern completes samples that refer to earlier ones for the outermost frames of their stacks, as most do (bpf/intern.bpf.h).
+// Package intern completes samples that refer to earlier ones for the outermost frames of their
+// stacks, as most do (bpf/intern.bpf.h).
 //
 //	stacks, err := intern.New(objects)
 //	err = stacks.Full(raw, &sample)  // a record that others may refer to
 //	err = stacks.Short(raw, &sample) // one that refers to another
 //
-// The kernel side sends what it has not sent yet. So nothing is evicted here: when there is too much, the seed of all tags changes, and
-// everything is sent again.
+// The kernel side sends what it has not sent yet. So nothing is evicted here: when there is too
+// much, the seed of all tags changes, and everything is sent again.
 package intern
 
 import (
@@ -20,17 +21,19 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// ErrUnknown: a sample refers to frames, or to a thread's name, that were not received or were forgotten.
+// ErrUnknown: a sample refers to frames, or to a thread's name, that were not received or were
+// forgotten.
 var ErrUnknown = errors.New("sample refers to unknown frames")
 
 const (
 	step = bpf.SuffixStep
 
-	// maxKnown bounds the suffixes, and the threads, that are known with one seed; the kernel side keeps as many tags. Each takes about
-	// 80 bytes. There are more only until the records that were in the ring when the seed changed have been read.
+	// maxKnown bounds the suffixes, and the threads, that are known with one seed; the kernel side
+	// keeps as many tags. Each takes about 80 bytes. There are more only until the records that
+	// were in the ring when the seed changed have been read.
 	maxKnown = 1 << 16
-	// settled is how long after a change of the seed records may still have the last one. The programs that write them are never preempted,
-	// but the CPU of a virtual machine may be.
+	// settled is how long after a change of the seed records may still have the last one. The
+	// programs that write them are never preempted, but the CPU of a virtual machine may be.
 	settled = 100 * time.Millisecond
 )
 
@@ -83,8 +86,9 @@ func (s *Stacks) Full(raw []byte, into *bpf.Sample) error {
 	return nil
 }
 
-// Short decodes a record that refers to an earlier one, and completes it. The result is valid until the next call, and as long as the
-// record. If it is ErrUnknown, the kernel side was asked to send everything again.
+// Short decodes a record that refers to an earlier one, and completes it. The result is valid until
+// the next call, and as long as the record. If it is ErrUnknown, the kernel side was asked to send
+// everything again.
 func (s *Stacks) Short(raw []byte, into *bpf.Sample) error {
 	if err := bpf.DecodeShort(raw, &s.short); err != nil {
 		return err
@@ -133,8 +137,8 @@ func (s *Stacks) nameOf(h *bpf.Header) (comm [16]byte, ok bool) {
 	return t.comm, ok && t.owner == ownerOf(h)
 }
 
-// age looks at the time of a record: the last generation is forgotten when no more records need it, and there is a new one when the
-// current one is full.
+// age looks at the time of a record: the last generation is forgotten when no more records need it,
+// and there is a new one when the current one is full.
 func (s *Stacks) age(time_ uint64) {
 	switch at := time.Duration(time_); {
 	case s.last != nil && at > s.reseeded+settled:
@@ -181,7 +185,8 @@ type thread struct {
 	comm [16]byte
 }
 
-// A generation is what was received with one seed. It has no pointers that the garbage collector would follow.
+// A generation is what was received with one seed. It has no pointers that the garbage collector
+// would follow.
 type generation struct {
 	tags     map[uint64]uint32 // index of the suffix
 	suffixes []suffix
@@ -214,8 +219,9 @@ func (g *generation) add(tag uint64, s suffix) uint32 {
 	return at
 }
 
-// learn adds the suffixes of a stack that the kernel side takes to be known when it has sent the stack. The suffix at is known already: it
-// has the tag, and so many frames. It returns the tag of all frames but the innermost one.
+// learn adds the suffixes of a stack that the kernel side takes to be known when it has sent the
+// stack. The suffix at is known already: it has the tag, and so many frames. It returns the tag of
+// all frames but the innermost one.
 func (g *generation) learn(tag uint64, known int, at uint32, user []bpf.Frame) uint64 {
 	for callers := len(user) - 1; known < callers; {
 		s := suffix{parent: at, context: g.suffixes[at].context}
@@ -227,7 +233,8 @@ func (g *generation) learn(tag uint64, known int, at uint32, user []bpf.Frame) u
 	return tag
 }
 
-// copyReversed copies the last frames of from, the last one first, as many as to has room for. It returns how many these are.
+// copyReversed copies the last frames of from, the last one first, as many as to has room for. It
+// returns how many these are.
 func copyReversed(to, from []bpf.Frame) (n int) {
 	for n < len(to) && n < len(from) {
 		to[n] = from[len(from)-1-n]

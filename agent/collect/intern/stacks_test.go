@@ -50,7 +50,8 @@ type tick struct {
 	lost              bool // the record does not go out
 }
 
-// suffixes are the tags of a stack's suffixes: at i that of 4 i frames, the last one that of all but the innermost.
+// suffixes are the tags of a stack's suffixes: at i that of 4 i frames, the last one that of all
+// but the innermost.
 func (k *sender) tagsOf(r tick) []uint64 {
 	tag := k.seed
 	for _, v := range []uint64{r.Start, uint64(r.Pid), uint64(r.Exec), uint64(r.attachment), uint64(r.epoch)} {
@@ -257,7 +258,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// When too much is known there is a new seed. What was written before it changed is still understood, and then forgotten.
+// When too much is known there is a new seed. What was written before it changed is still
+// understood, and then forgotten.
 func TestSeeds(t *testing.T) {
 	s, k := newStacks(t)
 	s.limit = 8

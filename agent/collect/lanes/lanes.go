@@ -1,5 +1,6 @@
-// Package lanes keeps what threads did over time while a window is open: how long each was off the CPU, and in which row of events, by steps
-// of equal length. The length doubles as the window becomes longer, so that memory is bounded.
+// Package lanes keeps what threads did over time while a window is open: how long each was off the
+// CPU, and in which row of events, by steps of equal length. The length doubles as the window
+// becomes longer, so that memory is bounded.
 //
 //	var r lanes.Recorder[*Process, *EventSums]
 //	r.Wait(p, tid, since, until, weight, row)
@@ -15,7 +16,8 @@ import (
 )
 
 const (
-	// firstStep is how long steps are in short windows: as long as the shortest waits that are recorded each, unless there are few.
+	// firstStep is how long steps are in short windows: as long as the shortest waits that are
+	// recorded each, unless there are few.
 	firstStep = 10 * time.Millisecond
 	maxSteps  = profile.MaxLaneSteps
 	// fewSteps is how many steps a window keeps at least, however many cells there are.
@@ -30,8 +32,8 @@ const (
 	MaxLanes = 4096
 )
 
-// A Recorder has the lanes of all processes of a window. P identifies a process, and R what waits have in common whose cause is known when
-// the window is closed. The zero value is empty.
+// A Recorder has the lanes of all processes of a window. P identifies a process, and R what waits
+// have in common whose cause is known when the window is closed. The zero value is empty.
 type Recorder[P, R comparable] struct {
 	step    time.Duration // 0: firstStep
 	of      map[P]map[uint32]*thread[R]
@@ -108,7 +110,8 @@ func (r *Recorder[P, R]) Ran(p P, tid uint32, at time.Duration) {
 	}
 }
 
-// Existed notes how long a thread existed, and how long of that it was on a CPU; less than 0 if that is not known.
+// Existed notes how long a thread existed, and how long of that it was on a CPU; less than 0 if
+// that is not known.
 func (r *Recorder[P, R]) Existed(p P, tid uint32, name string, from, until, on time.Duration) {
 	if t := r.thread(p, tid); t != nil {
 		t.name = name
@@ -212,7 +215,8 @@ func halve[R comparable](cells []cell[R]) (out []cell[R]) {
 	return out
 }
 
-// lookBack is how many cells may be behind one of the same step and row: as many rows as alternate in a step.
+// lookBack is how many cells may be behind one of the same step and row: as many rows as alternate
+// in a step.
 const lookBack = 8
 
 // add appends a cell, or adds it to one of the same row and step.

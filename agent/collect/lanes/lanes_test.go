@@ -80,7 +80,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// However long a window is, the lanes keep the sums of what was added, in a bounded number of cells.
+// However long a window is, the lanes keep the sums of what was added, in a bounded number of
+// cells.
 func TestBounded(t *testing.T) {
 	r := Recorder[int, string]{bound: 2000}
 	random := rand.New(rand.NewPCG(1, 2))

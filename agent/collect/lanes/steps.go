@@ -10,11 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Of returns the lanes of a process in a window of that length, nil if it has none. name is the name of a thread, "" if it has none, and causeOf
-// the cause of a row.
+// Of returns the lanes of a process in a window of that length, nil if it has none. name is the
+// name of a thread, "" if it has none, and causeOf the cause of a row.
 //
-// What remains of a thread's time is running. Where it is known how long the thread was on a CPU, waits that stand for others are scaled so that
-// both add up to the time that it existed. Such waits are where they were drawn, or where there is room for them next to that.
+// What remains of a thread's time is running. Where it is known how long the thread was on a CPU,
+// waits that stand for others are scaled so that both add up to the time that it existed. Such
+// waits are where they were drawn, or where there is room for them next to that.
 func (r *Recorder[P, R]) Of(p P, length time.Duration, name func(tid uint32) string, causeOf func(R) string) *profile.Lanes {
 	threads := r.of[p]
 	if len(threads) == 0 {
@@ -137,7 +138,8 @@ func (t *thread[R]) drawnBy(c *canvas, causeOf func(R) string) (list []share) {
 	return list
 }
 
-// drawn draws waits that stand for others. If it is known for how long these were, they are scaled to that.
+// drawn draws waits that stand for others. If it is known for how long these were, they are scaled
+// to that.
 func (c *canvas) drawn(list []share, known bool, time float64) {
 	sum := 0.0
 	for _, s := range list {
@@ -182,7 +184,8 @@ func (c *canvas) drawn(list []share, known bool, time float64) {
 	}
 }
 
-// nearest finds the step with room that is next to another one. Steps that were full are skipped the next time.
+// nearest finds the step with room that is next to another one. Steps that were full are skipped
+// the next time.
 type nearest struct {
 	c           *canvas
 	left, right []int // by step: one on that side with room, or further
@@ -215,7 +218,8 @@ func (n *nearest) side(next []int, step, direction int) int {
 	return at
 }
 
-// runs returns the lane in percent of its steps. What rounding takes from a cause, or gives it, is made up for in later steps.
+// runs returns the lane in percent of its steps. What rounding takes from a cause, or gives it, is
+// made up for in later steps.
 func (c *canvas) runs() (from int, runs []profile.LaneRun) {
 	carry := make([]float64, len(c.causes))
 	type part struct {

@@ -29,7 +29,8 @@ type Observed struct {
 	Classes map[uint64]string // by Hit.Klass; filled in by Source.Take
 }
 
-// A Source selects what an Engine watches, and takes the results. The engine's goroutine calls its methods.
+// A Source selects what an Engine watches, and takes the results. The engine's goroutine calls its
+// methods.
 type Source interface {
 	// Guests returns the processes to watch. It is called about once a second.
 	Guests(context.Context) []Guest
@@ -72,7 +73,8 @@ type Engine struct {
 	failed map[proc.Identity]bool // processes over which it panicked
 }
 
-// maxRecords bounds the records of processes, some 2 MB each at most; beyond it, those of ended processes are dropped.
+// maxRecords bounds the records of processes, some 2 MB each at most; beyond it, those of ended
+// processes are dropped.
 const maxRecords = 64
 
 // NewEngine begins to watch. Close must be called before l's.
@@ -86,7 +88,8 @@ func NewEngine(l *Listener, s Source, opt Options) *Engine {
 	return e
 }
 
-// Close ends the open window, if any, and waits for its end. Acquisitions still answers from earlier observations.
+// Close ends the open window, if any, and waits for its end. Acquisitions still answers from
+// earlier observations.
 func (e *Engine) Close() {
 	e.cancel()
 	<-e.done

@@ -32,7 +32,8 @@ const (
 // enterWhat is EventLabels.What of uncontended acquisitions of monitors.
 const enterWhat = "enter"
 
-// Enters is the source of uncontended lock acquisitions: how often hot compiled code acquires free monitors.
+// Enters is the source of uncontended lock acquisitions: how often hot compiled code acquires free
+// monitors.
 type Enters struct {
 	source.Passive
 	*source.Services
@@ -108,7 +109,8 @@ func (m *Enters) Stop() error {
 func (m *Enters) Close() error   { return m.listener.Close() }
 func (m *Enters) NeedsHot() bool { return true }
 
-// Guests implements Source. It returns the busiest JVMs, with the places where their hottest code acquires monitors.
+// Guests implements Source. It returns the busiest JVMs, with the places where their hottest code
+// acquires monitors.
 func (m *Enters) Guests(ctx context.Context) (guests []Guest) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
@@ -187,7 +189,8 @@ func (m *Enters) guest(ctx context.Context, b fold.Busy) (Guest, error) {
 	return s.guest, nil
 }
 
-// monitorSites finds the monitor acquisitions in the compilation that contains f, from earlier searches or in its code.
+// monitorSites finds the monitor acquisitions in the compilation that contains f, from earlier
+// searches or in its code.
 func monitorSites(g *guest.VM, f bpf.Frame, before, found map[Place][]Site) ([]Site, error) {
 	vm, err := guest.As[VM](g)
 	if err != nil {
@@ -211,7 +214,8 @@ func monitorSites(g *guest.VM, f bpf.Frame, before, found map[Place][]Site) ([]S
 // maxEnterClasses bounds the cached names of classes of a process.
 const maxEnterClasses = 1 << 12
 
-// Take implements Source. It names classes, and folds contexts as events whose values are set when a window closes.
+// Take implements Source. It names classes, and folds contexts as events whose values are set when
+// a window closes.
 func (m *Enters) Take(ctx context.Context, h *Observed) error {
 	own := m.guests[h.Guest]
 	if own == nil {

@@ -11,17 +11,19 @@ type Observation struct {
 }
 
 const (
-	// factorError is the error of the time of all traps, as a fraction of it: during calibration, the caches contain other things.
+	// factorError is the error of the time of all traps, as a fraction of it: during calibration,
+	// the caches contain other things.
 	factorError = 0.15
-	// trapError is the variation of traps between windows, as a fraction of their time: some percent on an idle machine, and more if a
-	// hypervisor schedules other machines meanwhile.
+	// trapError is the variation of traps between windows, as a fraction of their time: some
+	// percent on an idle machine, and more if a hypervisor schedules other machines meanwhile.
 	trapError = 0.08
 	// clockError is the error of the rest of a window's time, as a fraction of it.
 	clockError = 0.05
-	// freedom is of the errors of times, which have Student's t distribution: a window may have been interrupted for long.
+	// freedom is of the errors of times, which have Student's t distribution: a window may have
+	// been interrupted for long.
 	freedom = 2
-	// leastWait is the minimum time between two acquisitions of a thread, in seconds: each exchanges a word of memory, which takes some 20
-	// cycles.
+	// leastWait is the minimum time between two acquisitions of a thread, in seconds: each
+	// exchanges a word of memory, which takes some 20 cycles.
 	leastWait = 5e-9
 	// mostFactor bounds how much more, or less, traps may take than in calibration.
 	mostFactor = 2
@@ -38,13 +40,15 @@ type stretch struct {
 	error float64 // standard error of that time according to the clock
 }
 
-// Rates returns how often each of n sites is entered, per second of a thread's CPU time: the rates under which the observations are most
-// likely. The hits of a window are Poisson numbers around the rates times the time of the thread's own code. With few traps that time is
-// known well. With many it is hardly known, and the window shows only ratios, like comparisons of pairs in Bradley and Terry's model. The
-// most likely times, rates and time of a trap are solved for in turn until they settle. A site without hits has the rate 0.
+// Rates returns how often each of n sites is entered, per second of a thread's CPU time: the rates
+// under which the observations are most likely. The hits of a window are Poisson numbers around the
+// rates times the time of the thread's own code. With few traps that time is known well. With many
+// it is hardly known, and the window shows only ratios, like comparisons of pairs in Bradley and
+// Terry's model. The most likely times, rates and time of a trap are solved for in turn until they
+// settle. A site without hits has the rate 0.
 //
-// The time of a trap differs from that in calibration, but is about the same in all windows: it follows from how the time per hit differs
-// between windows of frequent and of rare sites.
+// The time of a trap differs from that in calibration, but is about the same in all windows: it
+// follows from how the time per hit differs between windows of frequent and of rare sites.
 func Rates(n int, observations []Observation) []float64 {
 	stretches := make([]stretch, 0, len(observations))
 	for i := range observations {
@@ -106,8 +110,8 @@ func (s *stretch) sum(rates []float64) (sum float64) {
 	return sum
 }
 
-// likely returns the most likely time for that many hits at a rate, if the clock indicates about this time: the positive root of hits/t -
-// rate - (t - about)/error².
+// likely returns the most likely time for that many hits at a rate, if the clock indicates about
+// this time: the positive root of hits/t - rate - (t - about)/error².
 func (s *stretch) likely(rate, about, error float64) float64 {
 	v := error * error
 	b := rate*v - about
@@ -124,13 +128,15 @@ func weight(off, error float64) float64 {
 	return (freedom + 1) / (freedom + z*z)
 }
 
-// rescale finds the factor by which traps take longer than calibrated, and scales all times so that they fit the clocks best:
+// rescale finds the factor by which traps take longer than calibrated, and scales all times so that
+// they fit the clocks best:
 //
 //	ran = factor * traps + scale * hits / rate
 //
-// by least squares, with factorError as the prior error of the factor. Times of hits at equal rates vary by 1/sqrt(hits). The scale must be
-// above 0. If the clocks cannot distinguish it from 0, because a trap takes many times as long as the time between two of them, its
-// expectation under that condition is used.
+// by least squares, with factorError as the prior error of the factor. Times of hits at equal rates
+// vary by 1/sqrt(hits). The scale must be above 0. If the clocks cannot distinguish it from 0,
+// because a trap takes many times as long as the time between two of them, its expectation under
+// that condition is used.
 func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	prior := 1 / (factorError * factorError)
 	a11, a12, a22, b1, b2 := prior, 0., 0., prior, 0.
@@ -162,7 +168,8 @@ func rescale(rates []float64, stretches []stretch, factor float64) float64 {
 	return factor
 }
 
-// positive returns the mean of a normal distribution truncated to values above 0: for large x it is x.
+// positive returns the mean of a normal distribution truncated to values above 0: for large x it is
+// x.
 func positive(x, error float64) float64 {
 	z := x / error
 	const asymptotic = -20

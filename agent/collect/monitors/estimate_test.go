@@ -92,9 +92,10 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// On a busy host with virtual debug registers a trap takes 16 us, in some windows a third more or less, and calibration measured another
-// time. The clocks cannot resolve the 200 ns between two acquisitions. Shares do not depend on them. The sum has wide bounds: at least one
-// acquisition per 3 us, the error of the times here, and at most ten times the true rate.
+// On a busy host with virtual debug registers a trap takes 16 us, in some windows a third more or
+// less, and calibration measured another time. The clocks cannot resolve the 200 ns between two
+// acquisitions. Shares do not depend on them. The sum has wide bounds: at least one acquisition per
+// 3 us, the error of the times here, and at most ten times the true rate.
 func TestRatesOnBusyHost(t *testing.T) {
 	for _, said := range []float64{13e-6, 16e-6, 17.5e-6} {
 		for seed := range uint64(20) {

@@ -24,7 +24,8 @@ import (
 // An object has the layout that the kernel side reads: a mark, and the class.
 type object struct{ mark, klass uint64 }
 
-// Functions that stand for acquisitions: the object is in rax, where Go has the first argument (abi-internal.md).
+// Functions that stand for acquisitions: the object is in rax, where Go has the first argument
+// (abi-internal.md).
 
 //go:nosplit
 //go:noinline
@@ -170,7 +171,8 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 	}
 }
 
-// An unreadable object has no class; and a window whose time is over has its observations until then.
+// An unreadable object has no class; and a window whose time is over has its observations until
+// then.
 func (f *fixture) withoutClass(t *testing.T) {
 	o := &object{1, 0x1000}
 	site := f.site(t, enterOften)

@@ -57,8 +57,8 @@ func TestListenUntilKilled(t *testing.T) {
 	t.Errorf("the window ended: %v", err)
 }
 
-// An agent that is killed in the middle of a window leaves no breakpoint: all debug registers of the thread are free again, which they are
-// not during the window.
+// An agent that is killed in the middle of a window leaves no breakpoint: all debug registers of
+// the thread are free again, which they are not during the window.
 func TestKernelKilled(t *testing.T) {
 	needs.Root(t, "to listen to another process")
 	// What the breakpoints of the test itself do is no matter.

@@ -25,8 +25,9 @@ type Listener struct {
 	seen     bpf.Observation
 }
 
-// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they work and to measure their cost: some 10
-// ms. heaps are the kernel side's, of bpf.ProbeObjects. Close must be called before o's.
+// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they
+// work and to measure their cost: some 10 ms. heaps are the kernel side's, of bpf.ProbeObjects.
+// Close must be called before o's.
 func Open(o *bpf.Objects, heaps *ebpf.Map, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadEnters(heaps)
 	if err != nil {
@@ -52,9 +53,10 @@ func (l *Listener) Close() error {
 // HitTime is what a hit takes of the process's CPU time.
 func (l *Listener) HitTime() time.Duration { return l.observer.HitTime() }
 
-// Listen opens a window on a process and returns what it observed. If another watch of the process is open, it waits. watch.ErrChanged and
-// errors for which watch.Refused is true are temporary: another window may succeed. Cost is set even if a window failed. When ctx is done,
-// the window is closed and void.
+// Listen opens a window on a process and returns what it observed. If another watch of the process
+// is open, it waits. watch.ErrChanged and errors for which watch.Refused is true are temporary:
+// another window may succeed. Cost is set even if a window failed. When ctx is done, the window is
+// closed and void.
 func (l *Listener) Listen(ctx context.Context, id proc.Identity, mem vmruntime.Memory, w Window) (r Result, err error) {
 	if len(w.Sites) < 1 || len(w.Sites) > MaxSites || w.Duration <= 0 {
 		return r, fmt.Errorf("window of %d sites for %v: %w", len(w.Sites), w.Duration, unix.EINVAL)

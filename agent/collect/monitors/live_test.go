@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// liveTimes is how often all threads together acquire a monitor: some ten seconds of two threads.
+	// liveTimes is how often all threads together acquire a monitor: some ten seconds of two
+	// threads.
 	liveTimes = 80_000_000
 	// sigmas is how far off a share may be by chance: one test of about 20,000 shares fails.
 	sigmas = 4
@@ -91,8 +92,9 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 		}
 	}
 	t.Logf("all: %.0f, estimated %.0f", all, sum)
-	// Here a trap takes many times as long as the time between two acquisitions, and its duration is known to some percent only: so the sum
-	// is known to a factor. A wrong unit would still show. (See TestRatesOnBusyHost.)
+	// Here a trap takes many times as long as the time between two acquisitions, and its duration
+	// is known to some percent only: so the sum is known to a factor. A wrong unit would still
+	// show. (See TestRatesOnBusyHost.)
 	if sum < all/30 || sum > 30*all {
 		t.Errorf("%.0f acquisitions, want about %.0f", sum, all)
 	}

@@ -10,15 +10,19 @@ import (
 )
 
 const (
-	// surveyLength and windowLength are the lengths of windows, unless MaxHits ends them. Long ones cost no more, as the hits are bounded,
-	// and show more of what is rare; a time slice of the scheduler is about as long.
+	// surveyLength and windowLength are the lengths of windows, unless MaxHits ends them. Long ones
+	// cost no more, as the hits are bounded, and show more of what is rare; a time slice of the
+	// scheduler is about as long.
 	surveyLength = 5 * time.Millisecond
 	windowLength = 10 * time.Millisecond
-	// surveyThreads are watched at once in a survey: the busiest ones. Arming more threads takes longer than a survey lasts.
+	// surveyThreads are watched at once in a survey: the busiest ones. Arming more threads takes
+	// longer than a survey lasts.
 	surveyThreads = 32
-	// surveyEvery: one window in this many is a survey, once every site has had one. A site without hits in one window may still be active.
+	// surveyEvery: one window in this many is a survey, once every site has had one. A site without
+	// hits in one window may still be active.
 	surveyEvery = 4
-	// aloneEvery: one window in this many is on one site, to get a time that only its own traps stretch.
+	// aloneEvery: one window in this many is on one site, to get a time that only its own traps
+	// stretch.
 	aloneEvery = 3
 )
 
@@ -43,8 +47,9 @@ func (s *standing) rate() float64 {
 	return s.hits / s.time
 }
 
-// A plan chooses what to watch in one process. Surveys watch sites in all busy threads, to learn which groups of threads enter monitors
-// there; the other windows measure such pairs, in one thread.
+// A plan chooses what to watch in one process. Surveys watch sites in all busy threads, to learn
+// which groups of threads enter monitors there; the other windows measure such pairs, in one
+// thread.
 type plan struct {
 	surveyed map[Place]int
 	live     map[pair]*standing
@@ -101,8 +106,9 @@ func (p *plan) survey(sites []Site, c *watch.Groups) Window {
 	return Window{Sites: order, Threads: c.Busiest(surveyThreads), Duration: surveyLength}
 }
 
-// measure chooses a thread, and among the sites where its group enters monitors the least measured one, with its neighbours in order of
-// their rates. Next to a far hotter site, it would not be hit before the window's end.
+// measure chooses a thread, and among the sites where its group enters monitors the least measured
+// one, with its neighbours in order of their rates. Next to a far hotter site, it would not be hit
+// before the window's end.
 func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, ok bool) {
 	groups := map[string]bool{}
 	for pair := range p.live {

@@ -65,7 +65,8 @@ func TestPlanSurveysFirst(t *testing.T) {
 	}
 }
 
-// The sites of one window have rates near its target's; all pairs get their turn, and sites without hits get none.
+// The sites of one window have rates near its target's; all pairs get their turn, and sites without
+// hits get none.
 func TestPlanMeasures(t *testing.T) {
 	p, c := newPlan(), groupsOf()
 	sites := sitesAt(1, 2, 3, 4, 5, 6)

@@ -10,11 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 )
 
-// maxMeasurements bounds the windows recorded of a process: an hour of ten a second has 36,000, which is more than an estimate needs. When
-// it is exceeded, the older half is dropped.
+// maxMeasurements bounds the windows recorded of a process: an hour of ten a second has 36,000,
+// which is more than an estimate needs. When it is exceeded, the older half is dropped.
 const maxMeasurements = 1 << 13
 
-// A record is the observations of a process. Engine.mu guards all but plan against readers; plan belongs to the goroutine.
+// A record is the observations of a process. Engine.mu guards all but plan against readers; plan
+// belongs to the goroutine.
 type record struct {
 	plan         *plan
 	threads      watch.Groups
@@ -29,7 +30,8 @@ type missed struct {
 	skipped int           // the budget had no room
 }
 
-// maxLosses bounds the seconds with recorded missing windows, some two hours. When it is exceeded, the older half is dropped.
+// maxLosses bounds the seconds with recorded missing windows, some two hours. When it is exceeded,
+// the older half is dropped.
 const maxLosses = 1 << 13
 
 // lose counts missing windows at a moment. Moments must not decrease.
@@ -102,8 +104,8 @@ type Summary struct {
 	Skipped int           // windows and surveys without room in the budget
 }
 
-// Acquisitions estimates the acquisitions of a process between two moments of CLOCK_MONOTONIC, from observations between them: ordered by
-// place and class.
+// Acquisitions estimates the acquisitions of a process between two moments of CLOCK_MONOTONIC, from
+// observations between them: ordered by place and class.
 func (e *Engine) Acquisitions(id proc.Identity, from, to time.Duration) ([]Acquisition, Summary) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// recordOf has a minute of a process. One group with 0.5 CPUs enters a monitor 2,000 times per second of CPU time, with objects of two
-// classes. Another with a whole CPU does so 100 times.
+// recordOf has a minute of a process. One group with 0.5 CPUs enters a monitor 2,000 times per
+// second of CPU time, with objects of two classes. Another with a whole CPU does so 100 times.
 func recordOf() *record {
 	r := &record{plan: newPlan()}
 	used := map[int]uint64{}
@@ -54,7 +54,8 @@ func TestAcquisitions(t *testing.T) {
 	}
 }
 
-// Windows without a result are counted in the windows of the recording that they belong to, and the note names them.
+// Windows without a result are counted in the windows of the recording that they belong to, and the
+// note names them.
 func TestMissing(t *testing.T) {
 	var r record
 	for s := range 60 {

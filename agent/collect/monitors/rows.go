@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Complete sets the values of the folded contexts. The note describes the base of the estimate, and what was not observed; there is none if
-// the process was not watched.
+// Complete sets the values of the folded contexts. The note describes the base of the estimate, and
+// what was not observed; there is none if the process was not watched.
 func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	m.mu.Lock()
 	engine, low := m.engine, m.codeLow[p]
@@ -68,8 +68,9 @@ func enterFrame(p Place, low uint64) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(p.Version&(1<<idBits-1))<<32 | uint64(uint32(p.Address-low)))
 }
 
-// addEnters divides acquisitions among their observed contexts, in proportion to how often each was observed: among those of the same class
-// at the same place or, if there are none, those at the place. It returns how many have no context at all.
+// addEnters divides acquisitions among their observed contexts, in proportion to how often each was
+// observed: among those of the same class at the same place or, if there are none, those at the
+// place. It returns how many have no context at all.
 func addEnters(r *fold.Events, all []Acquisition, frame func(Place) bpf.Frame) (lost float64) {
 	walked := map[bpf.Frame]map[fold.EventKey]uint64{} // how often each context was observed
 	for key, sums := range r.Rows {
@@ -102,7 +103,8 @@ func addEnters(r *fold.Events, all []Acquisition, frame func(Place) bpf.Frame) (
 	return lost
 }
 
-// ofClass returns the contexts in which objects of a class were observed. If there are none, it returns all of them, for that class.
+// ofClass returns the contexts in which objects of a class were observed. If there are none, it
+// returns all of them, for that class.
 func ofClass(contexts map[fold.EventKey]uint64, class string) map[fold.EventKey]uint64 {
 	own, other := map[fold.EventKey]uint64{}, map[fold.EventKey]uint64{}
 	for key, n := range contexts {

@@ -25,11 +25,12 @@ type Site struct {
 }
 
 const (
-	// watched is how much code at a site is compared to check that it is unchanged: several instructions, up to the exchange of the mark
-	// word.
+	// watched is how much code at a site is compared to check that it is unchanged: several
+	// instructions, up to the exchange of the mark word.
 	watched = 24 // bytes
-	// maxCode is how much code of one compilation is searched. HotSpot does not compile methods above 8,000 bytes of bytecode
-	// (-XX:+DontCompileHugeMethods); the largest observed code has some 200 kB.
+	// maxCode is how much code of one compilation is searched. HotSpot does not compile methods
+	// above 8,000 bytes of bytecode (-XX:+DontCompileHugeMethods); the largest observed code has
+	// some 200 kB.
 	maxCode = 1 << 20
 	// maxSites bounds the sites of one compilation.
 	maxSites = 64
@@ -41,8 +42,8 @@ type VM interface {
 	Compilation(vmruntime.Site) (vmruntime.Compilation, error)
 }
 
-// Find returns the sites in a compilation's code, for a JDK of that feature release. The error is probesite.ErrLightweightLocking if they
-// are not recognised.
+// Find returns the sites in a compilation's code, for a JDK of that feature release. The error is
+// probesite.ErrLightweightLocking if they are not recognised.
 func Find(mem vmruntime.Memory, c vmruntime.Compilation, release int) ([]Site, error) {
 	if c.End <= c.Begin || c.End-c.Begin > maxCode {
 		return nil, fmt.Errorf("compilation of %d bytes: %w", c.End-c.Begin, vmruntime.ErrMalformed)

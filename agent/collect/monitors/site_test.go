@@ -30,8 +30,8 @@ func (m *memory) ReadBatch(ranges []vmruntime.Range) error {
 	return nil
 }
 
-// enterCode enters the monitor of the object that rsi points to, as JDK 17 does: mov rax,[rsi]; or rax,1; mov [rbx],rax; lock cmpxchg
-// [rsi],rbx.
+// enterCode enters the monitor of the object that rsi points to, as JDK 17 does: mov rax,[rsi]; or
+// rax,1; mov [rbx],rax; lock cmpxchg [rsi],rbx.
 var enterCode = []byte{0x48, 0x8b, 0x06, 0x48, 0x83, 0xc8, 0x01, 0x48, 0x89, 0x03, 0xf0, 0x48, 0x0f, 0xb1, 0x1e}
 
 const codeBegin = 0x7f0000001000

@@ -13,7 +13,8 @@ const (
 	MaxHits  = bpf.MaxEnterHits
 )
 
-// overrun is the factor on MaxHits at which each breakpoint stops trapping: a busy agent ends windows late.
+// overrun is the factor on MaxHits at which each breakpoint stops trapping: a busy agent ends
+// windows late.
 const overrun = 2
 
 // A Window says where to watch, and for how long.
@@ -46,12 +47,12 @@ type Result struct {
 	Cost   time.Duration // of the process's CPU time: all hits, and setting and removing the breakpoints
 }
 
-// longEnough is how long a thread must have run with breakpoints so that the time of setting and removing them is negligible: some 50 us,
-// with virtual debug registers.
+// longEnough is how long a thread must have run with breakpoints so that the time of setting and
+// removing them is negligible: some 50 us, with virtual debug registers.
 const longEnough = 2 * time.Millisecond
 
-// read converts the kernel side's data; trap is the time of a hit without the program, armed is how long the threads were on a CPU with
-// breakpoints.
+// read converts the kernel side's data; trap is the time of a hit without the program, armed is how
+// long the threads were on a CPU with breakpoints.
 func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration) {
 	hits := w.Hits[:min(w.Watch.Claimed, w.Watch.Limit, MaxHits)]
 	r.Counts = make([]int, sites)
@@ -67,7 +68,8 @@ func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration)
 		r.Ran = armed
 		return
 	}
-	// Only the time from one hit to the next is known, and only if the thread kept its CPU in between.
+	// Only the time from one hit to the next is known, and only if the thread kept its CPU in
+	// between.
 	var gaps int
 	var span, traps time.Duration
 	for i := 1; i < n; i++ {

@@ -1,8 +1,10 @@
-// Package slow records the slowest invocations of a method of JVMs, and what their threads did in them.
+// Package slow records the slowest invocations of a method of JVMs, and what their threads did in
+// them.
 //
 //	s, err := slow.Open(ctx, services, slow.Options{PIDs: pids, Method: method, Share: 0.01}, events.OffCPU())
 //
-// It is a source next to those of CPU time and off-CPU time, whose records it joins with the invocations: package fold.
+// It is a source next to those of CPU time and off-CPU time, whose records it joins with the
+// invocations: package fold.
 package slow
 
 import (
@@ -60,7 +62,8 @@ type open struct {
 	bpf.Inside
 }
 
-// Open begins to follow the method. Waits are those of events.Options.Slow. The error says which process cannot be followed, or why none can.
+// Open begins to follow the method. Waits are those of events.Options.Slow. The error says which
+// process cannot be followed, or why none can.
 func Open(ctx context.Context, services *source.Services, opt Options, waits *bpf.OffCPU) (*Source, error) {
 	kernel, err := services.Objects.LoadInvocations(waits)
 	if err != nil {
@@ -186,7 +189,8 @@ func (c counts) notes(method string) (notes []string) {
 	return notes
 }
 
-// Finishing implements source.Finisher: invocations that have not ended when the last window does count up to its end.
+// Finishing implements source.Finisher: invocations that have not ended when the last window does
+// count up to its end.
 func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 	now := &look{at: proc.Monotonic()}
 	err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { now.list = append(now.list, open{tid, *in}) })
@@ -212,8 +216,8 @@ func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 		if !w.Continued {
 			return
 		}
-		// Windows that follow one another end one after the other, each when all records are handled that there were before: what had ended
-		// at the last look has been added.
+		// Windows that follow one another end one after the other, each when all records are
+		// handled that there were before: what had ended at the last look has been added.
 		if s.last != nil {
 			state.Slow.Forget(s.last.at, s.last.inside())
 		}

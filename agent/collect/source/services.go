@@ -43,8 +43,8 @@ func (s *Services) Wanted(pid int) bool {
 	return s.Objects.Pids.Lookup(uint32(pid), &one) == nil
 }
 
-// interruption is what a tick takes of a guest in addition to the program that it runs. On bare metal it is less; on a small
-// virtual machine, 999 ticks a second take 1.5% of a CPU (make bench).
+// interruption is what a tick takes of a guest in addition to the program that it runs. On bare
+// metal it is less; on a small virtual machine, 999 ticks a second take 1.5% of a CPU (make bench).
 const interruption = 12 * time.Microsecond
 
 // TickTime is what a tick takes of a guest's CPU time.

@@ -1,6 +1,7 @@
-// Package timing is what performance auditing measures: how long one invocation of a method, or one or more iterations
-// of one of its loops, took in one version of the code (Lau, Arnold, Hind and Calder, PACT 2007, section 3). Its engines
-// take the timings; package audit decides which version is faster.
+// Package timing is what performance auditing measures: how long one invocation of a method, or one
+// or more iterations of one of its loops, took in one version of the code (Lau, Arnold, Hind and
+// Calder, PACT 2007, section 3). Its engines take the timings; package audit decides which version
+// is faster.
 package timing
 
 import (
@@ -8,13 +9,15 @@ import (
 	"time"
 )
 
-// A Region is what is timed: a method from its entry to its exit, callees included, or one of its loops.
+// A Region is what is timed: a method from its entry to its exit, callees included, or one of its
+// loops.
 type Region struct {
 	Method string
 	Loop   uint32 // number of the loop in its method, from 1; 0 is the whole invocation
 }
 
-// A Version is one compilation or variant of a method's code in one process. Timings of different versions are compared.
+// A Version is one compilation or variant of a method's code in one process. Timings of different
+// versions are compared.
 type Version struct {
 	PID  int
 	ID   uint64 // as the VM numbers it: HotSpot's compile id, or what the guest passes to the header
@@ -27,8 +30,9 @@ type Timing struct {
 	Version  Version
 	Thread   int           // thread ID, 0 if unknown
 	Duration time.Duration // without the calibrated cost of measuring; can be negative by that
-	// Part is what other timings of the same invocation do not contain: the parts of an invocation's timings add up to the time of
-	// the invocation. 0 stands for the whole Duration, of engines whose timings do not overlap.
+	// Part is what other timings of the same invocation do not contain: the parts of an
+	// invocation's timings add up to the time of the invocation. 0 stands for the whole Duration,
+	// of engines whose timings do not overlap.
 	Part time.Duration
 	Runs uint32 // invocations or iterations that Duration covers, at least 1
 }

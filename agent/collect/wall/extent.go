@@ -13,8 +13,9 @@ const (
 	whyUnnamed   = "the code that says what a thread waited for has no name"
 )
 
-// Extents returns how much of the time of threads, and of their waits, is known to have gone where and why, from the events OffCPU and Wall. How long
-// threads existed, and used a CPU, is the scheduler's account; of those that ended in the window it is what was observed of them.
+// Extents returns how much of the time of threads, and of their waits, is known to have gone where
+// and why, from the events OffCPU and Wall. How long threads existed, and used a CPU, is the
+// scheduler's account; of those that ended in the window it is what was observed of them.
 func Extents(events []*profile.Events) (all []profile.Extent) {
 	for _, e := range events {
 		switch e.Kind {
@@ -42,8 +43,8 @@ func times(e *profile.Events) profile.Extent {
 	return x
 }
 
-// waits returns the extent of off-CPU time. Waits that were drawn stand for others, so that all of them together tell what is known; rows add up to
-// what there was only on average.
+// waits returns the extent of off-CPU time. Waits that were drawn stand for others, so that all of
+// them together tell what is known; rows add up to what there was only on average.
 func waits(e *profile.Events) profile.Extent {
 	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds", Source: "the scheduler"}
 	known := map[int]bool{}

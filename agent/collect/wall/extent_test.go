@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// What is not known of a thread's time is not observed. A thread none of whose short waits was drawn has the one in which it was at the end.
+// What is not known of a thread's time is not observed. A thread none of whose short waits was
+// drawn has the one in which it was at the end.
 func TestExtents(t *testing.T) {
 	const s = time.Second
 	for _, tt := range []struct {

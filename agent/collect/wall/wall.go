@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// NotSampled stands for the stacks of a thread that ran without being sampled, or whose waits were all too short to be drawn.
+// NotSampled stands for the stacks of a thread that ran without being sampled, or whose waits were
+// all too short to be drawn.
 const NotSampled = "[not sampled]"
 
 var notSampled = guest.Marker(NotSampled)
@@ -34,7 +35,8 @@ type thread struct {
 	exact   float64 // the part of it in waits that were recorded each
 }
 
-// scales are what the thread's samples are multiplied by: those of CPU time, exact waits, and waits that were drawn.
+// scales are what the thread's samples are multiplied by: those of CPU time, exact waits, and waits
+// that were drawn.
 func (t *thread) scales() (ran, exact, drawn float64) {
 	ran, exact, drawn = 1, 1, 1
 	if !t.known {
@@ -55,8 +57,9 @@ func (t *thread) scales() (ran, exact, drawn float64) {
 
 func (t *thread) off() time.Duration { return max(t.Wall-t.On, 0) }
 
-// basis says how well the parts of its time are known that are estimates: profile.Drawn or profile.Divided. Those of threads that ended are known as
-// draws are: few of these threads were drawn, and others may have done something else.
+// basis says how well the parts of its time are known that are estimates: profile.Drawn or
+// profile.Divided. Those of threads that ended are known as draws are: few of these threads were
+// drawn, and others may have done something else.
 func (t *thread) basis() string {
 	if t.known && t.TID != profile.EndedThreads {
 		return profile.Divided
@@ -78,10 +81,11 @@ func (t *thread) missing() (ran, waited float64) {
 	return ran, waited
 }
 
-// Of returns the wall time of p's threads, from its samples of CPU time, each of which stands for period, and from its off-CPU time. How
-// long a thread was on a CPU and off it is known exactly, and what of it is where and why is estimated: samples are scaled so that they add
-// up to it. Waits that were recorded each are not scaled. Of a thread none of whose short waits was drawn, the one counts for all in which it was
-// when the window ended.
+// Of returns the wall time of p's threads, from its samples of CPU time, each of which stands for
+// period, and from its off-CPU time. How long a thread was on a CPU and off it is known exactly,
+// and what of it is where and why is estimated: samples are scaled so that they add up to it. Waits
+// that were recorded each are not scaled. Of a thread none of whose short waits was drawn, the one
+// counts for all in which it was when the window ended.
 func Of(p *profile.Process, period time.Duration) *profile.Events {
 	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbol.Symbol]{Limit: maxContexts}, Coverage: &profile.Coverage{}}
 	off := &profile.Events{}

@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A MapWriter is a process with a map of its code, in a procfs of the test's making. Its pid is 100; it knows itself as 3.
+// A MapWriter is a process with a map of its code, in a procfs of the test's making. Its pid is
+// 100; it knows itself as 3.
 type MapWriter struct {
 	Root     proc.Root
 	Identity proc.Identity

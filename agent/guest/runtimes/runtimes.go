@@ -1,5 +1,5 @@
-// Package runtimes is the table of the runtimes that the agent supports. It is the only place that lists them: a new runtime is a
-// new row.
+// Package runtimes is the table of the runtimes that the agent supports. It is the only place that
+// lists them: a new runtime is a new row.
 package runtimes
 
 import (

@@ -10,16 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks bounds the links that lead to a directory, as the kernel does (MAXSYMLINKS of include/linux/namei.h).
+// maxLinks bounds the links that lead to a directory, as the kernel does (MAXSYMLINKS of
+// include/linux/namei.h).
 const maxLinks = 40
 
-// OpenDir opens a directory for files to be created there, as a descriptor with O_PATH. Other users cannot lead it elsewhere, whatever
-// fs.protected_symlinks says: it follows a link only if both the link and the directory with the link are the caller's or root's, and if not everybody may
-// replace the link. Where everybody may create files it enters only directories of the caller and of root. The caller closes the descriptor.
+// OpenDir opens a directory for files to be created there, as a descriptor with O_PATH. Other users
+// cannot lead it elsewhere, whatever fs.protected_symlinks says: it follows a link only if both the
+// link and the directory with the link are the caller's or root's, and if not everybody may replace
+// the link. Where everybody may create files it enters only directories of the caller and of root.
+// The caller closes the descriptor.
 func OpenDir(path string) (int, error) { return walkTo(path, passable, 0, 0) }
 
-// MakeDir makes a directory with that mode, less the umask, unless there is one. It is found as by OpenDir. With parents it also makes those
-// that are missing above. The caller closes the descriptor, which has O_PATH.
+// MakeDir makes a directory with that mode, less the umask, unless there is one. It is found as by
+// OpenDir. With parents it also makes those that are missing above. The caller closes the
+// descriptor, which has O_PATH.
 func MakeDir(path string, mode uint32, parents bool) (int, error) {
 	if parents {
 		return walkTo(path, passable, mode, makesAll)
@@ -27,8 +31,9 @@ func MakeDir(path string, mode uint32, parents bool) (int, error) {
 	return walkTo(path, passable, mode, makesLast)
 }
 
-// MakeGuardedDir is MakeDir for a directory in which nobody but the user of this process and root can replace files, and which nobody else can replace:
-// all directories on the way are like that. Otherwise the error is ErrReplaceable.
+// MakeGuardedDir is MakeDir for a directory in which nobody but the user of this process and root
+// can replace files, and which nobody else can replace: all directories on the way are like that.
+// Otherwise the error is ErrReplaceable.
 func MakeGuardedDir(path string, mode uint32) (int, error) {
 	return walkTo(path, guarded, mode, makesLast)
 }
@@ -142,7 +147,8 @@ func (w *walk) step() error {
 	return err
 }
 
-// openEntry opens what has a name in the directory, and makes a directory if nothing has and that is wanted.
+// openEntry opens what has a name in the directory, and makes a directory if nothing has and that
+// is wanted.
 func (w *walk) openEntry(name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(w.at, name, flags, 0)

@@ -1,7 +1,9 @@
-// Package outfile writes the files that users name: whole or not at all, and never where another user led to.
+// Package outfile writes the files that users name: whole or not at all, and never where another
+// user led to.
 //
-// A new file replaces the name itself, even if that is a link. In a directory where everybody may create files, such as /tmp, Write refuses names
-// that belong to another user, as shells do under fs.protected_regular. OpenDir says which links and directories on the way it refuses.
+// A new file replaces the name itself, even if that is a link. In a directory where everybody may
+// create files, such as /tmp, Write refuses names that belong to another user, as shells do under
+// fs.protected_regular. OpenDir says which links and directories on the way it refuses.
 package outfile
 
 import (
@@ -18,12 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrForeign is the error for a name that another user may have put where it is, to lead the file elsewhere.
+// ErrForeign is the error for a name that another user may have put where it is, to lead the file
+// elsewhere.
 var ErrForeign = errors.New("another user may have put it there: choose a directory of your own")
 
-// Write has encode write a file, and gives it its name once it is complete. One that was there before stays until then. A new file has the
-// permissions of the file that it replaces, if that is the user's own; else those of the umask, but in a directory where everybody may create
-// files it is for the user alone. With sudo, a file in a directory of the user behind it is that user's. Errors name the remedy.
+// Write has encode write a file, and gives it its name once it is complete. One that was there
+// before stays until then. A new file has the permissions of the file that it replaces, if that is
+// the user's own; else those of the umask, but in a directory where everybody may create files it
+// is for the user alone. With sudo, a file in a directory of the user behind it is that user's.
+// Errors name the remedy.
 func Write(path string, encode func(io.Writer) error) (err error) {
 	d, err := open(path)
 	if err != nil {
@@ -42,7 +47,8 @@ func Write(path string, encode func(io.Writer) error) (err error) {
 	return d.commit()
 }
 
-// Check says whether Write to path would fail, as far as this can be known before there is a content. It leaves nothing behind.
+// Check says whether Write to path would fail, as far as this can be known before there is a
+// content. It leaves nothing behind.
 func Check(path string) error {
 	d, err := open(path)
 	if err != nil {
@@ -174,7 +180,8 @@ func behindSudo() (uid, gid uint32, ok bool) {
 	return uint32(u), uint32(g), err == nil && gerr == nil
 }
 
-// umask is that of the process. Setting it is the only way to ask for it that does not depend on procfs; nothing else sets it.
+// umask is that of the process. Setting it is the only way to ask for it that does not depend on
+// procfs; nothing else sets it.
 func umask() uint32 {
 	mask := unix.Umask(0o077)
 	unix.Umask(mask)

@@ -123,7 +123,8 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// In a directory where everybody may create files, names and links of others are left alone, of files as of directories.
+// In a directory where everybody may create files, names and links of others are left alone, of
+// files as of directories.
 func TestForeignNames(t *testing.T) {
 	needs.Root(t, "another user's files")
 	shared, secret := directory(t, 0o777|unix.S_ISVTX), directory(t, 0o700)
@@ -163,8 +164,9 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
-// On the way to a file, links and directories of others are refused wherever these may have put them, and so are links that they may have moved.
-// Links of root, such as /var/run, are followed, and directories of others in their own.
+// On the way to a file, links and directories of others are refused wherever these may have put
+// them, and so are links that they may have moved. Links of root, such as /var/run, are followed,
+// and directories of others in their own.
 func TestForeignDirectories(t *testing.T) {
 	needs.Root(t, "another user's directories")
 	top := directory(t, 0o755)
@@ -272,7 +274,8 @@ func TestOwnLinks(t *testing.T) {
 	}
 }
 
-// With sudo, a file in the user's directory is the user's, and in a shared one the user's file is no other's.
+// With sudo, a file in the user's directory is the user's, and in a shared one the user's file is
+// no other's.
 func TestBehindSudo(t *testing.T) {
 	needs.Root(t, "another user's directory")
 	t.Setenv("SUDO_UID", strconv.Itoa(nobody))

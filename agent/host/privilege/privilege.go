@@ -2,8 +2,9 @@
 //
 //	err := privilege.Drop(privilege.Make(privilege.Host()).Keep)
 //
-// Landlock is not used: every ruleset, also one that handles nothing but the network or scopes, makes the kernel refuse
-// to read the memory, the program and the root of processes outside the domain, which are what the agent profiles.
+// Landlock is not used: every ruleset, also one that handles nothing but the network or scopes,
+// makes the kernel refuse to read the memory, the program and the root of processes outside the
+// domain, which are what the agent profiles.
 package privilege
 
 import (
@@ -18,8 +19,8 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// Needed are the capabilities that the agent uses as long as it runs: it attaches to libraries that appear, opens events
-// on CPUs that come online, and reads processes that start.
+// Needed are the capabilities that the agent uses as long as it runs: it attaches to libraries that
+// appear, opens events on CPUs that come online, and reads processes that start.
 var Needed = []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE}
 
 // A System is what a plan depends on.
@@ -130,9 +131,9 @@ func Without(c cap.Value, try func() error) error {
 	return <-result
 }
 
-// Drop leaves the process, all of its threads, with these capabilities of those that it holds. It sets no_new_privs, so
-// that no program that it starts has more, and empties the bounding set if it may. It waits for every thread: call it
-// before anything is read that a target can make hang.
+// Drop leaves the process, all of its threads, with these capabilities of those that it holds. It
+// sets no_new_privs, so that no program that it starts has more, and empties the bounding set if it
+// may. It waits for every thread: call it before anything is read that a target can make hang.
 func Drop(keep []cap.Value) error {
 	have := cap.GetProc()
 	var errs []error

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Call is Pool.Do for a call with a result. What an abandoned call returns later is dropped; an *os.File among it is
-// closed by the garbage collector.
+// Call is Pool.Do for a call with a result. What an abandoned call returns later is dropped; an
+// *os.File among it is closed by the garbage collector.
 func Call[T any](ctx context.Context, p *Pool, pid int, fn func() (T, error)) (T, error) {
 	// An abandoned fn goes on and writes here, so this is read only after fn returned.
 	result := new(T)
@@ -30,7 +30,8 @@ func Call[T any](ctx context.Context, p *Pool, pid int, fn func() (T, error)) (T
 	return *result, nil
 }
 
-// A call is one fn of Do. Either it finishes or it is abandoned, whichever takes the pool's lock first.
+// A call is one fn of Do. Either it finishes or it is abandoned, whichever takes the pool's lock
+// first.
 type call struct {
 	pool      *Pool
 	pid       int
@@ -97,7 +98,8 @@ func (c *call) abandon(reason error) error {
 	return c.giveUp(owner, reason)
 }
 
-// abandonRead gives up that read of a Direct for being late, unless it has ended. It reports whether it did.
+// abandonRead gives up that read of a Direct for being late, unless it has ended. It reports
+// whether it did.
 func (c *call) abandonRead(number uint64) bool {
 	owner := c.ownerNow()
 	p := c.pool
@@ -110,8 +112,8 @@ func (c *call) abandonRead(number uint64) bool {
 	return true
 }
 
-// ownerNow is whose the call is: processes become another user's. One that is gone leaves its hanging calls to whose it was, which is
-// unknown here.
+// ownerNow is whose the call is: processes become another user's. One that is gone leaves its
+// hanging calls to whose it was, which is unknown here.
 func (c *call) ownerNow() Owner { return c.pool.opt.Owner(c.pid) }
 
 // giveUp notes that the call is given up; the caller holds the pool's lock.
@@ -139,12 +141,13 @@ func (c *call) giveUp(owner Owner, reason error) error {
 	return fmt.Errorf("process %d: %w (%v)", c.pid, reason, c.terms.deadline)
 }
 
-// A callClock measures how long the target of a call lets it wait. Time in which the agent's thread had no CPU is not the
-// target's: on a busy machine, or with a small CPU quota, a healthy target would be taken for one that hangs. So the clock
-// looks at the thread now and then, and counts each interval by what the thread does at its end.
+// A callClock measures how long the target of a call lets it wait. Time in which the agent's thread
+// had no CPU is not the target's: on a busy machine, or with a small CPU quota, a healthy target
+// would be taken for one that hangs. So the clock looks at the thread now and then, and counts each
+// interval by what the thread does at its end.
 //
-// An interval counts for no longer than it was meant to last: where the look comes late, the agent had no CPU for it, and
-// the thread may have had none either.
+// An interval counts for no longer than it was meant to last: where the look comes late, the agent
+// had no CPU for it, and the thread may have had none either.
 type callClock struct {
 	look  func(tid int) moment
 	pause time.Duration // between two looks
@@ -174,12 +177,14 @@ const (
 const (
 	// checksPerDeadline is how often a call is looked at. Most calls end before the first time.
 	checksPerDeadline = 8
-	// cpuWeight is how much CPU time counts as much as blocked time. What is computed from a target's data is bounded
-	// by its size, so this is only for what was overlooked.
+	// cpuWeight is how much CPU time counts as much as blocked time. What is computed from a
+	// target's data is bounded by its size, so this is only for what was overlooked.
 	cpuWeight = 10
-	// leastWeight is how much of any interval counts, as its inverse. So every call ends: after 60 deadlines at the latest.
+	// leastWeight is how much of any interval counts, as its inverse. So every call ends: after 60
+	// deadlines at the latest.
 	leastWeight = 60
-	// noise is how much waiting for CPUs is usual, as an inverse share of the interval: it is not deducted.
+	// noise is how much waiting for CPUs is usual, as an inverse share of the interval: it is not
+	// deducted.
 	noise = 4
 )
 
@@ -221,8 +226,8 @@ func deducted(waited, interval time.Duration) time.Duration {
 	return waited
 }
 
-// lookAtThread asks the kernel about a thread of the agent. Where it does not say, the state is unknown. Zero is the thread of
-// a call that has not got as far as its target.
+// lookAtThread asks the kernel about a thread of the agent. Where it does not say, the state is
+// unknown. Zero is the thread of a call that has not got as far as its target.
 func lookAtThread(tid int) (m moment) {
 	if tid == 0 {
 		return moment{state: stateRunning}
@@ -250,9 +255,10 @@ func lookAtThread(tid int) (m moment) {
 	return m
 }
 
-// parseSyscall reads a thread's state from /proc/PID/task/TID/syscall: "running", or the number of the system call that it
-// is in and its arguments, or -1 if it waits outside of any: for its own memory. No call waits for a target in one of those
-// that park a thread; a call may have left the thread since it named it.
+// parseSyscall reads a thread's state from /proc/PID/task/TID/syscall: "running", or the number of
+// the system call that it is in and its arguments, or -1 if it waits outside of any: for its own
+// memory. No call waits for a target in one of those that park a thread; a call may have left the
+// thread since it named it.
 func parseSyscall(text []byte) threadState {
 	number, _, _ := bytes.Cut(bytes.TrimSpace(text), []byte(" "))
 	switch string(number) {
@@ -264,8 +270,9 @@ func parseSyscall(text []byte) threadState {
 	return stateBlocked
 }
 
-// readSchedule reads for how long a thread had a CPU, and for how long it waited for one. See proc_pid_schedstat in the
-// kernel's fs/proc/base.c: two numbers of nanoseconds, and how often it got a CPU.
+// readSchedule reads for how long a thread had a CPU, and for how long it waited for one. See
+// proc_pid_schedstat in the kernel's fs/proc/base.c: two numbers of nanoseconds, and how often it
+// got a CPU.
 func readSchedule(dir string) (cpu, waited time.Duration, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "schedstat"))
 	if err != nil {

@@ -33,7 +33,8 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// Where the agent gets no CPU, its looks come late. What it saw of a thread then is of one moment, not of the time before.
+// Where the agent gets no CPU, its looks come late. What it saw of a thread then is of one moment,
+// not of the time before.
 func TestCallClockLate(t *testing.T) {
 	const ms = time.Millisecond
 	var at moment
@@ -80,8 +81,8 @@ func TestParseSyscall(t *testing.T) {
 	}
 }
 
-// A call that computes is given time: a target cannot make it do so for ever, and a machine without a free CPU can make it
-// last for any time.
+// A call that computes is given time: a target cannot make it do so for ever, and a machine without
+// a free CPU can make it last for any time.
 func TestPoolWaitsForWhatComputes(t *testing.T) {
 	p := NewPool(PoolOptions{Deadline: 40 * time.Millisecond, FirstDeadline: 40 * time.Millisecond})
 	err := p.Do(t.Context(), target1, func() error {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic reads CLOCK_MONOTONIC, the clock of the event stream. It stands still while the machine is suspended.
+// Monotonic reads CLOCK_MONOTONIC, the clock of the event stream. It stands still while the machine
+// is suspended.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail
@@ -23,8 +24,8 @@ func SinceBoot() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// CPUTime is what all threads of a process have used: its CPU clock (CPUCLOCK_SCHED of include/linux/posix-timers_types.h).
-// It is false if there is no such process.
+// CPUTime is what all threads of a process have used: its CPU clock (CPUCLOCK_SCHED of
+// include/linux/posix-timers_types.h). It is false if there is no such process.
 func CPUTime(pid int) (time.Duration, bool) {
 	const sched = 2
 	var t unix.Timespec
@@ -34,8 +35,8 @@ func CPUTime(pid int) (time.Duration, bool) {
 	return time.Duration(t.Nano()), true
 }
 
-// ThreadCPUTime is for how long a thread has been on a CPU, in ns: the first number of its schedstat
-// (Documentation/scheduler/sched-stats.rst).
+// ThreadCPUTime is for how long a thread has been on a CPU, in ns: the first number of its
+// schedstat (Documentation/scheduler/sched-stats.rst).
 func (r Root) ThreadCPUTime(pid, tid int) (uint64, error) {
 	const maxSchedstat = 128 // three numbers of 20 digits
 	b, err := r.read(pid, maxSchedstat, "task", strconv.Itoa(tid), "schedstat")

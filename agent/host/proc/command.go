@@ -36,20 +36,22 @@ func IsJava(executable string) bool {
 	return false
 }
 
-// java reports whether the process is a JVM, as far as its name says. A first argument may be anything.
+// java reports whether the process is a JVM, as far as its name says. A first argument may be
+// anything.
 func (l *Launch) java() bool {
 	return len(l.Arguments) > 0 && (IsJava(l.Arguments[0]) || IsJava(l.Executable))
 }
 
-// An Application is what a JVM runs. Both names are printable and bounded; they do not change with the version of what runs.
+// An Application is what a JVM runs. Both names are printable and bounded; they do not change with
+// the version of what runs.
 type Application struct {
-	// Name is what people call it: the service name of OpenTelemetry or Spring, the jar without directory, version and suffix, or the main
-	// class; "" if there is none of these.
+	// Name is what people call it: the service name of OpenTelemetry or Spring, the jar without
+	// directory, version and suffix, or the main class; "" if there is none of these.
 	Name string
 	// Main is the main class, or the jar without directory, version and suffix.
 	Main string
-	// Generic says that Name is that of a launcher or the directory that it runs in, which many services share: the name of a unit or
-	// container is better.
+	// Generic says that Name is that of a launcher or the directory that it runs in, which many
+	// services share: the name of a unit or container is better.
 	Generic bool
 }
 
@@ -88,8 +90,8 @@ func ApplicationOf(l *Launch) Application {
 	return a
 }
 
-// launchers start the application that their configuration or archive names. Their own names, and file names that come from
-// templates, distinguish nothing.
+// launchers start the application that their configuration or archive names. Their own names, and
+// file names that come from templates, distinguish nothing.
 var launchers = map[string]bool{
 	"app": true, "application": true, "main": true, "Main": true, "server": true, "service": true, "run": true, "start": true, "ROOT": true, "launcher": true,
 	"quarkus-run": true, "jboss-modules": true, "io.quarkus.bootstrap.runner.QuarkusEntryPoint": true,
@@ -98,8 +100,8 @@ var launchers = map[string]bool{
 	"org.codehaus.classworlds.Launcher": true, "org.tanukisoftware.wrapper.WrapperSimpleApp": true, "org.apache.karaf.main.Main": true,
 }
 
-// directoryName is what a directory is called, without version, or the nearest one around it whose name is not that of every
-// application's.
+// directoryName is what a directory is called, without version, or the nearest one around it whose
+// name is not that of every application's.
 func directoryName(dir string) string {
 	for dir = path.Clean("/" + dir); dir != "/"; dir = path.Dir(dir) {
 		switch name := withoutVersion(path.Base(dir)); name {
@@ -118,8 +120,8 @@ func directoryName(dir string) string {
 var version = regexp.MustCompile(`^(.*?[^-_.])[-_]v?[0-9]+(?:\.[0-9]+)*` +
 	`(?:[-_.+]?(?i:snapshot|release|final|ga|rc|cr|sp|m|alpha|beta|b|jre|java|jdk)[-.]?[0-9]*|[-_.+](?i:all|fat|uber|shaded|exec|boot|bootable|standalone|runner|plain|jar-with-dependencies|[0-9]+|g?[0-9a-f]{7,40}))*$`)
 
-// withoutVersion is the name of a file without the suffix of an archive and without its version, so that it stays the same from one
-// release to the next.
+// withoutVersion is the name of a file without the suffix of an archive and without its version, so
+// that it stays the same from one release to the next.
 func withoutVersion(name string) string {
 	for _, suffix := range []string{".jar", ".war", ".ear"} {
 		name = strings.TrimSuffix(name, suffix)
@@ -152,7 +154,8 @@ func parseJava(l *Launch) *javaCommand {
 			c.define(word)
 		}
 	}
-	// The VM reads JAVA_TOOL_OPTIONS before the command line, and the launcher puts JDK_JAVA_OPTIONS before it. _JAVA_OPTIONS come last.
+	// The VM reads JAVA_TOOL_OPTIONS before the command line, and the launcher puts
+	// JDK_JAVA_OPTIONS before it. _JAVA_OPTIONS come last.
 	define(splitOptions(l.variable("JAVA_TOOL_OPTIONS"), maxOptions))
 	define(splitOptions(l.variable("JDK_JAVA_OPTIONS"), maxOptions))
 	c.parse(l.Arguments)
@@ -168,8 +171,9 @@ func (c *javaCommand) define(arg string) {
 	}
 }
 
-// optionsWithValue are the options of the launchers that take the next argument, apart from those that begin with two dashes and have no
-// equals sign: those of java(1) and, from -jvm on, of jsvc(1).
+// optionsWithValue are the options of the launchers that take the next argument, apart from those
+// that begin with two dashes and have no equals sign: those of java(1) and, from -jvm on, of
+// jsvc(1).
 var optionsWithValue = map[string]bool{
 	"-cp": true, "-classpath": true, "-p": true,
 	"-jvm": true, "-home": true, "-java-home": true, "-user": true, "-cwd": true, "-outfile": true, "-errfile": true, "-pidfile": true, "-wait": true, "-restarts": true,
@@ -236,8 +240,9 @@ func (c *javaCommand) property(names ...string) string {
 	return ""
 }
 
-// given is the name that whoever runs the application gave it, for telemetry or as its configuration. A property of OpenTelemetry's Java
-// agent precedes the variable of the same meaning, and an argument of Spring's precedes both.
+// given is the name that whoever runs the application gave it, for telemetry or as its
+// configuration. A property of OpenTelemetry's Java agent precedes the variable of the same
+// meaning, and an argument of Spring's precedes both.
 func (c *javaCommand) given(l *Launch) string {
 	if names := c.allGiven(l); len(names) > 0 {
 		return names[0]
@@ -265,8 +270,9 @@ func (c *javaCommand) allGiven(l *Launch) (names []string) {
 	return names
 }
 
-// ApplicationNames are all names that a JVM's application was given, for telemetry or as its configuration, and its main class or jar. Whoever
-// started it may know any of them. They are printable and bounded.
+// ApplicationNames are all names that a JVM's application was given, for telemetry or as its
+// configuration, and its main class or jar. Whoever started it may know any of them. They are
+// printable and bounded.
 func ApplicationNames(l *Launch) (names []string) {
 	if !l.java() {
 		return nil
@@ -279,7 +285,8 @@ func ApplicationNames(l *Launch) (names []string) {
 	return names
 }
 
-// attribute returns the value of a key in a list KEY=VALUE,..., the form of OTEL_RESOURCE_ATTRIBUTES.
+// attribute returns the value of a key in a list KEY=VALUE,..., the form of
+// OTEL_RESOURCE_ATTRIBUTES.
 func attribute(list, key string) string {
 	for pair := range strings.SplitSeq(list, ",") {
 		if name, value, ok := strings.Cut(pair, "="); ok && strings.TrimSpace(name) == key {
@@ -289,8 +296,9 @@ func attribute(list, key string) string {
 	return ""
 }
 
-// splitOptions splits the content of an argument file or of a variable with options into at most so many words. Quotes keep spaces
-// in a word, a backslash in quotes keeps the next character, and # begins a comment where a word could begin.
+// splitOptions splits the content of an argument file or of a variable with options into at most so
+// many words. Quotes keep spaces in a word, a backslash in quotes keeps the next character, and #
+// begins a comment where a word could begin.
 func splitOptions(text string, most int) (words []string) {
 	var word strings.Builder
 	inWord, quote, comment := false, byte(0), false

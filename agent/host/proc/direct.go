@@ -7,13 +7,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Direct reads a Memory on the goroutine that calls it. A Memory has each read done by a goroutine of the pool, as nothing can end a read
-// that hangs, and waits for that with a timer: this costs more than the read. It is for goroutines that can be replaced: one whose read
-// hangs is given up, and a new one takes its place.
+// A Direct reads a Memory on the goroutine that calls it. A Memory has each read done by a
+// goroutine of the pool, as nothing can end a read that hangs, and waits for that with a timer:
+// this costs more than the read. It is for goroutines that can be replaced: one whose read hangs is
+// given up, and a new one takes its place.
 //
-// It only reads pages that were there a moment ago, of a process that answered such reads before, while no read of any process hangs. All
-// other reads are the Memory's. So a read hangs only if the process takes a page away at the right moment, or keeps its memory map locked.
-// Deadlines, quarantine and counts are those of the pool.
+// It only reads pages that were there a moment ago, of a process that answered such reads before,
+// while no read of any process hangs. All other reads are the Memory's. So a read hangs only if the
+// process takes a page away at the right moment, or keeps its memory map locked. Deadlines,
+// quarantine and counts are those of the pool.
 //
 // One goroutine uses it at a time.
 type Direct struct {
@@ -25,8 +27,9 @@ type Direct struct {
 
 var _ vmruntime.Memory = (*Direct)(nil)
 
-// NewDirect returns a Direct for a memory, which the caller closes. It reads as the Memory does until Set. When a read passes the deadline,
-// lost is called on another goroutine, once; the read fails with ErrTimeout, whenever it returns.
+// NewDirect returns a Direct for a memory, which the caller closes. It reads as the Memory does
+// until Set. When a read passes the deadline, lost is called on another goroutine, once; the read
+// fails with ErrTimeout, whenever it returns.
 func NewDirect(m *Memory, lost func()) *Direct { return &Direct{Memory: m, lost: lost} }
 
 // Set says whether the goroutine that reads from now on can be replaced.
@@ -109,8 +112,9 @@ func (p *Pool) end(d *Direct, c *call, err error) (abandoned bool) {
 	return abandoned
 }
 
-// watch looks at the reads that are under way, and gives up those that passed the deadline. While there are any it comes back: each read
-// would have to set a timer otherwise, and nearly all end before any does.
+// watch looks at the reads that are under way, and gives up those that passed the deadline. While
+// there are any it comes back: each read would have to set a timer otherwise, and nearly all end
+// before any does.
 func (p *Pool) watch() {
 	type look struct {
 		d      *Direct

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// directOf returns a Direct of a process that answered a read before, and how often its goroutine was given up.
+// directOf returns a Direct of a process that answered a read before, and how often its goroutine
+// was given up.
 func directOf(t *testing.T, p *Pool, pid int) (*Direct, *atomic.Int32) {
 	t.Helper()
 	if err := p.do(t.Context(), pid, present, func(*call) error { return nil }); err != nil {
@@ -25,7 +26,8 @@ func directOf(t *testing.T, p *Pool, pid int) (*Direct, *atomic.Int32) {
 	return d, &lost
 }
 
-// TestDirectHangs: a read that hangs is given up after the deadline, once. Its process is left alone, and others are not.
+// TestDirectHangs: a read that hangs is given up after the deadline, once. Its process is left
+// alone, and others are not.
 func TestDirectHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := timedPool(PoolOptions{Backoff: 10 * time.Second, Owner: owners})
@@ -123,7 +125,8 @@ func TestDirectRead(t *testing.T) {
 	}
 }
 
-// TestDirectAbsent: pages that somebody has to supply are read by the pool, which gives them up if nobody does.
+// TestDirectAbsent: pages that somebody has to supply are read by the pool, which gives them up if
+// nobody does.
 func TestDirectAbsent(t *testing.T) {
 	needs.Root(t, "reading other processes")
 	c := startChild(t, "hang")

@@ -6,9 +6,9 @@
 //	mem, err := proc.OpenMemory(root, id, pool)
 //	maps, err := proc.Call(ctx, pool, pid, func() (proc.Maps, error) { return root.Maps(pid, proc.Executable) })
 //
-// A target is hostile. It chooses the names and paths found here, the contents of its files, and how long a read of
-// it takes: a page or a file served by FUSE or userfaultfd may not answer for ever, and no signal ends such a read.
-// Three rules follow.
+// A target is hostile. It chooses the names and paths found here, the contents of its files, and
+// how long a read of it takes: a page or a file served by FUSE or userfaultfd may not answer for
+// ever, and no signal ends such a read. Three rules follow.
 //
 //   - Every read has a bound, stated at its constant. Passing it is ErrTooLarge, never a larger allocation.
 //   - Whatever a target can delay (its memory, its files, its maps) is read through a Pool, which abandons a call
@@ -16,5 +16,6 @@
 //     /proc/PID/cmdline and environ are target memory too, which is why nothing here reads them.
 //   - A process is its Identity, not its pid: a pid may mean somebody else between two system calls.
 //
-// The pids are those of the agent's own pid namespace, which must be the host's for the agent to see all processes.
+// The pids are those of the agent's own pid namespace, which must be the host's for the agent to
+// see all processes.
 package proc

@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What callers branch on. Errors of this package wrap one of these, or an error of the system call that failed.
+// What callers branch on. Errors of this package wrap one of these, or an error of the system call
+// that failed.
 var (
 	// ErrGone: the process ended, or is another one than it was.
 	ErrGone = errors.New("process is gone")
 	// ErrDenied: the kernel refuses. The error's text names the remedy.
 	ErrDenied = errors.New("permission denied")
-	// ErrNotOfUser: the agent could open the file, but the user of the process for which it is opened could not. It is an ErrDenied.
+	// ErrNotOfUser: the agent could open the file, but the user of the process for which it is
+	// opened could not. It is an ErrDenied.
 	ErrNotOfUser = fmt.Errorf("%w: the user of the process may not read it", ErrDenied)
 	// ErrTooLarge: a bound of this package was passed.
 	ErrTooLarge = errors.New("larger than the bound")
@@ -39,14 +41,14 @@ var (
 	ErrExhausted = errors.New("too many reads hang")
 )
 
-// HeldUp reports whether err says that a target did not answer, or was not asked as it or others did not: another time it
-// may.
+// HeldUp reports whether err says that a target did not answer, or was not asked as it or others
+// did not: another time it may.
 func HeldUp(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrQuarantined) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrExhausted)
 }
 
-// Refused reports whether err says that there is a file and that it is not opened for the process: it is not one that the process's user may
-// read, or not one that the agent reads.
+// Refused reports whether err says that there is a file and that it is not opened for the process:
+// it is not one that the process's user may read, or not one that the agent reads.
 func Refused(err error) bool {
 	for _, why := range []error{ErrDenied, ErrTooLarge, ErrNotRegular, ErrReplaced, unix.ELOOP, unix.ENAMETOOLONG} {
 		if errors.Is(err, why) {
@@ -56,7 +58,8 @@ func Refused(err error) bool {
 	return false
 }
 
-// Cause returns one word for err, out of a small fixed set, for use as a metric label. Nil has no cause: "".
+// Cause returns one word for err, out of a small fixed set, for use as a metric label. Nil has no
+// cause: "".
 func Cause(err error) string {
 	if err == nil {
 		return ""
@@ -86,14 +89,15 @@ func Cause(err error) string {
 	return "other"
 }
 
-// Causes lists every word that Cause returns for an error, so that counters can exist before the first failure.
+// Causes lists every word that Cause returns for an error, so that counters can exist before the
+// first failure.
 func Causes() []string {
 	return []string{"gone", "denied", "too_large", "malformed", "unmapped", "not_regular", "replaced", "timeout",
 		"quarantined", "crowded", "exhausted", "canceled", "not_found", "other"}
 }
 
-// explain gives the error of a system call on /proc/PID its meaning here. Files below /proc/PID vanish with the
-// process, hence a missing one means that the process is gone.
+// explain gives the error of a system call on /proc/PID its meaning here. Files below /proc/PID
+// vanish with the process, hence a missing one means that the process is gone.
 func explain(pid int, doing string, err error) error {
 	switch {
 	case err == nil:
@@ -107,8 +111,8 @@ func explain(pid int, doing string, err error) error {
 	return fmt.Errorf("%s of process %d: %w", doing, pid, err)
 }
 
-// A PanicError is a panic that Catch has recovered. It is a fault of the agent's, which something in a target has brought
-// out.
+// A PanicError is a panic that Catch has recovered. It is a fault of the agent's, which something
+// in a target has brought out.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine, from where it was recovered
@@ -116,8 +120,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("the agent panicked: %v", e.Value) }
 
-// Catch calls fn and returns its error. A panic in fn becomes a *PanicError, or the one that fn panicked with. Locks that
-// fn took and does not release with defer stay locked.
+// Catch calls fn and returns its error. A panic in fn becomes a *PanicError, or the one that fn
+// panicked with. Locks that fn took and does not release with defer stay locked.
 func Catch(fn func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -134,7 +138,8 @@ func panicError(v any) *PanicError {
 	return &PanicError{v, debug.Stack()}
 }
 
-// Repanic panics with the *PanicError in err, if there is one: for a caller that has a Catch of its own around it.
+// Repanic panics with the *PanicError in err, if there is one: for a caller that has a Catch of its
+// own around it.
 func Repanic(err error) {
 	var e *PanicError
 	if errors.As(err, &e) {

@@ -31,7 +31,8 @@ func TestCatch(t *testing.T) {
 	}
 }
 
-// TestPoolPanic: a call that panics returns an error with its stack, and leaves its worker to others.
+// TestPoolPanic: a call that panics returns an error with its stack, and leaves its worker to
+// others.
 func TestPoolPanic(t *testing.T) {
 	p := NewPool(PoolOptions{Workers: 1})
 	for range 3 {

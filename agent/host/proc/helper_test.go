@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// holdMemory prints the address of secret. At a newline it executes itself anew, at the end of input it ends.
+// holdMemory prints the address of secret. At a newline it executes itself anew, at the end of
+// input it ends.
 func holdMemory() {
 	fmt.Println(uintptr(unsafe.Pointer(unsafe.StringData(secret)))) // read-only data never moves
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil {
@@ -40,8 +41,8 @@ func holdMemory() {
 	}
 }
 
-// hangMemory prints the address of a page whose first access waits for a handler that never answers: userfaultfd(2).
-// It stands in for a mapping of a FUSE file system that does not answer.
+// hangMemory prints the address of a page whose first access waits for a handler that never
+// answers: userfaultfd(2). It stands in for a mapping of a FUSE file system that does not answer.
 func hangMemory() {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

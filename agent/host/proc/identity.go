@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userHZ is the kernel's USER_HZ, the unit of times in /proc/PID/stat: 100 on amd64 and arm64, whatever CONFIG_HZ is.
+// userHZ is the kernel's USER_HZ, the unit of times in /proc/PID/stat: 100 on amd64 and arm64,
+// whatever CONFIG_HZ is.
 const userHZ = 100
 
 // nsPerTick converts between the two clocks of Identity.Start.
@@ -18,12 +19,14 @@ const nsPerTick = 1_000_000_000 / userHZ
 
 // An Identity is one process, for ever: pids are used again.
 //
-// Start comes from one of two sources that differ in resolution. BPF programs see task->group_leader->start_boottime
-// in nanoseconds since boot, suspend included. /proc/PID/stat shows the same number divided by 10 ms and rounded down
-// (nsec_to_clock_t in fs/proc/array.c), moved by the boottime offset of the reader's time namespace; agents run in
-// the initial one, where that offset is zero. So identities from the two sources are compared by Same, never by ==.
-// Two processes that share a pid and were started within the same 10 ms have the same identity: the kernel hands
-// out pids in a circle, so only a process that chooses its pid (clone3 with set_tid) gets there.
+// Start comes from one of two sources that differ in resolution. BPF programs see
+// task->group_leader->start_boottime in nanoseconds since boot, suspend included. /proc/PID/stat
+// shows the same number divided by 10 ms and rounded down (nsec_to_clock_t in fs/proc/array.c),
+// moved by the boottime offset of the reader's time namespace; agents run in the initial one, where
+// that offset is zero. So identities from the two sources are compared by Same, never by ==. Two
+// processes that share a pid and were started within the same 10 ms have the same identity: the
+// kernel hands out pids in a circle, so only a process that chooses its pid (clone3 with set_tid)
+// gets there.
 type Identity struct {
 	PID   int
 	Start uint64 // of the thread group leader, ns of CLOCK_BOOTTIME
@@ -33,7 +36,8 @@ type Identity struct {
 // Ticks returns Start in the unit of /proc/PID/stat, 10 ms.
 func (id Identity) Ticks() uint64 { return id.Start / nsPerTick }
 
-// Same reports whether both are the same process, whatever program it runs and whichever source its start is from.
+// Same reports whether both are the same process, whatever program it runs and whichever source its
+// start is from.
 func (id Identity) Same(other Identity) bool {
 	return id.PID == other.PID && id.Ticks() == other.Ticks()
 }
@@ -73,7 +77,8 @@ func (r Root) Check(id Identity) error {
 	return nil
 }
 
-// maxStat bounds /proc/PID/stat: 52 numbers of at most 20 digits and a name of at most 64 bytes fit twice.
+// maxStat bounds /proc/PID/stat: 52 numbers of at most 20 digits and a name of at most 64 bytes fit
+// twice.
 const maxStat = 4096
 
 // pfKthread is PF_KTHREAD of include/linux/sched.h.
@@ -112,7 +117,8 @@ func (r Root) Stat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// parseStat splits at the last parenthesis: a process may call itself "x) R 1 (", the numbers after its name cannot.
+// parseStat splits at the last parenthesis: a process may call itself "x) R 1 (", the numbers after
+// its name cannot.
 func parseStat(b []byte) (Stat, error) {
 	open, closing := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || closing < open {

@@ -35,8 +35,8 @@ func (m *Mapping) IsFile() bool { return m.Inode != 0 && strings.HasPrefix(m.Pat
 // Executable keeps the mappings that hold code.
 func Executable(m *Mapping) bool { return m.Exec }
 
-// parseMapping reads "start-limit perms offset major:minor inode   path", as written by show_map_vma in
-// fs/proc/task_mmu.c. Only the path is of the target's making.
+// parseMapping reads "start-limit perms offset major:minor inode path", as written by show_map_vma
+// in fs/proc/task_mmu.c. Only the path is of the target's making.
 func parseMapping(line []byte) (Mapping, error) {
 	var fields [5][]byte
 	rest := line
@@ -73,20 +73,22 @@ func parseMapping(line []byte) (Mapping, error) {
 	return m, nil
 }
 
-// parsePath undoes the kernel's one escape, \012 for a newline. A file whose name holds those four characters is
-// taken for one with a newline; it cannot be opened under that name, as inodes are compared.
+// parsePath undoes the kernel's one escape, \012 for a newline. A file whose name holds those four
+// characters is taken for one with a newline; it cannot be opened under that name, as inodes are
+// compared.
 func parsePath(b []byte) (path string, deleted bool) {
 	b, deleted = bytes.CutSuffix(b, []byte(" (deleted)"))
 	return strings.ReplaceAll(string(b), `\012`, "\n"), deleted
 }
 
 const (
-	// maxMapLines bounds the mappings that are looked at: four times the kernel's default vm.max_map_count, and what
-	// databases raise it to.
+	// maxMapLines bounds the mappings that are looked at: four times the kernel's default
+	// vm.max_map_count, and what databases raise it to.
 	maxMapLines = 1 << 18
 	// maxMappings bounds those that are kept.
 	maxMappings = 1 << 16
-	// maxMapLine is how much of a line is kept, in bytes. Paths of mapped files may be longer than PATH_MAX.
+	// maxMapLine is how much of a line is kept, in bytes. Paths of mapped files may be longer than
+	// PATH_MAX.
 	maxMapLine = 8 << 10
 	// maxMapBytes bounds the whole file.
 	maxMapBytes = 64 << 20
@@ -110,9 +112,10 @@ func (m Maps) Find(addr uint64) *Mapping {
 	return &m[i]
 }
 
-// Maps reads the mappings of a process for which keep returns true; nil keeps all. Kernel threads and processes that
-// are about to end have none. The kernel writes the file in pieces, so mappings that change meanwhile may appear
-// both as they were and as they are. A target can delay this read: call it through a Pool.
+// Maps reads the mappings of a process for which keep returns true; nil keeps all. Kernel threads
+// and processes that are about to end have none. The kernel writes the file in pieces, so mappings
+// that change meanwhile may appear both as they were and as they are. A target can delay this read:
+// call it through a Pool.
 func (r Root) Maps(pid int, keep func(*Mapping) bool) (Maps, error) {
 	f, err := r.open(pid, "maps")
 	if err != nil {

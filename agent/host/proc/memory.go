@@ -22,14 +22,16 @@ const (
 	MaxRanges = 1 << 16
 )
 
-// Memory reads the address space of one process. It implements vmruntime.Memory, may be used from several goroutines
-// at once, and takes no longer than its pool's deadline plus the wait for a free worker.
+// Memory reads the address space of one process. It implements vmruntime.Memory, may be used from
+// several goroutines at once, and takes no longer than its pool's deadline plus the wait for a free
+// worker.
 //
-// It never names another process's memory after this one. process_vm_readv(2) goes by pid, so after each call, and
-// before its result is handed out, two descriptors opened at the start must still be valid: a pidfd, which
-// proves that the process lives and its pid is therefore not used again, and /proc/PID/mem, which is bound to the address
-// space and proves that no other program was executed. One case is missed: a process whose address space outlives its own
-// execve because it shares it with another process (CLONE_VM without CLONE_THREAD).
+// It never names another process's memory after this one. process_vm_readv(2) goes by pid, so after
+// each call, and before its result is handed out, two descriptors opened at the start must still be
+// valid: a pidfd, which proves that the process lives and its pid is therefore not used again, and
+// /proc/PID/mem, which is bound to the address space and proves that no other program was executed.
+// One case is missed: a process whose address space outlives its own execve because it shares it
+// with another process (CLONE_VM without CLONE_THREAD).
 type Memory struct {
 	id    Identity
 	pool  *Pool
@@ -42,8 +44,9 @@ type Memory struct {
 
 var _ vmruntime.Memory = (*Memory)(nil)
 
-// OpenMemory opens the memory of process id, whose Exec is taken to be current. It needs the right to ptrace the
-// process: CAP_SYS_PTRACE, or the same user. The caller closes it, and may do so during a read.
+// OpenMemory opens the memory of process id, whose Exec is taken to be current. It needs the right
+// to ptrace the process: CAP_SYS_PTRACE, or the same user. The caller closes it, and may do so
+// during a read.
 func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 	space, err := os.Open(root.path(id.PID, "mem"))
 	if err != nil {
@@ -58,8 +61,8 @@ func OpenMemory(root Root, id Identity, pool *Pool) (*Memory, error) {
 	m.pidfdConn, _ = m.pidfd.SyscallConn() // fails for a closed file only
 	m.spaceConn, _ = m.space.SyscallConn()
 	m.pages, _ = os.Open(root.path(id.PID, "pagemap")) // without it no page is known to be there
-	// If that process has the pid now and its address space lives, both descriptors are its own: a pid does not
-	// return to a process.
+	// If that process has the pid now and its address space lives, both descriptors are its own: a
+	// pid does not return to a process.
 	if err := errors.Join(root.Check(id), m.alive()); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("open memory: %w", err)
@@ -93,8 +96,9 @@ func (m *Memory) unmapped(addr uint64, n int) error {
 	return fmt.Errorf("read %d bytes at %#x of process %d: %w", n, addr, m.id.PID, ErrUnmapped)
 }
 
-// ReadBatch fills as many of the ranges as it can and marks those with OK; the others are left as they were. Empty
-// ranges are OK. An error means that no range is. Each 1,024 ranges cost one system call, as does each unreadable one.
+// ReadBatch fills as many of the ranges as it can and marks those with OK; the others are left as
+// they were. Empty ranges are OK. An error means that no range is. Each 1,024 ranges cost one
+// system call, as does each unreadable one.
 func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
 	b, err := m.batch(ranges)
 	if err != nil {
@@ -139,7 +143,8 @@ func (m *Memory) read(b *batch, c *call) error {
 	return m.alive()
 }
 
-// finish has the pages supplied that a read of the batch, which returned err, found absent, and fills the ranges.
+// finish has the pages supplied that a read of the batch, which returned err, found absent, and
+// fills the ranges.
 func (m *Memory) finish(b *batch, ranges []vmruntime.Range, err error) error {
 	if errors.Is(err, errAbsent) {
 		err = m.pool.do(context.Background(), m.id.PID, absent, func(c *call) error { return m.read(b, c) })
@@ -152,7 +157,8 @@ func (m *Memory) finish(b *batch, ranges []vmruntime.Range, err error) error {
 	return nil
 }
 
-// alive returns ErrGone if the process ended or executed another program since the memory was opened.
+// alive returns ErrGone if the process ended or executed another program since the memory was
+// opened.
 func (m *Memory) alive() error {
 	ended := false
 	// Control keeps a descriptor from being closed, and so from being used again, meanwhile.
@@ -167,8 +173,8 @@ func (m *Memory) alive() error {
 	if err != nil || ended {
 		return fmt.Errorf("process %v: %w", m.id, ErrGone)
 	}
-	// mem_rw in fs/proc/base.c: nothing can be read from an address that no process can map, which is EIO as long as
-	// the address space exists, and end of file afterwards.
+	// mem_rw in fs/proc/base.c: nothing can be read from an address that no process can map, which
+	// is EIO as long as the address space exists, and end of file afterwards.
 	const neverMapped = 1<<63 - 4096
 	err = m.spaceConn.Control(func(fd uintptr) {
 		var b [1]byte
@@ -190,8 +196,8 @@ const maxIovecs = 1024
 // maxKept is the largest buffer that is kept for the next batch.
 const maxKept = 64 << 10
 
-// A batch reads into memory of its own, because an abandoned read may go on long after its caller has gone, and must
-// not write to what that caller has since used for something else.
+// A batch reads into memory of its own, because an abandoned read may go on long after its caller
+// has gone, and must not write to what that caller has since used for something else.
 type batch struct {
 	remote []unix.RemoteIovec
 	ok     []bool
@@ -216,7 +222,8 @@ func newBatch(ranges []vmruntime.Range, total int) *batch {
 	return b
 }
 
-// read fetches the ranges from the process; begin is called before each system call. Ranges that cannot be read are skipped.
+// read fetches the ranges from the process; begin is called before each system call. Ranges that
+// cannot be read are skipped.
 func (b *batch) read(pid int, begin func()) error {
 	done := 0 // bytes of buf that are dealt with
 	for first := 0; first < len(b.remote); {
@@ -240,8 +247,8 @@ func (b *batch) read(pid int, begin func()) error {
 				return err
 			}
 		}
-		// The kernel stops at the first page that it cannot read: the ranges before it are whole, the range it is in
-		// is not, and those after it are tried again.
+		// The kernel stops at the first page that it cannot read: the ranges before it are whole,
+		// the range it is in is not, and those after it are tried again.
 		i := 0
 		for ; i < len(window) && n >= window[i].Len; i++ {
 			n -= window[i].Len
@@ -271,16 +278,18 @@ func (b *batch) deliver(ranges []vmruntime.Range) {
 	}
 }
 
-// What a page of another process is before anybody touches it. A read of a page that is in memory, or in swap, cannot
-// wait for anybody but the kernel. Any other page has to be supplied: by the kernel, or by a file system or a
-// userfaultfd handler of the target's making, which may never do so. The kernel's pagemap says which it is without
-// touching the page (Documentation/admin-guide/mm/pagemap.rst).
+// What a page of another process is before anybody touches it. A read of a page that is in memory,
+// or in swap, cannot wait for anybody but the kernel. Any other page has to be supplied: by the
+// kernel, or by a file system or a userfaultfd handler of the target's making, which may never do
+// so. The kernel's pagemap says which it is without touching the page
+// (Documentation/admin-guide/mm/pagemap.rst).
 const (
 	pagePresent = 1 << 63
 	pageSwapped = 1 << 62
 
 	pageEntry = 8 // bytes of pagemap for a page
-	// pageGap is how many pages that nobody asked for are looked at rather than begin another system call.
+	// pageGap is how many pages that nobody asked for are looked at rather than begin another
+	// system call.
 	pageGap = 64
 	// pageRun is how many pages are looked at in one system call.
 	pageRun = 512
@@ -289,7 +298,8 @@ const (
 // errAbsent: some of the pages have to be supplied.
 var errAbsent = errors.New("pages are not in memory")
 
-// resident returns errAbsent unless all pages of the batch are in memory or in swap. It may change at once.
+// resident returns errAbsent unless all pages of the batch are in memory or in swap. It may change
+// at once.
 func (b *batch) resident(pagemap *os.File, pageSize uint64) error {
 	pages := b.pages[:0]
 	for _, r := range b.remote {

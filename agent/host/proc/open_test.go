@@ -158,7 +158,8 @@ func TestOpenMapped(t *testing.T) {
 			t.Errorf("%s: read %q, %v", when, b, err)
 		}
 	}
-	// One procfs has no map_files, as for an agent that may not use them; its process 1 has this process's root.
+	// One procfs has no map_files, as for an agent that may not use them; its process 1 has this
+	// process's root.
 	byPath := Root(t.TempDir())
 	must(t, os.Mkdir(filepath.Join(byPath.String(), "1"), 0o755))
 	must(t, os.Symlink("/", filepath.Join(byPath.String(), "1", "root")))

@@ -21,8 +21,9 @@ type PoolOptions struct {
 	Owner         func(int) Owner // whose a process is; nil asks /proc
 }
 
-// A Pool runs calls that a target may delay for ever, each under a deadline. A call that passes it is abandoned, as
-// nothing can end it: its worker is replaced, and its target is left alone for a while.
+// A Pool runs calls that a target may delay for ever, each under a deadline. A call that passes it
+// is abandoned, as nothing can end it: its worker is replaced, and its target is left alone for a
+// while.
 //
 // Many processes may hang on purpose. So a process is trusted step by step:
 //
@@ -35,8 +36,9 @@ type PoolOptions struct {
 //
 // Deadlines count what a target took, not what the scheduler did: see callClock.
 //
-// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest, and after 60 times that if
-// the agent itself gets no CPU. Still, the goroutine that drains the ring must not wait at all and never calls a pool.
+// Waiting for a free worker is bounded too: a worker is free again after Deadline at the latest,
+// and after 60 times that if the agent itself gets no CPU. Still, the goroutine that drains the
+// ring must not wait at all and never calls a pool.
 type Pool struct {
 	opt     PoolOptions
 	look    func(tid int) moment // at the thread of a call
@@ -70,8 +72,8 @@ type target struct {
 	until    time.Time     // end of it
 }
 
-// refuses reports whether the target is to be left alone. While a call of it is outstanding, that is always so: one
-// target holds no more threads than the calls that ran when it first hung.
+// refuses reports whether the target is to be left alone. While a call of it is outstanding, that
+// is always so: one target holds no more threads than the calls that ran when it first hung.
 func (t *target) refuses(now time.Time) bool { return t.stuck > 0 || now.Before(t.until) }
 
 // blameless reports whether nothing is to be remembered against the target, nor for much longer.
@@ -120,9 +122,10 @@ func orDefault[T int | time.Duration](v, def T) T {
 	return v
 }
 
-// Do runs fn, which reads the process pid, and returns its error. It returns ErrTimeout when fn passes the deadline
-// and the context's error when that ends first; fn then goes on, so it may only write to what it owns. It returns
-// ErrQuarantined, ErrCrowded or ErrExhausted without having run fn.
+// Do runs fn, which reads the process pid, and returns its error. It returns ErrTimeout when fn
+// passes the deadline and the context's error when that ends first; fn then goes on, so it may only
+// write to what it owns. It returns ErrQuarantined, ErrCrowded or ErrExhausted without having run
+// fn.
 func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
 	return p.do(ctx, pid, general, func(c *call) error {
 		runtime.LockOSThread() // for the clock
@@ -132,8 +135,8 @@ func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
 	})
 }
 
-// do is Do for a function that calls here before each system call that the target can delay. To keep it on one thread instead
-// takes 5 us.
+// do is Do for a function that calls here before each system call that the target can delay. To
+// keep it on one thread instead takes 5 us.
 func (p *Pool) do(ctx context.Context, pid int, k kind, fn func(*call) error) error {
 	terms, err := p.admit(pid, k)
 	if err != nil {
@@ -271,7 +274,8 @@ func (p *Pool) ownerOf(pid int) Owner {
 	return p.opt.Owner(pid)
 }
 
-// maxTargets bounds what is remembered of processes. Beyond it those to which nothing is to be said begin anew.
+// maxTargets bounds what is remembered of processes. Beyond it those to which nothing is to be said
+// begin anew.
 const maxTargets = 1 << 14
 
 // target returns what is remembered of a process; p.mu is held.
@@ -291,7 +295,8 @@ func (p *Pool) target(pid int, now time.Time) *target {
 	return t
 }
 
-// punish quarantines a target that hung a call, for twice as long as the last time. The caller holds the lock.
+// punish quarantines a target that hung a call, for twice as long as the last time. The caller
+// holds the lock.
 func (p *Pool) punish(t *target, now time.Time) {
 	// Those that behaved for as long as their quarantine took start anew.
 	for pid, other := range p.targets {
@@ -307,19 +312,23 @@ func (p *Pool) punish(t *target, now time.Time) {
 	t.answered, t.slow = [kinds]bool{}, false
 }
 
-// An Owner is who answers for a process: a user in a cgroup. A container that runs as root has another cgroup than the next.
+// An Owner is who answers for a process: a user in a cgroup. A container that runs as root has
+// another cgroup than the next.
 type Owner struct {
 	UID    uint32
 	Cgroup string // path in the unified hierarchy, or all of /proc/PID/cgroup where there is none
 }
 
-// unknown reports whether o is of a process that is gone. All of these share a budget of their own, which is no user's.
+// unknown reports whether o is of a process that is gone. All of these share a budget of their own,
+// which is no user's.
 func (o Owner) unknown() bool { return o == Owner{} || o == gone }
 
-// gone is the owner of processes that have ended: the UID is the kernel's INVALID_UID (include/linux/uidgid.h).
+// gone is the owner of processes that have ended: the UID is the kernel's INVALID_UID
+// (include/linux/uidgid.h).
 var gone = Owner{UID: ^uint32(0)}
 
-// Owner returns whose process pid is. A process that is gone has the UID 1<<32 - 1, which is no user's. No target can delay this.
+// Owner returns whose process pid is. A process that is gone has the UID 1<<32 - 1, which is no
+// user's. No target can delay this.
 func (r Root) Owner(pid int) Owner {
 	s, err := r.Status(pid)
 	if err != nil {
@@ -347,7 +356,8 @@ func newStuckCalls() stuckCalls {
 	return stuckCalls{map[Owner]*[2]int{}, map[uint32]*[2]int{}}
 }
 
-// class is what shares a budget: reads of memory, or all else. Who hangs one does not take the other from his neighbours.
+// class is what shares a budget: reads of memory, or all else. Who hangs one does not take the
+// other from his neighbours.
 func (k kind) class() int {
 	if k == general {
 		return 0

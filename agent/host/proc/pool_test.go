@@ -132,8 +132,8 @@ func TestPoolIsExhausted(t *testing.T) {
 	})
 }
 
-// TestPoolWaits fills the workers with one target's calls. Those of it that wait behind are refused when the first
-// ones hang, without costing another deadline.
+// TestPoolWaits fills the workers with one target's calls. Those of it that wait behind are refused
+// when the first ones hang, without costing another deadline.
 func TestPoolWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := timedPool(PoolOptions{Workers: 2, Deadline: time.Second, FirstDeadline: time.Second})
@@ -194,11 +194,12 @@ func TestPoolHonoursTheContext(t *testing.T) {
 	})
 }
 
-// owners returns an Owner for pids: those below 1000 have one user and cgroup, each following thousand another user.
+// owners returns an Owner for pids: those below 1000 have one user and cgroup, each following
+// thousand another user.
 func owners(pid int) Owner { return Owner{UID: uint32(pid / 1000), Cgroup: "/"} }
 
-// TestPoolFirstCall: an unknown process has little time at first. If it answers late it has more from then
-// on, and if it does not it is left alone.
+// TestPoolFirstCall: an unknown process has little time at first. If it answers late it has more
+// from then on, and if it does not it is left alone.
 func TestPoolFirstCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := timedPool(PoolOptions{Owner: owners})
@@ -227,8 +228,8 @@ func TestPoolFirstCall(t *testing.T) {
 	})
 }
 
-// TestPoolAttack: 64 processes of a user that hang, first and known ones, cost the processes of others nothing, and those
-// of his own that answered before little.
+// TestPoolAttack: 64 processes of a user that hang, first and known ones, cost the processes of
+// others nothing, and those of his own that answered before little.
 func TestPoolAttack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := timedPool(PoolOptions{Owner: owners})
@@ -292,7 +293,8 @@ func TestPoolAttack(t *testing.T) {
 	})
 }
 
-// TestPoolOwnerGone: calls of processes that have ended go on hanging, at the cost of whose processes they were.
+// TestPoolOwnerGone: calls of processes that have ended go on hanging, at the cost of whose
+// processes they were.
 func TestPoolOwnerGone(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -337,7 +339,8 @@ func TestPoolOwnerGone(t *testing.T) {
 	}
 }
 
-// TestPoolManyUsers: all users together cannot take what is kept for processes that answered before.
+// TestPoolManyUsers: all users together cannot take what is kept for processes that answered
+// before.
 func TestPoolManyUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := timedPool(PoolOptions{Owner: owners})

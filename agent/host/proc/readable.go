@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the agent opens for a process becomes names that others see, and the agent may read more than the user of that process. So it opens
-// only what that user could open: a reader decides this for each directory, link and file on the way, from the descriptor that it opened,
-// so that nothing depends on what a path leads to a moment later. Security modules of the kernel are not asked.
+// What the agent opens for a process becomes names that others see, and the agent may read more
+// than the user of that process. So it opens only what that user could open: a reader decides this
+// for each directory, link and file on the way, from the descriptor that it opened, so that nothing
+// depends on what a path leads to a moment later. Security modules of the kernel are not asked.
 
 // A reader is the user for whom a file is opened.
 type reader struct {
@@ -29,8 +30,8 @@ const (
 	maySearch = 1
 )
 
-// readerOf returns the user of a process. A process with the ids of several users gets the rights of everybody: whoever started it may have
-// chosen the path.
+// readerOf returns the user of a process. A process with the ids of several users gets the rights
+// of everybody: whoever started it may have chosen the path.
 func (r Root) readerOf(pid int) (reader, error) {
 	s, err := r.Status(pid)
 	if err != nil {
@@ -43,8 +44,8 @@ func (u *reader) equal(o *reader) bool {
 	return u.uid == o.uid && u.all == o.all && u.everybody == o.everybody && slices.Equal(u.groups, o.groups)
 }
 
-// asUser opens a file for the user of a process, who must be the same afterwards: a process can become another user's by executing a program,
-// while its files are those of the one that it was.
+// asUser opens a file for the user of a process, who must be the same afterwards: a process can
+// become another user's by executing a program, while its files are those of the one that it was.
 func (r Root) asUser(pid int, open func(*reader) (*os.File, error)) (*os.File, error) {
 	user, err := r.readerOf(pid)
 	if err != nil {
@@ -86,7 +87,8 @@ func (u *reader) may(fd int, st *unix.Stat_t, what uint32) bool {
 	return st.Mode&what != 0
 }
 
-// An accessEntry is struct posix_acl_xattr_entry of the kernel's include/uapi/linux/posix_acl_xattr.h.
+// An accessEntry is struct posix_acl_xattr_entry of the kernel's
+// include/uapi/linux/posix_acl_xattr.h.
 type accessEntry struct {
 	tag, what uint16
 	id        uint32
@@ -104,7 +106,8 @@ const (
 // maxAccessList bounds an access list: no file system in use stores more than 8 KiB.
 const maxAccessList = 64 << 10
 
-// accessList reads the access list of an open file. It is nil if there is none, and denies all if it cannot be read.
+// accessList reads the access list of an open file. It is nil if there is none, and denies all if
+// it cannot be read.
 func accessList(fd int) []accessEntry {
 	b := make([]byte, 512)
 	n, err := unix.Getxattr(selfPath(fd), "system.posix_acl_access", b)
@@ -151,9 +154,10 @@ func (u *reader) listed(list []accessEntry, st *unix.Stat_t, what uint32) bool {
 	return !member && uint32(other)&what != 0
 }
 
-// find returns an O_PATH descriptor of the file that a path leads to from a root directory, if the user may get there. It opens no link of
-// procfs, as these lead anywhere, and follows no link of another user in a directory where everybody may create files: both the owner of such
-// a directory and the user may put links there.
+// find returns an O_PATH descriptor of the file that a path leads to from a root directory, if the
+// user may get there. It opens no link of procfs, as these lead anywhere, and follows no link of
+// another user in a directory where everybody may create files: both the owner of such a directory
+// and the user may put links there.
 func (u *reader) find(root int, path string) (int, error) {
 	w := walk{user: u, dirs: []int{root}, rest: path}
 	defer w.up(1)
@@ -184,7 +188,8 @@ const (
 	maxDepth = 100 // directories that are open at once: paths in use have 30
 )
 
-// step goes on by one name. It returns the file that has it, and -1 if that is a directory or a link, as more must follow.
+// step goes on by one name. It returns the file that has it, and -1 if that is a directory or a
+// link, as more must follow.
 func (w *walk) step(name string, more bool) (int, error) {
 	at := w.dirs[len(w.dirs)-1]
 	var dir unix.Stat_t
@@ -261,8 +266,8 @@ func (w *walk) up(keep int) {
 	w.dirs = w.dirs[:keep]
 }
 
-// onProcfs reports whether an open file is one of procfs. What such a file contains depends on who opens it, so its mode does not say what
-// others could read.
+// onProcfs reports whether an open file is one of procfs. What such a file contains depends on who
+// opens it, so its mode does not say what others could read.
 func onProcfs(fd int) (bool, error) {
 	var sys unix.Statfs_t
 	err := unix.Fstatfs(fd, &sys)

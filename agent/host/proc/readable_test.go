@@ -168,7 +168,8 @@ func TestOpenFileAsTheKernel(t *testing.T) {
 	}
 }
 
-// A program that its user may execute but not read has no names, and links into directories that others cannot enter have none of them.
+// A program that its user may execute but not read has no names, and links into directories that
+// others cannot enter have none of them.
 func TestOpenMappedAsUser(t *testing.T) {
 	needs.Root(t, "processes of other users")
 	dir, err := os.MkdirTemp("", "readable-*")

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxTasks bounds the processes of a host and the threads of a process. The kernel's own limit (PID_MAX_LIMIT)
-	// is 4 Mi; hosts in use stay far below this bound.
+	// maxTasks bounds the processes of a host and the threads of a process. The kernel's own limit
+	// (PID_MAX_LIMIT) is 4 Mi; hosts in use stay far below this bound.
 	maxTasks = 1 << 18
 	// maxPID is PID_MAX_LIMIT of include/linux/threads.h.
 	maxPID = 1 << 22
@@ -40,7 +40,8 @@ func (r Root) String() string {
 	return string(r)
 }
 
-// PIDs lists the processes, ascending, kernel threads included. Any of them may be gone by the time it is looked at.
+// PIDs lists the processes, ascending, kernel threads included. Any of them may be gone by the time
+// it is looked at.
 func (r Root) PIDs() ([]int, error) {
 	pids, err := numericNames(r.String())
 	if err != nil {
@@ -58,8 +59,8 @@ func (r Root) Threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// Executable returns the path of the program that the process runs, as seen from its own root. A " (deleted)" at the
-// end means what it says, or is part of the name.
+// Executable returns the path of the program that the process runs, as seen from its own root. A "
+// (deleted)" at the end means what it says, or is part of the name.
 func (r Root) Executable(pid int) (string, error) {
 	// The kernel bounds a link by PATH_MAX.
 	path, err := os.Readlink(r.path(pid, "exe"))
@@ -69,8 +70,8 @@ func (r Root) Executable(pid int) (string, error) {
 	return path, nil
 }
 
-// numericNames returns the entries of dir that are task ids, ascending. It reads in batches, so that a directory
-// that is too large costs no more than the bound.
+// numericNames returns the entries of dir that are task ids, ascending. It reads in batches, so
+// that a directory that is too large costs no more than the bound.
 func numericNames(dir string) ([]int, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -113,7 +114,8 @@ func (r Root) read(pid, limit int, elem ...string) ([]byte, error) {
 	return b, nil
 }
 
-// open opens a file of a process for reading. os.Open would spend four more system calls to find out that it cannot be polled.
+// open opens a file of a process for reading. os.Open would spend four more system calls to find
+// out that it cannot be polled.
 func (r Root) open(pid int, elem ...string) (*os.File, error) {
 	path := r.path(pid, elem...)
 	for {
@@ -142,12 +144,12 @@ func (r Root) readSome(pid, limit int, elem ...string) ([]byte, error) {
 	return b, nil
 }
 
-// initialPIDNamespace is the number of the namespace that the kernel boots with: PROC_PID_INIT_INO of its
-// include/linux/proc_ns.h.
+// initialPIDNamespace is the number of the namespace that the kernel boots with: PROC_PID_INIT_INO
+// of its include/linux/proc_ns.h.
 const initialPIDNamespace = 0xEFFFFFFC
 
-// HostPIDs says whether process ids are those of the host here, as the kernel side has them. In another PID namespace
-// they stand for other processes.
+// HostPIDs says whether process ids are those of the host here, as the kernel side has them. In
+// another PID namespace they stand for other processes.
 func (r Root) HostPIDs() (bool, error) {
 	link, err := os.Readlink(filepath.Join(r.String(), "self/ns/pid"))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 const (
 	// maxStatus bounds /proc/PID/status. Its one long line is Groups: 65,536 of up to 11 bytes.
 	maxStatus = 1 << 20
-	// maxNamespaces bounds NSpid: MAX_PID_NS_LEVEL of include/linux/pid_namespace.h is 32, plus the host's.
+	// maxNamespaces bounds NSpid: MAX_PID_NS_LEVEL of include/linux/pid_namespace.h is 32, plus the
+	// host's.
 	maxNamespaces = 33
 )
 
@@ -29,7 +30,8 @@ type Status struct {
 	ReadsAll bool
 }
 
-// InnermostPID is the pid that the process itself knows: what a container's perf map or attach socket is named after.
+// InnermostPID is the pid that the process itself knows: what a container's perf map or attach
+// socket is named after.
 func (s Status) InnermostPID() int { return s.NSpid[len(s.NSpid)-1] }
 
 // Status reads /proc/PID/status.
@@ -58,8 +60,8 @@ func (r Root) ThreadStatus(pid, tid int) (Status, error) {
 	return s, nil
 }
 
-// parseStatus reads "Key:\tvalue" lines. The kernel escapes newlines in Name, the only line that the process chooses,
-// so no name can forge another line.
+// parseStatus reads "Key:\tvalue" lines. The kernel escapes newlines in Name, the only line that
+// the process chooses, so no name can forge another line.
 func parseStatus(b []byte) (Status, error) {
 	var s Status
 	seen := map[string]bool{}
@@ -130,7 +132,8 @@ func parseGroups(value []byte) ([]uint32, error) {
 	return groups, nil
 }
 
-// readsAll reports whether a set of capabilities, in hexadecimal, has one with which every file can be read.
+// readsAll reports whether a set of capabilities, in hexadecimal, has one with which every file can
+// be read.
 func readsAll(value []byte) (bool, error) {
 	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 16, 64)
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// A Workload is what people call a process, and where it runs. Its fields are printable and bounded; empty is what neither the cgroup nor
-// the process says.
+// A Workload is what people call a process, and where it runs. Its fields are printable and
+// bounded; empty is what neither the cgroup nor the process says.
 type Workload struct {
-	// Service is the bounded name under which the process is counted: see WorkloadOf. It stays the same when the process is started
-	// again, and from one version to the next, unless there is nothing to go by but the id of a container.
+	// Service is the bounded name under which the process is counted: see WorkloadOf. It stays the
+	// same when the process is started again, and from one version to the next, unless there is
+	// nothing to go by but the id of a container.
 	Service     string
 	Application string // of a JVM: see Application.Name
 	Main        string // of a JVM: its main class or jar
@@ -26,17 +27,19 @@ type Workload struct {
 	Namespace   string
 }
 
-// NeedsLaunch reports whether the names of a process depend on how it was started, so that reading that is worth while.
+// NeedsLaunch reports whether the names of a process depend on how it was started, so that reading
+// that is worth while.
 func NeedsLaunch(executable string, cgroup []byte) bool {
 	return IsJava(executable) || placeOf(cgroup).contained()
 }
 
-// WorkloadOf names a process. The argument cgroup is the content of /proc/PID/cgroup, comm that of /proc/PID/comm, and host the name of the
-// machine.
+// WorkloadOf names a process. The argument cgroup is the content of /proc/PID/cgroup, comm that of
+// /proc/PID/comm, and host the name of the machine.
 //
-// Service is the first of these that there is: the systemd unit (nginx.service), if it is nearer to the process than a container; the
-// application of a JVM, unless its name is generic; the container's name; the generic name; the container's id; comm. Units of
-// login sessions and of commands, such as cron.service, are the service of their daemon only.
+// Service is the first of these that there is: the systemd unit (nginx.service), if it is nearer to
+// the process than a container; the application of a JVM, unless its name is generic; the
+// container's name; the generic name; the container's id; comm. Units of login sessions and of
+// commands, such as cron.service, are the service of their daemon only.
 func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 	place, application := placeOf(cgroup), ApplicationOf(l)
 	w := Workload{
@@ -52,8 +55,8 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 		attributes := l.variable("OTEL_RESOURCE_ATTRIBUTES")
 		otel = cmp.Or(l.variable("OTEL_SERVICE_NAME"), attribute(attributes, "service.name"))
 		name = cmp.Or(name, attribute(attributes, "k8s.container.name"), attribute(attributes, "container.name"), l.variable("CONTAINER_NAME"), l.variable("NOMAD_TASK_NAME"))
-		// A container's host name is its id unless somebody named it, and that of a pod is the pod's. It is the machine's if the container
-		// shares that network.
+		// A container's host name is its id unless somebody named it, and that of a pod is the
+		// pod's. It is the machine's if the container shares that network.
 		hostname := l.Hostname
 		if hostname == host || hostname == "localhost" || place.id != "" && strings.HasPrefix(hostname, place.id) {
 			hostname = ""
@@ -77,8 +80,9 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 	return w
 }
 
-// podOwner is what a pod belongs to. The names of pods end in what their controllers add, which changes with each rollout: a hash of the
-// template and five characters, five characters, or a number.
+// podOwner is what a pod belongs to. The names of pods end in what their controllers add, which
+// changes with each rollout: a hash of the template and five characters, five characters, or a
+// number.
 func podOwner(pod string) string {
 	if m := podSuffix.FindStringIndex(pod); m != nil && m[0] > 0 {
 		return pod[:m[0]]
@@ -88,20 +92,24 @@ func podOwner(pod string) string {
 
 var podSuffix = regexp.MustCompile(`(?:-[0-9bcdf-hj-np-tv-xz]{8,10})?-[bcdf-hj-np-tv-xz24-9]{5}$|-[0-9]{1,10}$`)
 
-// startsOthers are units whose processes are mostly started by somebody else: what runs in them is not the unit's service.
+// startsOthers are units whose processes are mostly started by somebody else: what runs in them is
+// not the unit's service.
 var startsOthers = map[string]bool{
 	"cron.service": true, "crond.service": true, "cronie.service": true, "anacron.service": true, "atd.service": true, "ssh.service": true, "sshd.service": true,
 	"gdm.service": true, "sddm.service": true, "lightdm.service": true, "display-manager.service": true,
 	"rescue.service": true, "emergency.service": true, "screen.service": true, "tmux.service": true,
 }
 
-// transient matches units that systemd-run numbers, sessions, and units of a connection or a terminal.
+// transient matches units that systemd-run numbers, sessions, and units of a connection or a
+// terminal.
 var transient = regexp.MustCompile(`^(?:run-[a-z]?[0-9a-f]+(?:-i[0-9]+)?|(?:user|sshd?|getty|serial-getty|container-getty|autovt|user-runtime-dir)@.*|(?:console-getty|debug-shell))\.service$`)
 
 const (
-	// maxCgroup bounds /proc/PID/cgroup: one line for each hierarchy, each with a path of at most PATH_MAX.
+	// maxCgroup bounds /proc/PID/cgroup: one line for each hierarchy, each with a path of at most
+	// PATH_MAX.
 	maxCgroup = 128 << 10
-	// containerIDLen is the length of the ids of Docker, containerd, CRI-O and Podman, in hex digits.
+	// containerIDLen is the length of the ids of Docker, containerd, CRI-O and Podman, in hex
+	// digits.
 	containerIDLen = 64
 	// shortIDLen is how much of an id these tools show.
 	shortIDLen = 12
@@ -129,8 +137,8 @@ type place struct {
 
 func (p place) contained() bool { return p.id != "" || p.container != "" || p.podUID != "" }
 
-// placeOf finds the place in the content of /proc/PID/cgroup. The unified hierarchy is asked first, then systemd's named one, then
-// the rest in order.
+// placeOf finds the place in the content of /proc/PID/cgroup. The unified hierarchy is asked first,
+// then systemd's named one, then the rest in order.
 func placeOf(cgroup []byte) place {
 	paths := make([]string, 2, 8)
 	for line := range bytes.Lines(cgroup) {
@@ -186,7 +194,8 @@ func placeIn(path string) (p place) {
 	return p
 }
 
-// containerID finds the id in docker-ID.scope, cri-containerd-ID.scope, kubepods-…:cri-containerd:ID or a bare ID.
+// containerID finds the id in docker-ID.scope, cri-containerd-ID.scope,
+// kubepods-…:cri-containerd:ID or a bare ID.
 func containerID(name string) string {
 	name = strings.TrimSuffix(name, ".scope")
 	if i := strings.LastIndexAny(name, "-:"); i >= 0 {
@@ -212,7 +221,8 @@ func containerName(component string) string {
 
 var podComponent = regexp.MustCompile(`^(?:kubepods.*-)?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?::|$)`)
 
-// podUID finds the uid in kubepods-burstable-podUID.slice or podUID. Where systemd makes the groups, its dashes are underscores.
+// podUID finds the uid in kubepods-burstable-podUID.slice or podUID. Where systemd makes the
+// groups, its dashes are underscores.
 func podUID(component string) string {
 	if m := podComponent.FindStringSubmatch(component); m != nil {
 		return strings.ReplaceAll(m[1], "_", "-")

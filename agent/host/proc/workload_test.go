@@ -84,7 +84,8 @@ func FuzzService(f *testing.F) {
 	})
 }
 
-// Containers are called what their environment, host name or pod says; their ids are no more than the last resort.
+// Containers are called what their environment, host name or pod says; their ids are no more than
+// the last resort.
 func TestWorkload(t *testing.T) {
 	const (
 		uid    = "0a1b2c3d-1111-2222-3333-444455556666"

@@ -29,7 +29,8 @@ func (b *Backoff) Pause() (pause time.Duration, ok bool) {
 	return pause, true
 }
 
-// Due reports whether an attempt may be made at that time of CLOCK_MONOTONIC. If so, it puts off the one after it.
+// Due reports whether an attempt may be made at that time of CLOCK_MONOTONIC. If so, it puts off
+// the one after it.
 func (b *Backoff) Due(now time.Duration) bool {
 	if now < b.Next {
 		return false

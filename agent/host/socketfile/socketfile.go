@@ -1,5 +1,5 @@
-// Package socketfile makes Unix sockets that have a name: one agent has it at a time, and nobody can connect before the owner and the mode are
-// those that the user wants.
+// Package socketfile makes Unix sockets that have a name: one agent has it at a time, and nobody
+// can connect before the owner and the mode are those that the user wants.
 package socketfile
 
 import (
@@ -37,9 +37,11 @@ type Listener struct {
 	lock *os.File
 }
 
-// Listen takes the socket at path: of the network "unix" or "unixpacket". It replaces a socket that a killed agent left behind, and nothing else:
-// none of another user, unless that is the user whom access names. A lock file next to it is held for as long as the agent lives. The directory is created if only that
-// is missing. In it and in all directories above only the agent's user and root may be able to replace what leads to the socket: see outfile.MakeGuardedDir.
+// Listen takes the socket at path: of the network "unix" or "unixpacket". It replaces a socket that
+// a killed agent left behind, and nothing else: none of another user, unless that is the user whom
+// access names. A lock file next to it is held for as long as the agent lives. The directory is
+// created if only that is missing. In it and in all directories above only the agent's user and
+// root may be able to replace what leads to the socket: see outfile.MakeGuardedDir.
 func Listen(network, path string, access Access) (_ *Listener, err error) {
 	defer func() {
 		if err != nil {
@@ -70,7 +72,8 @@ func Listen(network, path string, access Access) (_ *Listener, err error) {
 	return &Listener{l, lock}, nil
 }
 
-// Close removes the socket and lets others have the path. The lock's file stays: removing it would race.
+// Close removes the socket and lets others have the path. The lock's file stays: removing it would
+// race.
 func (l *Listener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
 
 // A socket is a name in an open directory.
@@ -80,7 +83,8 @@ type socket struct {
 	path, name string
 }
 
-// takeLock takes the lock, which distinguishes a socket that is about to be used from one that a killed agent left behind.
+// takeLock takes the lock, which distinguishes a socket that is about to be used from one that a
+// killed agent left behind.
 func (s *socket) takeLock() (*os.File, error) {
 	fd, err := unix.Openat(s.dir, s.name+".lock", unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -104,7 +108,8 @@ func (s *socket) takeLock() (*os.File, error) {
 	return lock, nil
 }
 
-// listen makes the socket. Nobody can connect to it before it listens, and then it has its owner and mode.
+// listen makes the socket. Nobody can connect to it before it listens, and then it has its owner
+// and mode.
 func (s *socket) listen(access Access) (_ *net.UnixListener, err error) {
 	if err := s.removeStale(access); err != nil {
 		return nil, err
@@ -138,7 +143,8 @@ func (s *socket) listen(access Access) (_ *net.UnixListener, err error) {
 	return listener, nil
 }
 
-// permit sets the owner and the mode of the socket that was bound: of what has the name now, and is no link.
+// permit sets the owner and the mode of the socket that was bound: of what has the name now, and is
+// no link.
 func (s *socket) permit(access Access) error {
 	at, err := unix.Openat(s.dir, s.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -86,7 +86,8 @@ func TestListenInTheWay(t *testing.T) {
 	}
 }
 
-// Others must not be able to put a socket of their own in its place: neither in its directory, nor in one above.
+// Others must not be able to put a socket of their own in its place: neither in its directory, nor
+// in one above.
 func TestListenInDirectories(t *testing.T) {
 	for mode, want := range map[os.FileMode]error{
 		0o755: nil, 0o700: nil, 0o775: outfile.ErrReplaceable, 0o777: outfile.ErrReplaceable, 0o777 | os.ModeSticky: nil,
@@ -110,7 +111,8 @@ func TestListenInDirectories(t *testing.T) {
 	}
 }
 
-// What belongs to another user is left alone, and so are directories and links of others on the way.
+// What belongs to another user is left alone, and so are directories and links of others on the
+// way.
 func TestListenAmongOthers(t *testing.T) {
 	needs.Root(t, "another user's files")
 	const nobody = 65534

@@ -1,9 +1,11 @@
-// Package cause says what a thread that was off the CPU waited for, from its stack and from the state in which it left.
+// Package cause says what a thread that was off the CPU waited for, from its stack and from the
+// state in which it left.
 //
 //	what, inner := cause.Of(state, thread, stack, enters) // innermost frame first
 //	stack = stack[inner:]                 // without the scheduler
 //
-// The rules are tables of functions: the kernel's say what kind of wait it was, the program's who waits that way.
+// The rules are tables of functions: the kernel's say what kind of wait it was, the program's who
+// waits that way.
 package cause
 
 import (
@@ -61,15 +63,15 @@ var All = []string{
 	Process, Signal, FileLock, KernelLock, IPC, Memory, Worker, Idle, Other, Unknown,
 }
 
-// A rule says what a function's presence in a stack means. Names match as prefixes up to the end of a word: compilers append suffixes
-// such as .isra.0, C++ parameters.
+// A rule says what a function's presence in a stack means. Names match as prefixes up to the end of
+// a word: compilers append suffixes such as .isra.0, C++ parameters.
 type rule struct {
 	names string // separated by spaces
 	cause string
 }
 
-// kernelRules are of functions of the kernel; the innermost frame that has a rule counts. Helpers that many waits share, such as
-// schedule_timeout or wait_woken, have none.
+// kernelRules are of functions of the kernel; the innermost frame that has a rule counts. Helpers
+// that many waits share, such as schedule_timeout or wait_woken, have none.
 var kernelRules = compile([]rule{
 	{"hrtimer_nanosleep common_nsleep do_nanosleep alarm_timer_nsleep", Sleep},
 	{"futex_wait __futex_wait do_futex futex_wait_queue futex_wait_queue_me futex_wait_requeue_pi futex_lock_pi futex_do_wait futex_wait_multiple", Futex},
@@ -100,11 +102,12 @@ var kernelRules = compile([]rule{
 	{"do_signal_stop ptrace_stop do_freezer_trap get_signal __refrigerator", Stopped},
 })
 
-// faultRules are of functions of the kernel that handle page faults: whatever a thread waits for there.
+// faultRules are of functions of the kernel that handle page faults: whatever a thread waits for
+// there.
 var faultRules = compile([]rule{{"handle_mm_fault do_user_addr_fault exc_page_fault do_page_fault lock_mm_and_find_vma __do_fault", PageFault}})
 
-// userRules are of functions of Java and of the VM: the innermost frame that has a rule counts, if the kernel's say that the thread waits
-// for others or for a time.
+// userRules are of functions of Java and of the VM: the innermost frame that has a rule counts, if
+// the kernel's say that the thread waits for others or for a time.
 var userRules = compile([]rule{
 	{"java.lang.Object.wait java.lang.Object.wait0", Wait},
 	{"java.lang.Thread.sleep java.lang.Thread.sleep0 java.lang.Thread.sleepNanos java.lang.Thread.sleepNanos0", Sleep},
@@ -113,7 +116,8 @@ var userRules = compile([]rule{
 	{"_complete_monitor_locking_Java complete_monitor_locking_blob complete_monitor_locking monitorenter_nofpu monitorenter " +
 		"ObjectMonitor::enter ObjectMonitor::enter_with_contention_mark ObjectMonitor::EnterI ObjectMonitor::enter_internal ObjectMonitor::ReenterI ObjectSynchronizer::enter " +
 		"LightweightSynchronizer::enter SharedRuntime::complete_monitor_locking_C SharedRuntime::monitor_enter_helper InterpreterRuntime::monitorenter Runtime1::monitorenter", Monitor},
-	// Stubs of compiled code come here for a safepoint only, by JDK: the VM's frames may be missing.
+	// Stubs of compiled code come here for a safepoint only, by JDK: the VM's frames may be
+	// missing.
 	{"SafepointBlob polling_page_safepoint_handler polling_page_return_handler polling_page_vectors_safepoint_handler " +
 		"SafepointSynchronize::block SafepointMechanism::process SafepointMechanism::process_if_requested_slow SafepointSynchronize::handle_polling_page_exception " +
 		"ThreadSafepointState::handle_polling_page_exception", Safepoint},
@@ -121,7 +125,8 @@ var userRules = compile([]rule{
 		"WatcherThread::sleep WatcherThread::run VMThread::loop VMThread::run GangWorker::loop WorkerThread::run CompileBroker::compiler_thread_loop CompileQueue::get", VM},
 })
 
-// parkRules are of the methods that call Unsafe.park: the innermost that parks or sleeps counts, or else a lock. Latches and conditions use the same methods as locks, further in: they count.
+// parkRules are of the methods that call Unsafe.park: the innermost that parks or sleeps counts, or
+// else a lock. Latches and conditions use the same methods as locks, further in: they count.
 var parkRules = compile([]rule{
 	{"java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject. java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject. java.util.concurrent.CountDownLatch.await " +
 		"java.util.concurrent.FutureTask.awaitDone java.util.concurrent.CompletableFuture$Signaller.block", Park},
@@ -130,7 +135,8 @@ var parkRules = compile([]rule{
 		"java.util.concurrent.locks.ReentrantLock. java.util.concurrent.locks.ReentrantReadWriteLock java.util.concurrent.Semaphore.", Lock},
 })
 
-// vmThreads are how names of threads begin that HotSpot makes for itself. Their stacks often end in a library without frame pointers.
+// vmThreads are how names of threads begin that HotSpot makes for itself. Their stacks often end in
+// a library without frame pointers.
 var vmThreads = [...]string{
 	"VM Thread", "VM Periodic", "GC Thread", "GC task thread", "G1 ", "ParGC", "Gang worker", "CMS ", "Concurrent Mark", "ZDriver", "ZDirector", "ZWorker", "ZStat",
 	"ZUncommitter", "ZUnmapper", "XDriver", "XDirector", "XWorker", "XStat", "XUncommitter", "XUnmapper", "RuntimeWorker", "Shenandoah", "AsyncLog Thread", "C1 CompilerThre", "C2 CompilerThre", "Compiler", "Sweeper thread", "Service Thread", "Monitor Deflati", "Notification Th",
@@ -171,15 +177,18 @@ func (t *table) of(function string) string {
 	return ""
 }
 
-// scheduler are the functions through which a thread leaves its CPU: from them inwards frames are of no interest.
+// scheduler are the functions through which a thread leaves its CPU: from them inwards frames are
+// of no interest.
 var scheduler = map[string]bool{"__schedule": true, "schedule": true, "preempt_schedule_common": true, "preempt_schedule_irq": true, "__cond_resched": true}
 
-// maxScheduler bounds how far in a stack the scheduler is looked for: programs that follow it are further in.
+// maxScheduler bounds how far in a stack the scheduler is looked for: programs that follow it are
+// further in.
 const maxScheduler = 16
 
-// Of returns the cause of a thread's wait, and how many of the innermost frames are the scheduler's. The stack begins with the innermost
-// frame, and has the kernel's frames before the user's. enters says that the innermost frame of Java is interpreted, at a place where it enters
-// a monitor: the interpreter calls the VM for it, whose frames may be missing.
+// Of returns the cause of a thread's wait, and how many of the innermost frames are the
+// scheduler's. The stack begins with the innermost frame, and has the kernel's frames before the
+// user's. enters says that the innermost frame of Java is interpreted, at a place where it enters a
+// monitor: the interpreter calls the VM for it, whose frames may be missing.
 func Of(state, thread string, stack []symbol.Symbol, enters bool) (cause string, inner int) {
 	kernel := 0
 	for kernel < len(stack) && stack[kernel].Kind() == symbol.KindKernel {
@@ -298,7 +307,8 @@ func ofUser(stack []symbol.Symbol) (cause string) {
 	return cause
 }
 
-// plain returns the name of a function or stub without what compilers append, and without parameters.
+// plain returns the name of a function or stub without what compilers append, and without
+// parameters.
 func plain(function string) string {
 	if stub, ok := strings.CutPrefix(function, "[stub: "); ok {
 		stub = strings.TrimSuffix(stub, "]")

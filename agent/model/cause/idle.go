@@ -7,8 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// idleRules are of functions that wait for work: threads of pools without a task, event loops, and threads that accept connections. A
-// thread below one of them is idle if it waits for one of idleCauses, and not for a lock of the pool or for memory.
+// idleRules are of functions that wait for work: threads of pools without a task, event loops, and
+// threads that accept connections. A thread below one of them is idle if it waits for one of
+// idleCauses, and not for a lock of the pool or for memory.
 var idleRules = compile([]rule{
 	// Pools.
 	{"java.util.concurrent.ThreadPoolExecutor.getTask java.util.concurrent.ScheduledThreadPoolExecutor$DelayedWorkQueue.take " +
@@ -29,12 +30,12 @@ var idleRules = compile([]rule{
 
 var idleCauses = map[string]bool{Park: true, Wait: true, Sleep: true, Poll: true, Socket: true, Futex: true, VMCall: true}
 
-// idleThreads are how names of threads begin that only wait for work, and often do so all the time, so that their stacks are not known: those
-// of the class library.
+// idleThreads are how names of threads begin that only wait for work, and often do so all the time,
+// so that their stacks are not known: those of the class library.
 var idleThreads = [...]string{"Reference Handl", "Finalizer", "Common-Cleaner", "VirtualThread-u"}
 
-// launchers are names of threads that wait for the end of a JVM: its first one waits for the main thread, and that one, once its main method has
-// returned, for the threads of the program.
+// launchers are names of threads that wait for the end of a JVM: its first one waits for the main
+// thread, and that one, once its main method has returned, for the threads of the program.
 var launchers = map[string]bool{"java": true, "DestroyJavaVM": true}
 
 // ofLibrary reports whether a thread with that name is one of idleThreads, or of launchers.
@@ -49,8 +50,8 @@ func hasJava(stack []symbol.Symbol) bool {
 	})
 }
 
-// IsIdle reports whether a thread has nothing to do while it waits for that cause: it waits for work, as the threads of the VM and workers
-// of the kernel do. The stack is that of Of.
+// IsIdle reports whether a thread has nothing to do while it waits for that cause: it waits for
+// work, as the threads of the VM and workers of the kernel do. The stack is that of Of.
 func IsIdle(cause, thread string, stack []symbol.Symbol) bool {
 	switch {
 	case cause == Worker, cause == VM && ofVM(thread), cause == Unknown && ofLibrary(thread):

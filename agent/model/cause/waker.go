@@ -17,10 +17,12 @@ const (
 var wakeFunctions = setOf("__traceiter_sched_waking try_to_wake_up wake_up_process wake_up_state wake_up_q default_wake_function autoremove_wake_function " +
 	"woken_wake_function __wake_up_common __wake_up_common_lock __wake_up __wake_up_sync_key swake_up_locked swake_up_one complete")
 
-// maxWaking bounds how far in a stack they are looked for: programs that follow the kernel are further in.
+// maxWaking bounds how far in a stack they are looked for: programs that follow the kernel are
+// further in.
 const maxWaking = 16
 
-// wakerRules are of functions of the kernel in interrupts and its own threads; the innermost frame that has a rule counts.
+// wakerRules are of functions of the kernel in interrupts and its own threads; the innermost frame
+// that has a rule counts.
 var wakerRules = compile([]rule{
 	{"hrtimer_wakeup process_timeout call_timer_fn run_timer_softirq __run_timers hrtimer_interrupt __hrtimer_run_queues hrtimer_run_softirq posix_timer_fn it_real_fn " +
 		"timerfd_tmrproc timerfd_alarmproc alarmtimer_fired alarm_handle_timer", Timer},
@@ -37,8 +39,8 @@ var (
 	interruptPrefixes = [...]string{"sysvec_", "asm_sysvec_", "__sysvec_", "instr_sysvec_", "fred_sysvec_", "fred_extint", "el1h_64_irq", "el0t_64_irq", "exc_nmi", "asm_exc_nmi"}
 )
 
-// softFunctions are where the kernel handles what interrupts have left to do: at their end, in a thread of its own, or when a thread has
-// given it more, as senders do.
+// softFunctions are where the kernel handles what interrupts have left to do: at their end, in a
+// thread of its own, or when a thread has given it more, as senders do.
 var (
 	softFunctions  = setOf("handle_softirqs __do_softirq")
 	givenFunctions = setOf("__local_bh_enable_ip do_softirq")
@@ -74,9 +76,10 @@ func KernelFrameOf(function string) KernelFrame {
 	return f
 }
 
-// Waker returns who woke a thread, by the kernel's frames, innermost first: "" for the thread that they are of, or else what the kernel was at.
-// Inner is how many of the innermost frames are the waking itself. It is not ok if that cannot be told. inKernel says that the frames are of a
-// thread of the kernel, or of none.
+// Waker returns who woke a thread, by the kernel's frames, innermost first: "" for the thread that
+// they are of, or else what the kernel was at. Inner is how many of the innermost frames are the
+// waking itself. It is not ok if that cannot be told. inKernel says that the frames are of a thread
+// of the kernel, or of none.
 func Waker(inKernel bool, frames iter.Seq[KernelFrame]) (by string, inner int, ok bool) {
 	soft, sent, done := false, false, false // done: past the waking itself
 	i := 0

@@ -14,11 +14,13 @@ type Calls struct {
 	Basis  Basis
 	Rate   Rate   // at the end of the window, as the budget may change it; zero if calls were not sampled in bursts
 	Graph  *Graph // never nil
-	// Intervals are those of edges whose weights are estimated; nil if weights are counts or numbers of samples.
+	// Intervals are those of edges whose weights are estimated; nil if weights are counts or
+	// numbers of samples.
 	Intervals map[Edge]Interval
 }
 
-// A Graph is a dynamic call graph. Its callers and callees are methods: their Line and Address are 0.
+// A Graph is a dynamic call graph. Its callers and callees are methods: their Line and Address are
+// 0.
 type Graph = cct.Graph[symbol.Symbol, Site]
 
 // An Edge of a Graph.
@@ -34,18 +36,20 @@ type Site struct {
 type Basis uint8
 
 const (
-	// Sampled weights are numbers of sampled calls out of an unknown total. For bursts that are long enough they are the
-	// number of calls that the samples stand for, by the call rate within their burst.
+	// Sampled weights are numbers of sampled calls out of an unknown total. For bursts that are
+	// long enough they are the number of calls that the samples stand for, by the call rate within
+	// their burst.
 	Sampled Basis = iota
 	// Counted weights cover every call: all were recorded, or the VM's own counters were read.
 	Counted
-	// Estimated weights follow from the time spent in callees and the VM's own counters: calls per second times the length
-	// of the window.
+	// Estimated weights follow from the time spent in callees and the VM's own counters: calls per
+	// second times the length of the window.
 	Estimated
-	// Inferred weights are of calls that were inlined: they follow from what was compiled into the caller.
+	// Inferred weights are of calls that were inlined: they follow from what was compiled into the
+	// caller.
 	Inferred
-	// Unmeasured calls were seen in stacks or in the code, and almost nothing is known of their frequency. The weight is a
-	// lower bound.
+	// Unmeasured calls were seen in stacks or in the code, and almost nothing is known of their
+	// frequency. The weight is a lower bound.
 	Unmeasured
 )
 
@@ -73,7 +77,8 @@ func (b *Basis) UnmarshalText(text []byte) error {
 // An Interval contains the true number of calls with 95 % confidence.
 type Interval struct{ Low, High float64 }
 
-// Add adds the interval of other calls, assuming that the errors of both point in the same direction.
+// Add adds the interval of other calls, assuming that the errors of both point in the same
+// direction.
 func (i Interval) Add(o Interval) Interval { return Interval{i.Low + o.Low, i.High + o.High} }
 
 // Factor is the factor, at least 1, between the interval's geometric middle and its ends.
@@ -84,8 +89,8 @@ func (i Interval) Factor() float64 {
 	return math.Sqrt(i.High / i.Low)
 }
 
-// FactorOf is the largest factor, at least 1, between n, which is in the interval, and the interval's ends. At the low end it
-// is Factor, as nothing lies below.
+// FactorOf is the largest factor, at least 1, between n, which is in the interval, and the
+// interval's ends. At the low end it is Factor, as nothing lies below.
 func (i Interval) FactorOf(n float64) float64 {
 	if n <= i.Low || !(i.Low > 0) {
 		return i.Factor()
@@ -93,8 +98,9 @@ func (i Interval) FactorOf(n float64) float64 {
 	return max(i.High/n, n/i.Low, 1)
 }
 
-// A Burst is what one tick requests from the thread that it interrupts: Samples calls, Stride apart, the first after a random
-// skip in [1..Stride] (Arnold & Grove, CGO 2005, section 4, figure 3). The zero value requests nothing.
+// A Burst is what one tick requests from the thread that it interrupts: Samples calls, Stride
+// apart, the first after a random skip in [1..Stride] (Arnold & Grove, CGO 2005, section 4, figure
+// 3). The zero value requests nothing.
 type Burst struct {
 	Stride  int // calls from one sample to the next, at least 1
 	Samples int // calls to record after a tick, at least 1
@@ -127,11 +133,13 @@ func (c Choice) String() string {
 
 // A Credibility says how well a VM's own call counters agree with what breakpoints observed.
 type Credibility struct {
-	// Error is the median of |log(calls per entry by the VM's counters / by breakpoints)| over pairs of caller and callee,
-	// weighted by breakpoint hits. It is NaN if no pair was observed both ways.
+	// Error is the median of |log(calls per entry by the VM's counters / by breakpoints)| over
+	// pairs of caller and callee, weighted by breakpoint hits. It is NaN if no pair was observed
+	// both ways.
 	Error       float64
 	Comparisons int // pairs that were compared
-	// Credible says whether the estimate uses the counters. If not, it uses time and breakpoints alone.
+	// Credible says whether the estimate uses the counters. If not, it uses time and breakpoints
+	// alone.
 	Credible bool
 	Why      string // a clause for display
 }

@@ -26,8 +26,9 @@ var codeKindNames = [CodeKinds]string{"Java", "native", "kernel", "JIT", "GC", "
 // String is a short name for people.
 func (k CodeKind) String() string { return codeKindNames[k] }
 
-// hotspotThreads are the beginnings of the names of HotSpot's own threads. The kernel keeps 15 bytes of a name, and from JDK 23 on HotSpot
-// leaves out the middle of longer ones: C2 Comp..hread0. Java threads may have the same names, so that a prefix is as long as it can be.
+// hotspotThreads are the beginnings of the names of HotSpot's own threads. The kernel keeps 15
+// bytes of a name, and from JDK 23 on HotSpot leaves out the middle of longer ones: C2
+// Comp..hread0. Java threads may have the same names, so that a prefix is as long as it can be.
 var hotspotThreads = []struct {
 	prefix string
 	kind   CodeKind
@@ -41,7 +42,8 @@ var hotspotThreads = []struct {
 	{"Service Thread", Housekeeping}, {"Monitor Deflati", Housekeeping}, {"Monitor..", Housekeeping},
 }
 
-// VMThread is what a thread of the VM itself does, by the runtime of its process (Process.Runtime) and its name; false for all others.
+// VMThread is what a thread of the VM itself does, by the runtime of its process (Process.Runtime)
+// and its name; false for all others.
 func VMThread(runtime, name string) (CodeKind, bool) {
 	if runtime != "hotspot" {
 		return 0, false
@@ -63,7 +65,8 @@ var classLibrary = [...]string{"java.", "javax.", "jdk.", "sun.", "com.sun.", "o
 // ClassLibrary lists the packages of the Java class library, for people.
 func ClassLibrary() string { return strings.Join(classLibrary[:], "*, ") + "*" }
 
-// InClassLibrary reports whether a method is in the Java class library, by its name. Every other method of a VM is the application's.
+// InClassLibrary reports whether a method is in the Java class library, by its name. Every other
+// method of a VM is the application's.
 func InClassLibrary(method string) bool {
 	for _, begin := range classLibrary {
 		if strings.HasPrefix(method, begin) {
@@ -84,8 +87,9 @@ func CodeOf(leaf symbol.Kind) CodeKind {
 	return NativeCode
 }
 
-// ByCode is the process's CPU time in ns by kind of code, given Profile.Period: the threads of the VM by their work, all others by the innermost
-// frame. Stacks with code of the guest are the application's, whatever their thread is called.
+// ByCode is the process's CPU time in ns by kind of code, given Profile.Period: the threads of the
+// VM by their work, all others by the innermost frame. Stacks with code of the guest are the
+// application's, whatever their thread is called.
 func (p *Process) ByCode(period time.Duration) (sum [CodeKinds]float64) {
 	for _, t := range p.Threads {
 		if t.Tree == nil {

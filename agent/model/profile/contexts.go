@@ -8,11 +8,11 @@ type ContextMode uint8
 const (
 	// ContextWalk walks every stack to its root.
 	ContextWalk ContextMode = iota
-	// ContextPartial walks a stack up to the frames that it shares with the thread's previous one: the partial walk of
-	// Whaley (Java Grande 2000, section 4).
+	// ContextPartial walks a stack up to the frames that it shares with the thread's previous one:
+	// the partial walk of Whaley (Java Grande 2000, section 4).
 	ContextPartial
-	// ContextChain takes the leaf, its depth and its caller, and looks them up among learned contexts: CallerChaining of
-	// Inoue and Nakatani (OOPSLA 2009, section 6).
+	// ContextChain takes the leaf, its depth and its caller, and looks them up among learned
+	// contexts: CallerChaining of Inoue and Nakatani (OOPSLA 2009, section 6).
 	ContextChain
 )
 
@@ -65,7 +65,8 @@ type Contexts struct {
 	Linked                      uint64 // found from a link or a partial walk
 	Ambiguous, Fitted, Unplaced uint64 // parts of Linked
 
-	// Table 1 of Inoue and Nakatani (OOPSLA 2009), for ContextChain: the tree learned until the window closed.
+	// Table 1 of Inoue and Nakatani (OOPSLA 2009), for ContextChain: the tree learned until the
+	// window closed.
 	Nodes   int // contexts
 	Shared  int // nodes whose method occurs at the same depth below other callers as well
 	Methods int // distinct methods
@@ -79,8 +80,9 @@ type Contexts struct {
 // ContextLevels are minimum numbers of caller levels; 0 stands for the whole context.
 var ContextLevels = [3]int{1, 3, 0}
 
-// A ContextCheck compares the context that was found for a sample with a full walk of the same sample. It covers only
-// samples that were not fully walked anyway. If several contexts match, the likeliest one counts.
+// A ContextCheck compares the context that was found for a sample with a full walk of the same
+// sample. It covers only samples that were not fully walked anyway. If several contexts match, the
+// likeliest one counts.
 type ContextCheck struct {
 	Samples uint64
 	Right   [3]uint64 // samples with equal callers, by ContextLevels, or up to the root if that is nearer

@@ -48,8 +48,8 @@ func (c *Counts) Add(o Counts) {
 	c.Unknown += o.Unknown
 }
 
-// Part is the account of a part of the processes, which has so many of the samples in the trees. Nobody knows whose samples were
-// lost or cut short: the part has its share of them, rounded.
+// Part is the account of a part of the processes, which has so many of the samples in the trees.
+// Nobody knows whose samples were lost or cut short: the part has its share of them, rounded.
 func (c Counts) Part(folded uint64) Counts {
 	if folded >= c.Folded {
 		return c
@@ -75,13 +75,14 @@ func (c Counts) Part(folded uint64) Counts {
 // DroppedTotal is the number of samples lost in the kernel, over all causes.
 func (c Counts) DroppedTotal() uint64 { return Sum(c.Dropped) }
 
-// EventCounts accounts for the events of a window, all kinds together. Two identities hold once the event stream is drained:
+// EventCounts accounts for the events of a window, all kinds together. Two identities hold once the
+// event stream is drained:
 //
 //	Attempted == Delivered + sum(Dropped)
 //	Delivered == Folded + sum(Discarded)
 //
-// Hits is at least Attempted. Most kinds sample one in N executions of a probe, and exact allocation counts
-// (EventOptions.ExactAllocations) add hits without records.
+// Hits is at least Attempted. Most kinds sample one in N executions of a probe, and exact
+// allocation counts (EventOptions.ExactAllocations) add hits without records.
 type EventCounts struct {
 	Attempted uint64            // events that the BPF programs started to record
 	Delivered uint64            // events that reached user space
@@ -89,18 +90,21 @@ type EventCounts struct {
 	Folded    uint64            // events in Process.Events
 	Discarded map[string]uint64 // dropped in user space, by cause: Malformed, …
 	Hits      uint64            // executions of probes in the processes, recorded or not
-	// Unattached counts hits of allocation and wait probes in processes whose VM was not attached yet. Nothing is recorded
-	// for them.
+	// Unattached counts hits of allocation and wait probes in processes whose VM was not attached
+	// yet. Nothing is recorded for them.
 	Unattached uint64
-	// Waits counts the times that threads came back to a CPU, with OffCPU. Those without a record are in WaitsThinned. WaitsRefused
-	// counts the times that a thread could not be followed, because there were too many; its waits are not in Waits.
+	// Waits counts the times that threads came back to a CPU, with OffCPU. Those without a record
+	// are in WaitsThinned. WaitsRefused counts the times that a thread could not be followed,
+	// because there were too many; its waits are not in Waits.
 	Waits        uint64 `json:",omitempty"`
 	WaitsThinned uint64 `json:",omitempty"`
 	WaitsRefused uint64 `json:",omitempty"`
-	// Wakers counts the records of who ended a wait that were begun, and WakersLost those of them that were dropped.
+	// Wakers counts the records of who ended a wait that were begun, and WakersLost those of them
+	// that were dropped.
 	Wakers     uint64 `json:",omitempty"`
 	WakersLost uint64 `json:",omitempty"`
-	// WaitTime is the time that the waits stand for that were drawn for a record, and WaitTimeLost that of the dropped ones among these.
+	// WaitTime is the time that the waits stand for that were drawn for a record, and WaitTimeLost
+	// that of the dropped ones among these.
 	WaitTime     time.Duration `json:",omitempty"`
 	WaitTimeLost time.Duration `json:",omitempty"`
 
@@ -134,8 +138,9 @@ func (c *EventCounts) LostShare() float64 {
 	return min(float64(c.Lost())/float64(max(c.Attempted, 1)), 0.999)
 }
 
-// LostWaitShare is WaitTimeLost as a share of WaitTime, 0 to 0.999. It is not LostShare: records stand for unequal times, and many are
-// lost while they stand for little, before the mean interval has risen.
+// LostWaitShare is WaitTimeLost as a share of WaitTime, 0 to 0.999. It is not LostShare: records
+// stand for unequal times, and many are lost while they stand for little, before the mean interval
+// has risen.
 func (c *EventCounts) LostWaitShare() float64 {
 	return min(float64(c.WaitTimeLost)/float64(max(c.WaitTime, 1)), 0.999)
 }
@@ -148,7 +153,8 @@ func Sum(byCause map[string]uint64) (n uint64) {
 	return n
 }
 
-// Difference returns what was counted by cause between two readings of counters that never decrease.
+// Difference returns what was counted by cause between two readings of counters that never
+// decrease.
 func Difference(before, after map[string]uint64) map[string]uint64 {
 	between := make(map[string]uint64, len(after))
 	for cause, n := range after {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// numbered sets each number of a struct of counts to one more than the last, and each map to one cause.
+// numbered sets each number of a struct of counts to one more than the last, and each map to one
+// cause.
 func numbered(counts any) {
 	v := reflect.ValueOf(counts).Elem()
 	for i := range v.NumField() {
@@ -23,7 +24,8 @@ func numbered(counts any) {
 	}
 }
 
-// checkDoubled checks that sum is twice the numbered struct once, in every field, and that once did not change.
+// checkDoubled checks that sum is twice the numbered struct once, in every field, and that once did
+// not change.
 func checkDoubled(t *testing.T, once, sum any) {
 	t.Helper()
 	for i := range reflect.TypeOf(once).NumField() {
@@ -66,7 +68,8 @@ func TestEventCountsAdd(t *testing.T) {
 	checkDoubled(t, c, sum)
 }
 
-// The account of a part of the processes has that part's samples, its share of the losses, and adds up.
+// The account of a part of the processes has that part's samples, its share of the losses, and adds
+// up.
 func TestCountsPart(t *testing.T) {
 	all := Counts{
 		Attempted: 1100, Delivered: 1040, Folded: 1000, Dropped: map[string]uint64{"ring_full": 60}, Discarded: map[string]uint64{Malformed: 40},

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Coverage says in how much of the time, and of the events, a sum was observed, and how far off the sum may be. Events are
-// observed part of the time if their probes would cost too much otherwise. Values are scaled up to all of the time and all
-// events.
+// A Coverage says in how much of the time, and of the events, a sum was observed, and how far off
+// the sum may be. Events are observed part of the time if their probes would cost too much
+// otherwise. Values are scaled up to all of the time and all events.
 type Coverage struct {
 	Time     time.Duration // requested observation time
 	Observed time.Duration // observed part of Time
@@ -23,7 +23,8 @@ type Coverage struct {
 	Bias   float64 // bound of systematic errors, the same in all windows: losses, and what probes slow down
 }
 
-// Count records that the sum was not estimated, but counted by what was observed itself, but for an error of skew.
+// Count records that the sum was not estimated, but counted by what was observed itself, but for an
+// error of skew.
 func (c *Coverage) Count(skew float64) { c.Drawn, c.Cut, c.Chosen, c.Bias = 0, 0, 0, skew }
 
 // Add adds the coverage of another window, or of another part of the same events.
@@ -40,7 +41,8 @@ func (c *Coverage) Add(o *Coverage) {
 	c.Bias += o.Bias
 }
 
-// Within is half of the 95 % interval of the sum: 0 if the sum is exact, +Inf if there are too few slices to estimate it.
+// Within is half of the 95 % interval of the sum: 0 if the sum is exact, +Inf if there are too few
+// slices to estimate it.
 func (c *Coverage) Within() float64 {
 	const normal95 = 1.96
 	drawn := 0.0
@@ -53,7 +55,8 @@ func (c *Coverage) Within() float64 {
 // attaching is the longest time that probes take to attach and detach.
 const attaching = 40 * time.Millisecond
 
-// Partial reports whether more of the time was unobserved than attaching and detaching probes takes.
+// Partial reports whether more of the time was unobserved than attaching and detaching probes
+// takes.
 func (c *Coverage) Partial() bool { return c != nil && c.Time-c.Observed > attaching }
 
 // Share is the observed part of the time, 0 to 1.
@@ -64,8 +67,9 @@ func (c *Coverage) Share() float64 {
 	return min(c.Observed.Seconds()/c.Time.Seconds(), 1)
 }
 
-// StudentT returns the two-sided 95 % quantile of Student's t distribution, +Inf if freedom (degrees) is less than 1. From
-// four degrees on it uses the Cornish–Fisher expansion, which is within 0.1 %.
+// StudentT returns the two-sided 95 % quantile of Student's t distribution, +Inf if freedom
+// (degrees) is less than 1. From four degrees on it uses the Cornish–Fisher expansion, which is
+// within 0.1 %.
 func StudentT(freedom int) float64 {
 	switch few := [...]float64{math.Inf(1), 12.706, 4.303, 3.182}; {
 	case freedom < 0:

@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// An Extent says how much there was to observe of one subject in one process, and how much of it was observed. There does not come from
-// the samples or events whose sum it judges: the VM's own counters, the scheduler's accounts, the life of threads and the time for which
-// probes were attached are its sources.
+// An Extent says how much there was to observe of one subject in one process, and how much of it
+// was observed. There does not come from the samples or events whose sum it judges: the VM's own
+// counters, the scheduler's accounts, the life of threads and the time for which probes were
+// attached are its sources.
 type Extent struct {
 	Subject string  `json:"subject"`          // to which profile it belongs: SubjectCPU, SubjectCalls, or EventKind.String
 	What    string  `json:"what"`             // what is measured, in the plural: "allocated bytes"
@@ -17,7 +18,8 @@ type Extent struct {
 	There   float64 `json:"there"`            // at least 0; a lower bound if the amount of one of Missed is unknown
 	// Observed is the part of There that samples or events stand for, without scaling; 0 to There.
 	Observed float64 `json:"observed"`
-	// Missed says why the rest was not observed, the largest amount first. It may be empty, or explain only a part of the rest.
+	// Missed says why the rest was not observed, the largest amount first. It may be empty, or
+	// explain only a part of the rest.
 	Missed []Missed `json:"missed,omitempty"`
 }
 
@@ -78,7 +80,8 @@ func (e *Extent) Add(o *Extent) {
 	}
 }
 
-// Miss adds an amount to those that were not observed for the reason; 0 says that it is not known how much that was.
+// Miss adds an amount to those that were not observed for the reason; 0 says that it is not known
+// how much that was.
 func (e *Extent) Miss(amount float64, why string) {
 	at := slices.IndexFunc(e.Missed, func(m Missed) bool { return m.Why == why })
 	if at < 0 {
@@ -100,7 +103,8 @@ func (e *Extent) Miss(amount float64, why string) {
 	slices.SortStableFunc(e.Missed, func(a, b Missed) int { return cmp.Compare(b.Amount, a.Amount) })
 }
 
-// AddExtents adds the extents of another window to those of a process: one for each subject, and no more than 32.
+// AddExtents adds the extents of another window to those of a process: one for each subject, and no
+// more than 32.
 func AddExtents(to []Extent, from ...Extent) []Extent {
 	for i := range from {
 		if at := slices.IndexFunc(to, func(e Extent) bool { return e.SameSubject(&from[i]) }); at >= 0 {

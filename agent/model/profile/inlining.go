@@ -2,7 +2,8 @@ package profile
 
 import "time"
 
-// Inlining is what a VM's inliner decides by, as far as the VM shows it: its limits, and the sizes of methods that calls enter.
+// Inlining is what a VM's inliner decides by, as far as the VM shows it: its limits, and the sizes
+// of methods that calls enter.
 type Inlining struct {
 	Limits  InlineLimits
 	Callees []Callee // by name
@@ -20,12 +21,13 @@ type InlineLimits struct {
 type Callee struct {
 	Method   string // as the VM has it, with its signature
 	Bytecode int    // bytes of it; 0 if unknown, and of native methods
-	// Entering is the CPU time in prologues and epilogues of the method's own code, as sampled: what a call costs besides the work.
+	// Entering is the CPU time in prologues and epilogues of the method's own code, as sampled:
+	// what a call costs besides the work.
 	Entering time.Duration
 }
 
-// A VirtualSite is a call with receivers of three or more classes, as the VM itself counted them until optimised code took over: this is what its
-// compiler decides by.
+// A VirtualSite is a call with receivers of three or more classes, as the VM itself counted them
+// until optimised code took over: this is what its compiler decides by.
 type VirtualSite struct {
 	Caller  string // as the VM has it, with its signature
 	Offset  int32  // bytecode index of the call

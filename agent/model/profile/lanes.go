@@ -2,7 +2,8 @@ package profile
 
 import "time"
 
-// Lanes are what the threads of a process did over time, in steps of equal length that begin with the window.
+// Lanes are what the threads of a process did over time, in steps of equal length that begin with
+// the window.
 type Lanes struct {
 	Step    time.Duration
 	Steps   int      // in the window; the last may be longer than what is left of it
@@ -25,8 +26,8 @@ type LaneRun struct {
 	Parts []LanePart // the largest first, each cause once
 }
 
-// A LanePart is how much of a step a thread did something, in percent. The parts of a step in which the thread began or ended add up to less
-// than 100.
+// A LanePart is how much of a step a thread did something, in percent. The parts of a step in which
+// the thread began or ended add up to less than 100.
 type LanePart struct {
 	Cause   int // place in Lanes.Causes
 	Percent int

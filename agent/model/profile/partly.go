@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// A PartNote says that events were not observed all the time. Its String is a sentence for people that ParsePartNote reads back, so
-// that those of several windows can be made one: they differ in their figures.
+// A PartNote says that events were not observed all the time. Its String is a sentence for people
+// that ParsePartNote reads back, so that those of several windows can be made one: they differ in
+// their figures.
 type PartNote struct {
 	What        string // what was observed: "waits for monitors"
 	Kind        EventKind
@@ -79,8 +80,8 @@ func (n *PartNote) Add(o *PartNote) {
 	n.Windows = min(n.Windows, math.MaxInt32) + min(o.Windows, math.MaxInt32)
 }
 
-// AddNotes adds the sentences of another window to those of others, up to most of them: each once, and one PartNote for each
-// subject.
+// AddNotes adds the sentences of another window to those of others, up to most of them: each once,
+// and one PartNote for each subject.
 func AddNotes(to []string, most int, notes ...string) []string {
 	for _, note := range notes {
 		if part, ok := ParsePartNote(note); ok {

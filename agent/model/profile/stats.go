@@ -2,12 +2,12 @@ package profile
 
 import "time"
 
-// Stats is the agent's own health. Counters run since the agent started and never decrease; gauges are values at the time of
-// the call. The receiver owns a Stats, its maps included.
+// Stats is the agent's own health. Counters run since the agent started and never decrease; gauges
+// are values at the time of the call. The receiver owns a Stats, its maps included.
 //
-// Maps by cause or reason have every known key from the start, with the value 0, so that an alert can watch a series before
-// its first failure. Their keys are the agent's own words, never text from a target, except in Services
-// and Workloads.
+// Maps by cause or reason have every known key from the start, with the value 0, so that an alert
+// can watch a series before its first failure. Their keys are the agent's own words, never text
+// from a target, except in Services and Workloads.
 type Stats struct {
 	Ready  bool          // programs are loaded and attached, and their records are processed
 	Uptime time.Duration // since the agent started, by CLOCK_MONOTONIC
@@ -39,8 +39,8 @@ type Stats struct {
 	Reads            uint64            // counter: successful reads of targets
 	ReadFailures     map[string]uint64 // counter: failed reads of targets, by cause: gone, denied, timeout, malformed, …
 
-	// Failures counts panics of the agent while it handled a process, by stage. Each panic costs that process the stage, and
-	// nothing else.
+	// Failures counts panics of the agent while it handled a process, by stage. Each panic costs
+	// that process the stage, and nothing else.
 	Failures map[string]uint64
 
 	// Names.
@@ -57,7 +57,8 @@ type Stats struct {
 	Events *EventStats // nil if events are not recorded
 }
 
-// A Workload is where a process of a service runs, as far as its cgroup, host name and environment say. What is not known is empty.
+// A Workload is where a process of a service runs, as far as its cgroup, host name and environment
+// say. What is not known is empty.
 type Workload struct {
 	Service     string // as in Process
 	ContainerID string // first 12 digits
@@ -67,16 +68,19 @@ type Workload struct {
 	Main        string // main class or jar of a JVM
 }
 
-// EventStats is the state of event recording. The EventCounts run since the agent started, all kinds together.
+// EventStats is the state of event recording. The EventCounts run since the agent started, all
+// kinds together.
 type EventStats struct {
 	Kinds []EventKind // recorded kinds, in their order
-	// Wanted and Observed are counters by kind, summed over the libraries that have probes for it: for how long events were
-	// requested, and for how long they were observed. The difference is time in which the probes would have cost too much.
+	// Wanted and Observed are counters by kind, summed over the libraries that have probes for it:
+	// for how long events were requested, and for how long they were observed. The difference is
+	// time in which the probes would have cost too much.
 	Wanted, Observed map[string]time.Duration
 	EventCounts
 }
 
-// CallStats is the state of call sampling. Counters run since the agent started, as do those in the comments of a profile.
+// CallStats is the state of call sampling. Counters run since the agent started, as do those in the
+// comments of a profile.
 //
 //	Attempted == Delivered + sum(Dropped)   in the kernel, and windows of breakpoints
 //	Delivered == Folded + sum(Discarded)    in user space
@@ -91,9 +95,11 @@ type CallStats struct {
 	Bursts    uint64            // counter: armed bursts
 	Skipped   uint64            // counter: ticks that could not arm a burst
 
-	// Watches counts watches of breakpoints by outcome. It is nil if no engine that runs can set breakpoints.
+	// Watches counts watches of breakpoints by outcome. It is nil if no engine that runs can set
+	// breakpoints.
 	Watches map[string]uint64
-	// BusyThreads counts threads that were left out of watches, because somebody else uses their debug registers.
+	// BusyThreads counts threads that were left out of watches, because somebody else uses their
+	// debug registers.
 	BusyThreads uint64
 
 	Budget    float64                  // gauge: share of the processes' CPU time that sampling may take
@@ -101,8 +107,8 @@ type CallStats struct {
 	Costs     map[string]time.Duration // counter: CPU time that sampling took from them, by engine
 	Rates     map[string]Rate          // gauge: current rate, by engine; in a pause, the rate before it
 
-	// Credibility of the call counters of VMs, by Process.Service: of the VM whose counters differ most from observed calls.
-	// Services without observations are missing.
+	// Credibility of the call counters of VMs, by Process.Service: of the VM whose counters differ
+	// most from observed calls. Services without observations are missing.
 	Credibility map[string]Credibility
 }
 

@@ -2,8 +2,8 @@ package profile
 
 import "time"
 
-// A Version is one compilation of a method. Frames name theirs by their mapping (symbol.Mapping.Version). Times are since the beginning of
-// the window, and negative before it.
+// A Version is one compilation of a method. Frames name theirs by their mapping
+// (symbol.Mapping.Version). Times are since the beginning of the window, and negative before it.
 type Version struct {
 	ID         uint32 // the VM's compile id, its low 28 bits
 	Level      int    // HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method
@@ -15,8 +15,8 @@ type Version struct {
 	Since time.Duration
 	Seen  bool
 	State VersionState
-	// InUse is when it was last seen in use, and Until when it was first seen that it was not: it was given up between the two. Both
-	// are 0 if that is not known; Until is if it is in use.
+	// InUse is when it was last seen in use, and Until when it was first seen that it was not: it
+	// was given up between the two. Both are 0 if that is not known; Until is if it is in use.
 	InUse, Until time.Duration
 	Inlined      []string // methods that were compiled into it
 	Traps        []Trap   // counted in its methods while it was in use, most first

@@ -6,7 +6,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// A Cost is what a sample type counts whose values were computed with a cost model: see package price.
+// A Cost is what a sample type counts whose values were computed with a cost model: see package
+// price.
 type Cost struct {
 	Name  string  // of the model
 	Hash  string  // of what the model says, so that costs by different models of one name are different types
@@ -14,7 +15,8 @@ type Cost struct {
 	Scale float64 // of the unit that the value 1 stands for: 1, 1e-3, 1e-6, 1e-9 or 1e-12
 }
 
-// costScales are the prefixes of units: values are whole numbers, and a sample costs a small part of most units.
+// costScales are the prefixes of units: values are whole numbers, and a sample costs a small part
+// of most units.
 var costScales = []struct {
 	prefix string
 	scale  float64

@@ -33,7 +33,8 @@ func (m *Metadata) tidyExtents() {
 	}
 }
 
-// ExtentsTogether adds up the extents of all processes: one for each thing that was measured, the least observed one first.
+// ExtentsTogether adds up the extents of all processes: one for each thing that was measured, the
+// least observed one first.
 func (m *Metadata) ExtentsTogether() (list []profile.Extent) {
 	for i := range m.Extents {
 		list = profile.AddExtents(list, m.Extents[i].Extent)
@@ -42,7 +43,8 @@ func (m *Metadata) ExtentsTogether() (list []profile.Extent) {
 	return list
 }
 
-// extentSentences are on the processes of which less than profile.Enough was observed. Those of one name share a sentence if there are many.
+// extentSentences are on the processes of which less than profile.Enough was observed. Those of one
+// name share a sentence if there are many.
 func (m *Metadata) extentSentences() (list []string) {
 	type subject struct{ comm, subject, what string }
 	byName := map[subject][]*Extent{}

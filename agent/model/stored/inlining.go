@@ -16,7 +16,8 @@ type Inlining struct {
 	Sites   []VirtualSite        `json:"sites,omitempty"`
 }
 
-// A VirtualSite is a call with several receivers: see profile.VirtualSite. Methods are places in Metadata.Methods.
+// A VirtualSite is a call with several receivers: see profile.VirtualSite. Methods are places in
+// Metadata.Methods.
 type VirtualSite struct {
 	Caller  int             `json:"caller"`
 	Offset  int32           `json:"offset"`

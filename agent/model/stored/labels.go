@@ -13,9 +13,9 @@ import (
 // UnitBytes is the unit of sizes.
 const UnitBytes = "bytes"
 
-// The format has no field for the offset of a call site, but it distinguishes locations by their address, which nothing
-// else needs where a method stands for itself. So the address of a caller's location is the offset of the site plus
-// one, and 0 if that is not known.
+// The format has no field for the offset of a call site, but it distinguishes locations by their
+// address, which nothing else needs where a method stands for itself. So the address of a caller's
+// location is the offset of the site plus one, and 0 if that is not known.
 
 // SiteAddress is where the offset of a call site is stored.
 func SiteAddress(s profile.Site) uint64 {
@@ -40,8 +40,8 @@ func SiteOf(line int64, address uint64) profile.Site {
 // NoSite is a call site of which nothing is known.
 var NoSite = profile.Site{Offset: -1}
 
-// Names and units of sample types.
-// EngineCount is the label engine of the calls of one method that were counted by breakpoints on its code: record --count.
+// Names and units of sample types. EngineCount is the label engine of the calls of one method that
+// were counted by breakpoints on its code: record --count.
 const EngineCount = "count"
 
 const (
@@ -69,8 +69,8 @@ func EventTypes(kind profile.EventKind) (types []*pprof.ValueType, first string)
 	return types, MainValue(kind).Type
 }
 
-// Names of the pseudo-mappings by what runs there, in brackets and with the VM behind a colon: [jit:HotSpot]. They
-// are all that a stored profile says about a frame's kind.
+// Names of the pseudo-mappings by what runs there, in brackets and with the VM behind a colon:
+// [jit:HotSpot]. They are all that a stored profile says about a frame's kind.
 const (
 	MappingJIT         = "[jit"
 	MappingInterpreter = "[interpreter"
@@ -88,9 +88,11 @@ const (
 	LabelPID         = "pid" // numeric, as is tid
 	LabelTID         = "tid"
 	LabelAttribution = "attribution"
-	// Approximate is the attribution of a sample with a frame [inlined in M]: the leaf, or the caller of a stub.
+	// Approximate is the attribution of a sample with a frame [inlined in M]: the leaf, or the
+	// caller of a stub.
 	Approximate = "approximate"
-	// LabelContext says of a sample whose context is not certain how it was found: see profile.Certainty.
+	// LabelContext says of a sample whose context is not certain how it was found: see
+	// profile.Certainty.
 	LabelContext = "context"
 	// LabelStopped marks samples that were taken while the VM had stopped its Java threads.
 	LabelStopped = "stopped"
@@ -122,8 +124,9 @@ const (
 	LabelWaker        = "waker"         // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
 	LabelWakerComm    = "waker_comm"    // of another process
 	LabelWakerPID     = "waker_pid"     // numeric
-	// LabelDraw is numeric, of OffCPU and Wall: the time, in ns, that one draw stands for, of those that the time of a sample is estimated from. That
-	// time is exact without it. LabelBasis says whether the sum of a thread's time is known nevertheless: profile.Drawn, profile.Divided.
+	// LabelDraw is numeric, of OffCPU and Wall: the time, in ns, that one draw stands for, of those
+	// that the time of a sample is estimated from. That time is exact without it. LabelBasis says
+	// whether the sum of a thread's time is known nevertheless: profile.Drawn, profile.Divided.
 	LabelDraw = "draw"
 	// Of TypeSlow, together with thread, tid, cause and state.
 	LabelCall  = "call"  // numeric, from 1, which is the slowest
@@ -145,7 +148,8 @@ func IsLabel(name string) bool { return slices.Contains(labels, name) }
 // ValueSum is the only value that may be negative.
 var ValueSum = profile.Values.Values()[1]
 
-// LabelText returns the value of a label of a sample, numbers in digits; ok is false if it has none.
+// LabelText returns the value of a label of a sample, numbers in digits; ok is false if it has
+// none.
 func LabelText(s *pprof.Sample, key string) (text string, ok bool) {
 	if values := s.Label[key]; len(values) > 0 {
 		return values[0], true

@@ -34,8 +34,8 @@ type Lanes struct {
 //	step  = letter                    a cause, for all of the step
 //	      | "(" { letter percent } ")"
 //
-// The letters a to z and A to Z are the causes, in their order. 40a2(b70a30) is 40 steps of the first cause, and two of which the second has
-// 70 % and the first the rest.
+// The letters a to z and A to Z are the causes, in their order. 40a2(b70a30) is 40 steps of the
+// first cause, and two of which the second has 70 % and the first the rest.
 type Lane struct {
 	TID    int64  `json:"tid"`
 	Thread string `json:"thread,omitempty"`
@@ -60,8 +60,9 @@ const (
 // LaneRoom is what lanes a profile still has room for.
 type LaneRoom struct{ Lanes, Text int }
 
-// NewLanes makes the stored form of the lanes of a process, and takes the room for it. Threads that there is no room for are left out, from the
-// first one on. Of causes that are too many nothing is stored; package cause has half as many.
+// NewLanes makes the stored form of the lanes of a process, and takes the room for it. Threads that
+// there is no room for are left out, from the first one on. Of causes that are too many nothing is
+// stored; package cause has half as many.
 func NewLanes(proc *profile.Process, l *profile.Lanes, start time.Time, window int64, room *LaneRoom) Lanes {
 	out := Lanes{Comm: proc.Comm, PID: int64(proc.PID), Service: proc.Service, Window: window, Start: start, Step: l.Step, Steps: l.Steps,
 		Causes: l.Causes[:min(len(l.Causes), MaxLaneCauses)], LeftOut: l.LeftOut}
@@ -175,8 +176,9 @@ func (l *Lane) Steps(causes, steps int) (runs []profile.LaneRun, err error) {
 	return runs, nil
 }
 
-// JoinLanes returns lanes in which waits that went on in the next window have the cause that is known there: the stack of a wait is only read when
-// it ends. Windows are of one process and follow one another if a step of the later one begins where the earlier one ends. It changes nothing that
+// JoinLanes returns lanes in which waits that went on in the next window have the cause that is
+// known there: the stack of a wait is only read when it ends. Windows are of one process and follow
+// one another if a step of the later one begins where the earlier one ends. It changes nothing that
 // the list refers to.
 func JoinLanes(list []Lanes) []Lanes {
 	list = slices.Clone(list)
@@ -192,7 +194,8 @@ func JoinLanes(list []Lanes) []Lanes {
 	return list
 }
 
-// join gives threads that wait at the end, nobody knows what for, the causes with which the next window begins.
+// join gives threads that wait at the end, nobody knows what for, the causes with which the next
+// window begins.
 func (l *Lanes) join(next *Lanes) {
 	begins := make(map[int64]string, len(next.Threads))
 	for i := range next.Threads {

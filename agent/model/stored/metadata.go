@@ -15,10 +15,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Metadata is what a profile of the agent says about itself and pprof has no field for. It is one comment of the file, as
-// JSON behind a mark; [Metadata.Sentences] are further comments, which are for people and are never read back.
+// Metadata is what a profile of the agent says about itself and pprof has no field for. It is one
+// comment of the file, as JSON behind a mark; [Metadata.Sentences] are further comments, which are
+// for people and are never read back.
 //
-// All strings are printable once the metadata was read, and all numbers are in their ranges; they need not fit together.
+// All strings are printable once the metadata was read, and all numbers are in their ranges; they
+// need not fit together.
 type Metadata struct {
 	Account                    // of all windows together
 	Totals   []Total           `json:"totals,omitempty"`   // of events, one for each process
@@ -53,7 +55,8 @@ type EventAccount struct {
 	Counts   profile.EventCounts `json:"counts"` // of all kinds together if Mixed
 }
 
-// A Total is the sum of the main value of a process's events, without rows that stand apart, and how far off it may be.
+// A Total is the sum of the main value of a process's events, without rows that stand apart, and
+// how far off it may be.
 type Total struct {
 	Comm     string        `json:"comm"`
 	PID      int64         `json:"pid"`
@@ -111,7 +114,8 @@ type Window struct {
 	Account
 }
 
-// A CallTotal is how many calls an engine recorded on one basis at one rate, in all processes and windows.
+// A CallTotal is how many calls an engine recorded on one basis at one rate, in all processes and
+// windows.
 type CallTotal struct {
 	Engine   string        `json:"engine"`
 	Basis    profile.Basis `json:"basis"`
@@ -120,7 +124,8 @@ type CallTotal struct {
 	Overflow float64       `json:"overflow,omitempty"` // calls that found no room in their graph
 }
 
-// ProcessContexts reports how the contexts of one process were found, in one window if there are several.
+// ProcessContexts reports how the contexts of one process were found, in one window if there are
+// several.
 type ProcessContexts struct {
 	Comm   string `json:"comm"`
 	PID    int64  `json:"pid"`
@@ -128,8 +133,8 @@ type ProcessContexts struct {
 	profile.Contexts
 }
 
-// A Rounding is what is missing of one process: edges with less than one call each, or, without an engine, the sums of
-// values, as they are too large.
+// A Rounding is what is missing of one process: edges with less than one call each, or, without an
+// engine, the sums of values, as they are too large.
 type Rounding struct {
 	Comm   string        `json:"comm"`
 	PID    int64         `json:"pid"`
@@ -139,13 +144,16 @@ type Rounding struct {
 }
 
 const (
-	// mark begins the comment that is the metadata. pprof leaves comments that begin with # out of its headings.
+	// mark begins the comment that is the metadata. pprof leaves comments that begin with # out of
+	// its headings.
 	mark = "#vmprof-agent metadata "
-	// format is the version of the encoding. It changes when readers would misunderstand what they do not know.
+	// format is the version of the encoding. It changes when readers would misunderstand what they
+	// do not know.
 	format = 1
 )
 
-// Bounds of the metadata of one profile. A comment of two bytes could otherwise take a hundred times the memory.
+// Bounds of the metadata of one profile. A comment of two bytes could otherwise take a hundred
+// times the memory.
 const (
 	maxEncoded = 128 << 20 // bytes
 	maxObjects = 1 << 19
@@ -156,8 +164,8 @@ const (
 	maxList     = 1 << 14 // of anything else
 )
 
-// ErrNone is the error of MetadataOf for a profile without metadata: of another profiler, of an earlier version of the agent,
-// or merged from several files.
+// ErrNone is the error of MetadataOf for a profile without metadata: of another profiler, of an
+// earlier version of the agent, or merged from several files.
 var ErrNone = errors.New("none: another profiler or an earlier version of the agent wrote the profile, or a tool merged several profiles")
 
 // encoded is the JSON form.
@@ -180,8 +188,8 @@ func (m *Metadata) Store(p *pprof.Profile) error {
 	return nil
 }
 
-// MetadataOf returns the metadata of a profile, or ErrNone. It also fails if the metadata is malformed, or more than a
-// profile of the agent has.
+// MetadataOf returns the metadata of a profile, or ErrNone. It also fails if the metadata is
+// malformed, or more than a profile of the agent has.
 func MetadataOf(p *pprof.Profile) (*Metadata, error) {
 	text := ""
 	for _, comment := range p.Comments {
@@ -205,8 +213,8 @@ func IsMetadata(comment string) bool { return strings.HasPrefix(comment, mark) }
 // MaxComments bounds the comments that readers show and keep; a profile of our own has a few.
 const MaxComments = 100
 
-// OtherComments are the comments of a profile that are neither its metadata nor made of it; m is nil for none. Other tools
-// may have added them.
+// OtherComments are the comments of a profile that are neither its metadata nor made of it; m is
+// nil for none. Other tools may have added them.
 func OtherComments(p *pprof.Profile, m *Metadata) []string {
 	var own []string
 	if m != nil {
@@ -234,7 +242,8 @@ func decode(data []byte) (*Metadata, error) {
 	return e.Metadata, nil
 }
 
-// tidy makes strings printable, brings numbers into their ranges, and shortens lists that are too long.
+// tidy makes strings printable, brings numbers into their ranges, and shortens lists that are too
+// long.
 func (m *Metadata) tidy() {
 	m.Account.tidy()
 	m.Totals = shorten(m, m.Totals, maxList)
@@ -319,7 +328,8 @@ func (a *Account) tidy() {
 	}
 }
 
-// printableKeys returns counts under printable causes, without zeros. It does not change its argument.
+// printableKeys returns counts under printable causes, without zeros. It does not change its
+// argument.
 func printableKeys(counts map[string]uint64) (clean map[string]uint64) {
 	for cause, n := range counts {
 		if n == 0 {

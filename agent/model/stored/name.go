@@ -46,8 +46,8 @@ func Percent(part, all float64) string {
 	return fmt.Sprintf("%.1f%%", 100*part/all)
 }
 
-// MaxName bounds a name in any output, in bytes. The longest demangled C++ name in the libjvm of JDK 17 has 857;
-// anything much longer is garbage or an attack.
+// MaxName bounds a name in any output, in bytes. The longest demangled C++ name in the libjvm of
+// JDK 17 has 857; anything much longer is garbage or an attack.
 const MaxName = 1024
 
 // Unnamed stands for a frame that nobody has a name for.
@@ -56,14 +56,15 @@ const Unnamed = symbol.Unknown
 // IsUnnamed reports whether a name stands for such a frame.
 func IsUnnamed(name string) bool { return symbol.IsUnknown(name) }
 
-// Printable makes a name safe to store and to show, as symbol.Printable does, with at most MaxName bytes.
+// Printable makes a name safe to store and to show, as symbol.Printable does, with at most MaxName
+// bytes.
 func Printable(name string) string { return symbol.Printable(name, MaxName) }
 
 // inlinedIn begins a leaf [inlined in M].
 const inlinedIn = "[inlined in "
 
-// SplitInlined returns the parts of a leaf [inlined in M]: what is before M, M, and the bracket behind it. Of all other names
-// the method is all.
+// SplitInlined returns the parts of a leaf [inlined in M]: what is before M, M, and the bracket
+// behind it. Of all other names the method is all.
 func SplitInlined(name string) (before, method, after string) {
 	if m, ok := strings.CutPrefix(name, inlinedIn); ok && strings.HasSuffix(m, "]") {
 		return inlinedIn, strings.TrimSuffix(m, "]"), "]"
@@ -71,9 +72,10 @@ func SplitInlined(name string) (before, method, after string) {
 	return "", name, ""
 }
 
-// Abbreviate shortens the name of a Java method or class by so many columns if it can: packages, to their first letters, from the
-// left. It leaves as many of the last parts as they are: two of a method, one of a class. In a leaf [inlined in M] it is M
-// that becomes shorter. Other names stay as they are.
+// Abbreviate shortens the name of a Java method or class by so many columns if it can: packages, to
+// their first letters, from the left. It leaves as many of the last parts as they are: two of a
+// method, one of a class. In a leaf [inlined in M] it is M that becomes shorter. Other names stay
+// as they are.
 func Abbreviate(name string, excess, last int) string {
 	before, method, after := SplitInlined(name)
 	if excess <= 0 || strings.ContainsAny(method, "( [") {

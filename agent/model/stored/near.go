@@ -15,8 +15,8 @@ const (
 	far        = sameMethod + 1
 )
 
-// Near returns up to most of the names that somebody who wrote wanted most likely meant, the likeliest first. Names may be those of methods,
-// with dots, and are distinct in the result.
+// Near returns up to most of the names that somebody who wrote wanted most likely meant, the
+// likeliest first. Names may be those of methods, with dots, and are distinct in the result.
 func Near(names []string, wanted string, most int) []string {
 	type ranked struct {
 		name string
@@ -71,7 +71,8 @@ func splitMethod(name string) (class, method string) {
 
 func abs(n int) int { return max(n, -n) }
 
-// Edits counts the insertions, deletions and replacements between two words (Levenshtein). It looks at no more than 32 bytes of each.
+// Edits counts the insertions, deletions and replacements between two words (Levenshtein). It looks
+// at no more than 32 bytes of each.
 func Edits(a, b string) int {
 	const most = 32
 	a, b = a[:min(len(a), most)], b[:min(len(b), most)]

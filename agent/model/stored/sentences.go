@@ -16,7 +16,8 @@ func (m *Metadata) Sentences() []string {
 	return slices.Concat([]string{m.Account.String()}, m.sentences(true))
 }
 
-// Remaining is the metadata for people without the account, the single windows and the contexts of single processes.
+// Remaining is the metadata for people without the account, the single windows and the contexts of
+// single processes.
 func (m *Metadata) Remaining() []string { return m.sentences(false) }
 
 func (m *Metadata) sentences(single bool) (list []string) {
@@ -62,14 +63,16 @@ func (m *Metadata) unit() string {
 	return MainValue(m.Events.Kind).Unit
 }
 
-// Observed are the sentences on processes that were observed part of the time, or not in all events.
+// Observed are the sentences on processes that were observed part of the time, or not in all
+// events.
 func (m *Metadata) Observed() (list []string) {
 	incomplete := slices.DeleteFunc(slices.Clone(m.Totals), func(t Total) bool { return !t.Incomplete() })
 	return totalSentences(incomplete, m.unit())
 }
 
-// Repeated is the sentence of Basis by which parts of the sum have no intervals, as what repeats in step with what is observed is not told apart:
-// profile.InStep or profile.OneSite; "" if there is none.
+// Repeated is the sentence of Basis by which parts of the sum have no intervals, as what repeats in
+// step with what is observed is not told apart: profile.InStep or profile.OneSite; "" if there is
+// none.
 func (m *Metadata) Repeated() string {
 	for _, sentence := range [...]string{profile.InStep, profile.OneSite} {
 		if slices.ContainsFunc(m.Basis, func(n Note) bool { return n.Text == sentence }) {
@@ -79,7 +82,8 @@ func (m *Metadata) Repeated() string {
 	return ""
 }
 
-// maxTotals is how many processes of one name have sentences of their own. Programs that a loop starts again and again would have hundreds.
+// maxTotals is how many processes of one name have sentences of their own. Programs that a loop
+// starts again and again would have hundreds.
 const maxTotals = 5
 
 // totalSentences reports sums by process, or by the name of processes if there are many.
@@ -100,7 +104,8 @@ func totalSentences(totals []Total, unit string) (list []string) {
 	return list
 }
 
-// together adds up the sums of processes. Errors of what was not observed may be those of all: they add up as well.
+// together adds up the sums of processes. Errors of what was not observed may be those of all: they
+// add up as well.
 func together(totals []*Total) *Total {
 	var sum Total
 	whole, part := 0.0, 0.0
@@ -129,8 +134,8 @@ func (a *Account) String() string {
 	return summary(a.Samples)
 }
 
-// summary accounts for samples in one sentence: how many there are, how many were lost and to what, and how many stacks end
-// early.
+// summary accounts for samples in one sentence: how many there are, how many were lost and to what,
+// and how many stacks end early.
 func summary(c profile.Counts) string {
 	parts := []string{
 		fmt.Sprintf("samples: %d", c.Folded),
@@ -146,8 +151,8 @@ func summary(c profile.Counts) string {
 	return strings.Join(parts, ", ")
 }
 
-// String accounts for events in one sentence: how many there are, how many were lost and to what, and what they cost. Losses
-// and costs are those of all kinds together.
+// String accounts for events in one sentence: how many there are, how many were lost and to what,
+// and what they cost. Losses and costs are those of all kinds together.
 func (a *EventAccount) String() string {
 	text := fmt.Sprintf("events: %d %v", a.Observed, a.Kind)
 	if a.Mixed {
@@ -197,14 +202,15 @@ func (t *Total) Partial() bool {
 	return c.Partial()
 }
 
-// Scaled reports whether the sum was scaled up: a part of the time was not observed, or events were lost.
+// Scaled reports whether the sum was scaled up: a part of the time was not observed, or events were
+// lost.
 func (t *Total) Scaled() bool { return t.Partial() || t.Lost > leastLost }
 
 // Incomplete reports whether the process was not observed all the time, or not in all events.
 func (t *Total) Incomplete() bool { return t.Scaled() || t.Missed >= LeastMissed }
 
-// sentence reports the sum of one process (its) or several (their), and which part of the time and of the events it was observed in if that
-// is not all:
+// sentence reports the sum of one process (its) or several (their), and which part of the time and
+// of the events it was observed in if that is not all:
 //
 //	12300000000 ± 140000000 bytes
 //	observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes

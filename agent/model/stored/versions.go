@@ -10,12 +10,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Code versions in a profile: each has a mapping of its own, with the same file and the same addresses as all others of the VM, and
-// functions are the same in all versions: tools which do not know versions show what they always did. The compile id is in the mapping's
-// offset, as if a file had all code that a VM ever compiled, one version behind the other: that distinguishes versions for which the VM used
-// the same memory, also when pprof merges profiles. The metadata has the rest.
+// Code versions in a profile: each has a mapping of its own, with the same file and the same
+// addresses as all others of the VM, and functions are the same in all versions: tools which do not
+// know versions show what they always did. The compile id is in the mapping's offset, as if a file
+// had all code that a VM ever compiled, one version behind the other: that distinguishes versions
+// for which the VM used the same memory, also when pprof merges profiles. The metadata has the
+// rest.
 
-// versionShift leaves room for the code of one version in offsets: HotSpot's code cache has less than 2 GiB, and compile ids have 28 bits.
+// versionShift leaves room for the code of one version in offsets: HotSpot's code cache has less
+// than 2 GiB, and compile ids have 28 bits.
 const versionShift = 32
 
 // VersionOffset is the offset of the mapping of a version with that compile id; 0 for none.
@@ -30,7 +33,8 @@ func VersionOf(m *pprof.Mapping) (id uint32, ok bool) {
 	return id, id != 0 && VersionOffset(id) == m.Offset
 }
 
-// A Version is one compilation of a method: see profile.Version. Times are since the beginning of the profile.
+// A Version is one compilation of a method: see profile.Version. Times are since the beginning of
+// the profile.
 type Version struct {
 	PID        int64          `json:"pid"`
 	ID         uint32         `json:"id"`
@@ -51,8 +55,8 @@ type Version struct {
 // coarse leaves out what no look at code can resolve: a profile may have thousands of versions.
 func coarse(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// NewVersion makes the stored form of a version of a window that began so long after the profile did. Place returns the place of a name in
-// Metadata.Methods.
+// NewVersion makes the stored form of a version of a window that began so long after the profile
+// did. Place returns the place of a name in Metadata.Methods.
 func NewVersion(pid int, v *profile.Version, began time.Duration, place func(name string) int) Version {
 	out := Version{
 		PID: int64(pid), ID: v.ID, Level: v.Level, Size: v.Size, Method: place(v.SystemName),

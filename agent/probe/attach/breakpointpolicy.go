@@ -17,10 +17,11 @@ import (
 
 // A BreakpointPolicy says on which machines hardware breakpoints may be set in other processes.
 //
-// On x86-64, register DR6 shows which breakpoint raised a debug exception. Some hypervisors lose its content: observed on KVM about once in
-// 10,000 to 100,000 exceptions. The kernel takes an exception without a cause for an INT1 instruction, and sends the thread SIGTRAP
-// (exc_debug_user in arch/x86/kernel/traps.c), which ends a process that does not expect it. A virtual machine cannot find out whether its
-// hypervisor does this, now or after a migration.
+// On x86-64, register DR6 shows which breakpoint raised a debug exception. Some hypervisors lose
+// its content: observed on KVM about once in 10,000 to 100,000 exceptions. The kernel takes an
+// exception without a cause for an INT1 instruction, and sends the thread SIGTRAP (exc_debug_user
+// in arch/x86/kernel/traps.c), which ends a process that does not expect it. A virtual machine
+// cannot find out whether its hypervisor does this, now or after a migration.
 type BreakpointPolicy string
 
 // Policies, as users write them.
@@ -45,8 +46,8 @@ var (
 	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process")
 )
 
-// Check returns nil if breakpoints may be set in other processes here, else one of the errors above. The first call with
-// BreakpointsAlways in a virtual machine takes a second for the trial.
+// Check returns nil if breakpoints may be set in other processes here, else one of the errors
+// above. The first call with BreakpointsAlways in a virtual machine takes a second for the trial.
 func (p BreakpointPolicy) Check() error { return p.check(virtualDR6(), firstTrial) }
 
 func (p BreakpointPolicy) check(virtual bool, trial func() error) error {
@@ -66,8 +67,9 @@ const trialTime = time.Second
 
 var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(trialTime) })
 
-// TryBreakpoints repeatedly sets a breakpoint in a busy thread of this process and removes it, for that long. It returns ErrBreakpointsLost
-// once an exception was lost: most are lost while a breakpoint is removed. A trial without a loss proves nothing.
+// TryBreakpoints repeatedly sets a breakpoint in a busy thread of this process and removes it, for
+// that long. It returns ErrBreakpointsLost once an exception was lost: most are lost while a
+// breakpoint is removed. A trial without a loss proves nothing.
 func TryBreakpoints(length time.Duration) error {
 	if err := catchLostTraps(); err != nil {
 		return err
@@ -82,8 +84,8 @@ func TryBreakpoints(length time.Duration) error {
 			for range 50 {
 				tried()
 			}
-			// The Go runtime interrupts goroutines by signals. These would arrive at the trap, in a function that cannot be preempted: a
-			// garbage collection once waited for minutes.
+			// The Go runtime interrupts goroutines by signals. These would arrive at the trap, in a
+			// function that cannot be preempted: a garbage collection once waited for minutes.
 			runtime.Gosched()
 		}
 		close(busy)
@@ -121,8 +123,9 @@ func tried() {}
 
 var hypervisorFlag = regexp.MustCompile(`(?m)^flags\s*:.*\bhypervisor\b`)
 
-// virtualDR6 reports whether debug exceptions pass through a hypervisor that may lose DR6. It returns true if that cannot be found out.
-// arm64 has no such register: the kernel finds the breakpoint by its address.
+// virtualDR6 reports whether debug exceptions pass through a hypervisor that may lose DR6. It
+// returns true if that cannot be found out. arm64 has no such register: the kernel finds the
+// breakpoint by its address.
 var virtualDR6 = sync.OnceValue(func() bool {
 	if runtime.GOARCH != "amd64" {
 		return false

@@ -72,7 +72,8 @@ func TestLiveTryBreakpoints(t *testing.T) {
 	needPrivilege(t, err)
 }
 
-// A trial does not delay the agent's garbage collector: a breakpoint in a loop once did for minutes.
+// A trial does not delay the agent's garbage collector: a breakpoint in a loop once did for
+// minutes.
 func TestLiveTrialLetsCollectorRun(t *testing.T) {
 	over := make(chan error, 1)
 	go func() { over <- TryBreakpoints(2 * time.Second) }()

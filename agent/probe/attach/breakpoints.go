@@ -25,16 +25,18 @@ var (
 	ErrThreadsGone = errors.New("the threads have ended")
 )
 
-// Breakpoints run a program whenever one of some threads is about to execute one of some addresses in user mode: the registers are those
-// before the instruction.
+// Breakpoints run a program whenever one of some threads is about to execute one of some addresses
+// in user mode: the registers are those before the instruction.
 //
-// Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h). Those of a thread are a group: they are
-// scheduled together, so that counts of one thread's addresses can be compared. An event disables itself after its limit of hits, even if
-// the process that opened it hangs. Then it is used up, since on Linux 6.18 at least a refreshed one traps without counting. So events are
-// opened for one short window and closed after it. The kernel closes them when the agent ends in any way, and removes them from a thread on
-// exec.
+// Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h).
+// Those of a thread are a group: they are scheduled together, so that counts of one thread's
+// addresses can be compared. An event disables itself after its limit of hits, even if the process
+// that opened it hangs. Then it is used up, since on Linux 6.18 at least a refreshed one traps
+// without counting. So events are opened for one short window and closed after it. The kernel
+// closes them when the agent ends in any way, and removes them from a thread on exec.
 //
-// Threads that begin later have no breakpoints: inherited events cannot have a limit (EINVAL), and would go on trapping if the agent hung.
+// Threads that begin later have no breakpoints: inherited events cannot have a limit (EINVAL), and
+// would go on trapping if the agent hung.
 type Breakpoints struct {
 	Busy int // threads without enough free debug registers: left out
 	Gone int // threads that had ended: left out
@@ -44,8 +46,9 @@ type Breakpoints struct {
 	armed  bool
 }
 
-// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to MaxBreakpointThreads threads, in the given order. Nothing
-// traps before Arm. Each event counts at most limit hits, up to MaxBreakpointHits, among those for which prog returns 1.
+// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to
+// MaxBreakpointThreads threads, in the given order. Nothing traps before Arm. Each event counts at
+// most limit hits, up to MaxBreakpointHits, among those for which prog returns 1.
 func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Breakpoints, err error) {
 	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 || limit > MaxBreakpointHits {
 		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit, unix.EINVAL)
@@ -103,7 +106,8 @@ func openGroup(prog *ebpf.Program, addresses []uint64, tid, limit int) (group []
 			leader = fd
 			continue
 		}
-		// It is enabled already, subject to the leader: this only sets the limit. Arm sets the leader's.
+		// It is enabled already, subject to the leader: this only sets the limit. Arm sets the
+		// leader's.
 		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_REFRESH, limit); err != nil {
 			return group, fmt.Errorf("limit breakpoint: %w", err)
 		}
@@ -148,7 +152,8 @@ func explainBreakpoint(tid int, err error) error {
 // Threads returns how many threads have all breakpoints.
 func (b *Breakpoints) Threads() int { return len(b.groups) }
 
-// Arm enables the breakpoints, one thread after the other. A thread that has ended meanwhile is skipped.
+// Arm enables the breakpoints, one thread after the other. A thread that has ended meanwhile is
+// skipped.
 func (b *Breakpoints) Arm() error {
 	b.armed = true
 	for _, group := range b.groups {

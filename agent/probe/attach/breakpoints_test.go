@@ -20,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the breakpoints below are on. Without a check of the stack's size the first instruction is executed once a call.
+// What the breakpoints below are on. Without a check of the stack's size the first instruction is
+// executed once a call.
 //
 //go:nosplit
 //go:noinline
@@ -166,7 +167,8 @@ func TestKernelBreakpointLimit(t *testing.T) {
 	}
 }
 
-// The reason why breakpoints are not inherited by threads that begin later: their hits would have no limit.
+// The reason why breakpoints are not inherited by threads that begin later: their hits would have
+// no limit.
 func TestKernelInheritedBreakpointsHaveNoLimit(t *testing.T) {
 	own := ownThread(t)
 	attr := breakpoint(address(placeA), true)
@@ -286,8 +288,8 @@ func TestKernelBreakpointDescriptors(t *testing.T) {
 
 const armedChild = "VMPROF_ATTACH_TEST_ARMED_CHILD"
 
-// TestArmedChild is not a test but the child process of the test below: it sets breakpoints in the given thread, reports that, and waits to
-// be killed.
+// TestArmedChild is not a test but the child process of the test below: it sets breakpoints in the
+// given thread, reports that, and waits to be killed.
 func TestArmedChild(t *testing.T) {
 	tid, err := strconv.Atoi(os.Getenv(armedChild))
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// The kernel takes the event off a CPU that goes offline, and does not put it back when the CPU is online again: suspend and resume do that
-// to all CPUs but one. The list of online CPUs may be the same before and after. So the event itself is asked for how long it has counted.
+// The kernel takes the event off a CPU that goes offline, and does not put it back when the CPU is
+// online again: suspend and resume do that to all CPUs but one. The list of online CPUs may be the
+// same before and after. So the event itself is asked for how long it has counted.
 
 // A Gap is a time in which the event of an online CPU did not count, or did not for certain.
 type Gap struct {
@@ -42,7 +43,8 @@ func (k *tick) watch() {
 	k.watched = proc.Monotonic()
 }
 
-// dead reports whether the event has not counted for all of the time since it was watched, and since when.
+// dead reports whether the event has not counted for all of the time since it was watched, and
+// since when.
 func (k *tick) dead() (since time.Duration, dead bool) {
 	now := proc.Monotonic() // before the event is read, as watched is after that: what comes between does not look like a gap
 	counted, err := k.counted()
@@ -68,7 +70,8 @@ func (t *Ticks) miss(cpu int, began time.Duration) {
 	t.gaps = append(t.gaps, Gap{cpu, began, now})
 }
 
-// due reports whether the events are to be looked at: it is time, or the machine was suspended, which its monotonic clock does not count.
+// due reports whether the events are to be looked at: it is time, or the machine was suspended,
+// which its monotonic clock does not count.
 func (t *Ticks) due(now time.Duration) bool {
 	suspended := proc.SinceBoot() - now
 	slept := suspended-t.suspended > maxLag
@@ -95,7 +98,8 @@ func (t *Ticks) check() {
 	}
 }
 
-// Gaps returns when CPUs were online and not sampled in that time of CLOCK_MONOTONIC. It has those CPUs sampled again.
+// Gaps returns when CPUs were online and not sampled in that time of CLOCK_MONOTONIC. It has those
+// CPUs sampled again.
 func (t *Ticks) Gaps(began, ended time.Duration) (gaps []Gap, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,8 +37,8 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// An event that the kernel has stopped, as it does when a CPU goes offline, is replaced by one that counts, and what it missed is a gap. The other
-// CPUs have none.
+// An event that the kernel has stopped, as it does when a CPU goes offline, is replaced by one that
+// counts, and what it missed is a gap. The other CPUs have none.
 func TestDeadEvent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("sampling takes privileges")

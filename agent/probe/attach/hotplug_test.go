@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// A CPU that comes online while the agent samples is sampled, too. Only a machine of its own can have a CPU taken away.
+// A CPU that comes online while the agent samples is sampled, too. Only a machine of its own can
+// have a CPU taken away.
 func TestKernelHotplug(t *testing.T) {
 	const cpu = 1
 	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" || os.Getppid() != 1 { // the emulated machine's

@@ -18,8 +18,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// KernelTicks sample at the kernel's own ticks, which come CONFIG_HZ times a second on every busy CPU. They add no interrupt to the
-// machine. CPUs that the kernel spares its tick (nohz_full) have sampling events of their own.
+// KernelTicks sample at the kernel's own ticks, which come CONFIG_HZ times a second on every busy
+// CPU. They add no interrupt to the machine. CPUs that the kernel spares its tick (nohz_full) have
+// sampling events of their own.
 type KernelTicks struct {
 	tick   *bpf.KernelTick
 	link   link.Link
@@ -29,18 +30,21 @@ type KernelTicks struct {
 // Functions are where functions of the kernel are: those that there are, by name.
 type Functions func(names ...string) map[string]bpf.CodeRange
 
-// timerInterrupts are the functions through which CPUs enter the kernel when the tick's timer expires.
+// timerInterrupts are the functions through which CPUs enter the kernel when the tick's timer
+// expires.
 var timerInterrupts = []string{
 	"asm_sysvec_apic_timer_interrupt", "asm_sysvec_hyperv_stimer0", "asm_sysvec_xen_hvm_callback", "asm_exc_xen_hypervisor_callback",
 	"asm_common_interrupt", "asm_fred_entrypoint_kernel", // x86-64
 	"el1h_64_irq", "el1h_64_fiq", // arm64
 }
 
-// tickFunctions are the functions of the tick's timer: since Linux 6.8, and before, when the other was not a timer's.
+// tickFunctions are the functions of the tick's timer: since Linux 6.8, and before, when the other
+// was not a timer's.
 var tickFunctions = []string{"tick_nohz_handler", "tick_sched_timer"}
 
-// NewKernelTicks prepares samples at hz of the kernel's ticks per second of CPU time, drawn at random. It fails where the kernel lets no
-// program follow its tick. Nothing is sampled before Start.
+// NewKernelTicks prepares samples at hz of the kernel's ticks per second of CPU time, drawn at
+// random. It fails where the kernel lets no program follow its tick. Nothing is sampled before
+// Start.
 func NewKernelTicks(objects *bpf.Objects, hz int, find Functions) (_ *KernelTicks, err error) {
 	rate, err := KernelHz()
 	if err != nil {
@@ -113,7 +117,8 @@ func (t *KernelTicks) follow(objects *bpf.Objects, opts bpf.KernelTickOptions) e
 	return nil
 }
 
-// awaitTick keeps a CPU busy until it ticks: five ticks are due in that much CPU time at the lowest CONFIG_HZ.
+// awaitTick keeps a CPU busy until it ticks: five ticks are due in that much CPU time at the lowest
+// CONFIG_HZ.
 func awaitTick(tick *bpf.KernelTick) error {
 	const patience = 50 * time.Millisecond
 	runtime.LockOSThread()
@@ -155,7 +160,8 @@ func (t *KernelTicks) Stop() error {
 	return err
 }
 
-// Refresh opens events on CPUs with another clock that came online, and closes those of CPUs that went offline.
+// Refresh opens events on CPUs with another clock that came online, and closes those of CPUs that
+// went offline.
 func (t *KernelTicks) Refresh() error {
 	if t.others == nil {
 		return nil
@@ -207,7 +213,8 @@ func KernelHz() (int, error) {
 	return int(math.Round(1e9 / float64(ts.Nano()))), nil
 }
 
-// TicksEverywhere reports whether the kernel ticks on all CPUs, so that KernelTicks need no sampling events.
+// TicksEverywhere reports whether the kernel ticks on all CPUs, so that KernelTicks need no
+// sampling events.
 func TicksEverywhere() bool {
 	others, err := ticklessCPUs()
 	return err == nil && len(others) == 0

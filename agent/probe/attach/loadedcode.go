@@ -23,8 +23,8 @@ type CodeTable interface {
 	Remove(start uint64)
 }
 
-// LoadedCode follows BPF programs as they are loaded into the kernel and unloaded: perf events of each CPU (PERF_RECORD_KSYMBOL) have the address and the
-// size of each function.
+// LoadedCode follows BPF programs as they are loaded into the kernel and unloaded: perf events of
+// each CPU (PERF_RECORD_KSYMBOL) have the address and the size of each function.
 type LoadedCode struct {
 	into CodeTable
 	lost atomic.Uint64
@@ -34,7 +34,8 @@ type LoadedCode struct {
 	closed bool
 }
 
-// FollowLoadedCode adds what is loaded from now on to into, at each call of Drain. It needs CAP_PERFMON.
+// FollowLoadedCode adds what is loaded from now on to into, at each call of Drain. It needs
+// CAP_PERFMON.
 func FollowLoadedCode(into CodeTable) (*LoadedCode, error) {
 	c := &LoadedCode{into: into, cpus: map[int]*perfRing{}}
 	if err := c.Drain(); err != nil {
@@ -43,7 +44,8 @@ func FollowLoadedCode(into CodeTable) (*LoadedCode, error) {
 	return c, nil
 }
 
-// Drain takes what was loaded until now. CPUs that came online are followed from then on. Several goroutines may call it.
+// Drain takes what was loaded until now. CPUs that came online are followed from then on. Several
+// goroutines may call it.
 func (c *LoadedCode) Drain() error {
 	online, err := onlineCPUs()
 	if err != nil {
@@ -88,7 +90,8 @@ func (c *LoadedCode) DrainUntil(ctx context.Context) {
 	_ = c.Drain()
 }
 
-// Lost is how many records were lost: the code of which has no name, or that of what was there before.
+// Lost is how many records were lost: the code of which has no name, or that of what was there
+// before.
 func (c *LoadedCode) Lost() uint64 { return c.lost.Load() }
 
 // Close ends all events.
@@ -133,7 +136,8 @@ type perfRing struct {
 // ringPages is how many pages of records there are for each CPU: of some 100 functions.
 const ringPages = 2
 
-// loadedBits of a perf event: it counts nothing, and has records of code that is loaded (perf_event_attr.ksymbol).
+// loadedBits of a perf event: it counts nothing, and has records of code that is loaded
+// (perf_event_attr.ksymbol).
 const loadedBits = 1 << 29
 
 func openLoads(cpu int) (*perfRing, error) {
@@ -183,8 +187,8 @@ func (r *perfRing) close() {
 	unix.Close(r.fd)
 }
 
-// SizeLoadedCode has the functions of BPF programs end where they do, of those that are loaded already. The kernel tells that to CAP_SYS_ADMIN
-// only; without it nothing changes.
+// SizeLoadedCode has the functions of BPF programs end where they do, of those that are loaded
+// already. The kernel tells that to CAP_SYS_ADMIN only; without it nothing changes.
 func SizeLoadedCode(into CodeTable) {
 	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)

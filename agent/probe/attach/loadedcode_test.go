@@ -39,8 +39,8 @@ func (l loads) Resize(start, size uint64) {
 	}
 }
 
-// A BPF program that is loaded is followed with its place, its size and its name, until it is gone. The sizes of those that were loaded before
-// are the same by their ids.
+// A BPF program that is loaded is followed with its place, its size and its name, until it is gone.
+// The sizes of those that were loaded before are the same by their ids.
 func TestKernelLoadedCode(t *testing.T) {
 	needs.Root(t, "following BPF programs")
 	followed := loads{}

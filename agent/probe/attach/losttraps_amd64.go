@@ -18,8 +18,9 @@ func trapHandler() (handler, restorer uintptr)
 // int1 raises a debug exception without a cause in DR6, like a lost one: for tests.
 func int1()
 
-// catchLostTraps starts to count debug exceptions lost by a hypervisor in this process, for the rest of its life. Otherwise the SIGTRAP
-// ends it: package os/signal cannot catch one that the kernel sends to a thread.
+// catchLostTraps starts to count debug exceptions lost by a hypervisor in this process, for the
+// rest of its life. Otherwise the SIGTRAP ends it: package os/signal cannot catch one that the
+// kernel sends to a thread.
 var catchLostTraps = sync.OnceValue(func() error {
 	handler, restorer := trapHandler()
 	const onStack, restart, restorerGiven = 0x08000000, 0x10000000, 0x04000000 // SA_ONSTACK, SA_RESTART, SA_RESTORER of asm/signal.h

@@ -19,9 +19,10 @@ func nop10()
 // nops are their addresses.
 func nops() (five, ten *byte)
 
-// ReplacesNops reports whether the kernel replaces NOPs of several bytes once a probe on them was hit. It tries probes on two NOPs of this
-// program, once, which takes a tenth of a second: kernels that do it have various versions, and replace various NOPs. It returns true if it
-// cannot find out.
+// ReplacesNops reports whether the kernel replaces NOPs of several bytes once a probe on them was
+// hit. It tries probes on two NOPs of this program, once, which takes a tenth of a second: kernels
+// that do it have various versions, and replace various NOPs. It returns true if it cannot find
+// out.
 func ReplacesNops() bool {
 	triedNops.once.Do(func() {
 		replaced, err := tryNops()

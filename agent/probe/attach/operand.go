@@ -35,7 +35,8 @@ func Operand(o elffile.Operand) (bpf.Operand, error) {
 	return k, nil
 }
 
-// probedValues encodes the values that spec reads at a site for the kernel side. An error names the value that cannot be read there.
+// probedValues encodes the values that spec reads at a site for the kernel side. An error names the
+// value that cannot be read there.
 func probedValues(spec valueprobe.Spec, site probesite.Site) (bpf.ProbedValues, error) {
 	var k bpf.ProbedValues
 	if len(spec.Values) > len(k.Values) {
@@ -120,7 +121,8 @@ func (t *terms) term(term valueprobe.Term) (bpf.ValueOperand, error) {
 	return bpf.ValueOperand{Kind: bpf.OperandConstant, Size: 8, Displacement: int64(term.Number)}, nil
 }
 
-// valueOperand encodes the location of an operand for the kernel side, in every form that notes have.
+// valueOperand encodes the location of an operand for the kernel side, in every form that notes
+// have.
 func valueOperand(o elffile.Operand) (bpf.ValueOperand, error) {
 	k := bpf.ValueOperand{Displacement: o.Disp, Size: o.Size}
 	switch o.Kind {

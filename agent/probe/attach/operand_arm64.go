@@ -2,8 +2,8 @@ package attach
 
 import "github.com/vmprof-agent/vmprof-agent/elffile"
 
-// registerOffset returns where the kernel saves a register: bytes into struct user_pt_regs, x0 to x30, then sp
-// (arch/arm64/include/uapi/asm/ptrace.h).
+// registerOffset returns where the kernel saves a register: bytes into struct user_pt_regs, x0 to
+// x30, then sp (arch/arm64/include/uapi/asm/ptrace.h).
 func registerOffset(r elffile.Reg) (offset uint8, ok bool) {
 	if r < elffile.X0 || r > elffile.SP {
 		return 0, false

@@ -6,10 +6,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// MaxTickShare is the share of a CPU that samples may take. Where they take more, because stacks take long to walk, they are taken less often.
+// MaxTickShare is the share of a CPU that samples may take. Where they take more, because stacks
+// take long to walk, they are taken less often.
 const MaxTickShare = 0.05
 
-// A Pace is how far apart the ticks are, of all CPUs alike, so that each sample stands for the same CPU time. One goroutine may use it.
+// A Pace is how far apart the ticks are, of all CPUs alike, so that each sample stands for the same
+// CPU time. One goroutine may use it.
 type Pace struct {
 	base    time.Duration // as requested
 	changes []change      // oldest first
@@ -37,8 +39,9 @@ func NewPace(base time.Duration) *Pace {
 // Period is how far apart ticks are now.
 func (p *Pace) Period() time.Duration { return p.changes[len(p.changes)-1].period }
 
-// Adjust takes what the samples of each CPU cost until now, and returns how far apart ticks are to be from now on, and whether that is a change. The
-// period grows at once, and shrinks by a quarter at most. It is called once a second.
+// Adjust takes what the samples of each CPU cost until now, and returns how far apart ticks are to
+// be from now on, and whether that is a change. The period grows at once, and shrinks by a quarter
+// at most. It is called once a second.
 func (p *Pace) Adjust(now time.Duration, costs []bpf.TickCost) (period time.Duration, changed bool) {
 	period = p.base
 	if len(p.before) == len(costs) {

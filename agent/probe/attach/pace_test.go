@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Samples of 150 µs are taken 3 ms apart, as they would take more than 5 % of a CPU, and as often as requested when they cost less.
+// Samples of 150 µs are taken 3 ms apart, as they would take more than 5 % of a CPU, and as often
+// as requested when they cost less.
 func TestPace(t *testing.T) {
 	const base = time.Millisecond
 	p := NewPace(base)

@@ -14,10 +14,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// FiltersByPID reports whether a uprobe.multi link with a process id sees all threads of the process. Before Linux 6.6.35, 6.9.5 and 6.10 it
-// sees the first one only (kernel commit 46ba0e49b642). It tries that once, with a probe on a function of this program that another thread
-// calls, which takes a tenth of a second. It returns false if it cannot find out, and where links are not used: then programs run for all
-// processes that map the file, and have to look at the process id themselves.
+// FiltersByPID reports whether a uprobe.multi link with a process id sees all threads of the
+// process. Before Linux 6.6.35, 6.9.5 and 6.10 it sees the first one only (kernel commit
+// 46ba0e49b642). It tries that once, with a probe on a function of this program that another thread
+// calls, which takes a tenth of a second. It returns false if it cannot find out, and where links
+// are not used: then programs run for all processes that map the file, and have to look at the
+// process id themselves.
 func (u Uprobes) FiltersByPID() bool {
 	if u.single {
 		return false
@@ -54,8 +56,8 @@ func calledSite() (self *os.File, site Site, err error) {
 	return self, Site{Offset: address - m.Start + m.Offset, OwnsStack: true}, err
 }
 
-// hitsOfSecondThread returns how often a probe on called that is confined to the process pid runs when a thread of this process that is not
-// the first one calls the function once.
+// hitsOfSecondThread returns how often a probe on called that is confined to the process pid runs
+// when a thread of this process that is not the first one calls the function once.
 func (u Uprobes) hitsOfSecondThread(pid int) (hits uint64, err error) {
 	counter, err := ebpf.NewMap(&ebpf.MapSpec{Name: "vmprof_hits", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
@@ -100,7 +102,8 @@ func countRuns(counter *ebpf.Map) asm.Instructions {
 	}
 }
 
-// onSecondThread calls f once on a thread that is not the first one of this process, and waits for it.
+// onSecondThread calls f once on a thread that is not the first one of this process, and waits for
+// it.
 func onSecondThread(f func()) {
 	done := make(chan struct{})
 	go func() {

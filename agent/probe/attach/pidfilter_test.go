@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
-// A probe with this process's id is hit by a thread that is not the first one, or FiltersByPID says that it is not. One with another id is not.
+// A probe with this process's id is hit by a thread that is not the first one, or FiltersByPID says
+// that it is not. One with another id is not.
 func TestKernelPIDFilter(t *testing.T) {
 	needs.Root(t, "attaching to probes")
 	u := NewUprobes()

@@ -17,8 +17,9 @@ type Sites struct {
 	Load, CodeUnload, ClassUnload []Site
 }
 
-// Probes attaches the code-map programs to libraries. A library is attached once, for every process that maps it. The kernel removes the
-// probes when the agent ends in any way. Several goroutines may call its methods.
+// Probes attaches the code-map programs to libraries. A library is attached once, for every process
+// that maps it. The kernel removes the probes when the agent ends in any way. Several goroutines
+// may call its methods.
 type Probes struct {
 	objects *bpf.Objects
 	uprobes Uprobes
@@ -28,7 +29,8 @@ type Probes struct {
 	attached map[*Attached]struct{}
 }
 
-// An Attached is one library with its probes. It keeps the library's file system from being unmounted.
+// An Attached is one library with its probes. It keeps the library's file system from being
+// unmounted.
 type Attached struct {
 	links []link.Link
 	loads []bpf.LoadSite // whose slots it holds
@@ -69,8 +71,8 @@ func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 	return a, nil
 }
 
-// Detach removes the probes of one library, which takes some 50 ms. When it returns, no program runs for them any more: the kernel waits
-// for those that do. So their slots may be reused.
+// Detach removes the probes of one library, which takes some 50 ms. When it returns, no program
+// runs for them any more: the kernel waits for those that do. So their slots may be reused.
 func (p *Probes) Detach(a *Attached) error {
 	err := CloseLinks(a.links)
 	p.mu.Lock()
@@ -83,7 +85,8 @@ func (p *Probes) Detach(a *Attached) error {
 	return err
 }
 
-// register passes the argument locations of each load site to the kernel side; the cookie of a site refers to them.
+// register passes the argument locations of each load site to the kernel side; the cookie of a site
+// refers to them.
 func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +122,9 @@ func (p *Probes) Close() error {
 	return errors.Join(errs...)
 }
 
-// loadSlots are the slots of the kernel side's table of load sites. Sites with the same argument locations share a slot: so many containers
-// with the same library need no more than one of them does.
+// loadSlots are the slots of the kernel side's table of load sites. Sites with the same argument
+// locations share a slot: so many containers with the same library need no more than one of them
+// does.
 type loadSlots struct {
 	used map[bpf.LoadSite]*loadSlot
 	free []uint32
@@ -139,7 +143,8 @@ func newLoadSlots(n uint32) loadSlots {
 	return s
 }
 
-// take returns the slot of a site; fresh says that it must be written. ok is false if all are in use.
+// take returns the slot of a site; fresh says that it must be written. ok is false if all are in
+// use.
 func (s *loadSlots) take(site bpf.LoadSite) (number uint32, fresh, ok bool) {
 	if slot := s.used[site]; slot != nil {
 		slot.users++

@@ -15,8 +15,8 @@ import (
 //go:noinline
 func probed(n int) int { return n + 1 }
 
-// TestKernelProbes attaches to this program with both kinds of links that the kernel may have: every call must be counted, and none after
-// Close.
+// TestKernelProbes attaches to this program with both kinds of links that the kernel may have:
+// every call must be counted, and none after Close.
 func TestKernelProbes(t *testing.T) {
 	needKernel(t)
 	for _, single := range []bool{false, true} {

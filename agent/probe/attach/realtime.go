@@ -15,8 +15,8 @@ import (
 var ErrRingSleeps = errors.New("this kernel is PREEMPT_RT and the lock of its BPF ring buffer sleeps, but the interrupts that " +
 	"sample must not sleep: boot Linux 6.12 or newer, or a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT")
 
-// CheckRing fails with ErrRingSleeps if programs of interrupts must not write to a BPF ring buffer on this kernel. sys is
-// where sysfs is.
+// CheckRing fails with ErrRingSleeps if programs of interrupts must not write to a BPF ring buffer
+// on this kernel. sys is where sysfs is.
 func CheckRing(sys string) error {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -33,7 +33,8 @@ func CheckRing(sys string) error {
 	return nil
 }
 
-// ringLock returns the type of the lock of BPF ring buffers, "" if the kernel's type information does not have it.
+// ringLock returns the type of the lock of BPF ring buffers, "" if the kernel's type information
+// does not have it.
 func ringLock() string {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -63,9 +64,9 @@ func (k preemption) isRealtime() bool {
 	return strings.TrimSpace(k.realtime) == "1" || strings.Contains(k.version, "PREEMPT_RT") || strings.Contains(k.version, "PREEMPT RT")
 }
 
-// ringSleeps reports whether bpf_ringbuf_reserve may sleep. With PREEMPT_RT a spinlock_t does. The ring buffer has had a raw_spinlock_t
-// since 6.12, later an rqspinlock_t, and stable kernels got the former, too: so its type decides. If the type is unknown, the version
-// decides.
+// ringSleeps reports whether bpf_ringbuf_reserve may sleep. With PREEMPT_RT a spinlock_t does. The
+// ring buffer has had a raw_spinlock_t since 6.12, later an rqspinlock_t, and stable kernels got
+// the former, too: so its type decides. If the type is unknown, the version decides.
 func (k preemption) ringSleeps() bool {
 	switch {
 	case !k.isRealtime():

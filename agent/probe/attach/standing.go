@@ -9,11 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxStanding bounds the addresses of Standing breakpoints: all debug registers that a thread of x86-64 has.
+// MaxStanding bounds the addresses of Standing breakpoints: all debug registers that a thread of
+// x86-64 has.
 const MaxStanding = 4
 
-// Standing breakpoints run a program whenever one of some threads is about to execute one of some addresses, for as long as their owner
-// refills them: each stops after MaxBreakpointHits hits that nobody made up for, also if the agent hangs. Otherwise they are as Breakpoints.
+// Standing breakpoints run a program whenever one of some threads is about to execute one of some
+// addresses, for as long as their owner refills them: each stops after MaxBreakpointHits hits that
+// nobody made up for, also if the agent hangs. Otherwise they are as Breakpoints.
 type Standing struct {
 	Busy int // threads that were left out since they have too few free debug registers
 
@@ -48,7 +50,8 @@ func (s *Standing) Has(tid int) bool {
 	return has
 }
 
-// Add sets the breakpoints in a thread. One that has ended, or has no free debug registers, is left out.
+// Add sets the breakpoints in a thread. One that has ended, or has no free debug registers, is left
+// out.
 func (s *Standing) Add(tid int) error {
 	group, err := openGroup(s.prog, s.addresses, tid, MaxBreakpointHits)
 	switch {

@@ -1,4 +1,5 @@
-// Package attach connects the BPF programs with the events that run them: sampling events on CPUs, probes in libraries of processes.
+// Package attach connects the BPF programs with the events that run them: sampling events on CPUs,
+// probes in libraries of processes.
 package attach
 
 import (
@@ -51,18 +52,21 @@ var ErrFrequency = errors.New("frequency is above the kernel's limit")
 
 const maxRatePath = "/proc/sys/kernel/perf_event_max_sample_rate"
 
-// NewTicks prepares events that run prog hz times per second of CPU time. Nothing ticks before Start.
+// NewTicks prepares events that run prog hz times per second of CPU time. Nothing ticks before
+// Start.
 //
-// They use a timer and not the CPU's own counters. A counter is another clock than CPU time if its frequency changes, and is shared with
-// other programs that count. In a virtual machine it may stall CPUs for seconds: its interrupts cannot be masked, and each access to a
-// counter leaves the machine.
+// They use a timer and not the CPU's own counters. A counter is another clock than CPU time if its
+// frequency changes, and is shared with other programs that count. In a virtual machine it may
+// stall CPUs for seconds: its interrupts cannot be masked, and each access to a counter leaves the
+// machine.
 func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) { return newCPUClock(prog, hz, nil) }
 
 // newCPUClock is NewTicks on some CPUs; nil means all.
 //
-// Idle CPUs are not sampled. The kernel throttles an event that overflows more than perf_event_max_sample_rate / CONFIG_HZ times between two scheduler
-// ticks, until the next scheduler tick. An idle CPU has no scheduler ticks: at 4 kHz, 0.1 s of idleness throttled the event, and threads that then ran
-// briefly had no samples for up to hundreds of milliseconds.
+// Idle CPUs are not sampled. The kernel throttles an event that overflows more than
+// perf_event_max_sample_rate / CONFIG_HZ times between two scheduler ticks, until the next
+// scheduler tick. An idle CPU has no scheduler ticks: at 4 kHz, 0.1 s of idleness throttled the
+// event, and threads that then ran briefly had no samples for up to hundreds of milliseconds.
 func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
 		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
@@ -120,8 +124,8 @@ func (t *Ticks) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Refresh opens events on CPUs that came online and closes those of CPUs that went offline. Gaps has for how long the former were not
-// sampled, at most.
+// Refresh opens events on CPUs that came online and closes those of CPUs that went offline. Gaps
+// has for how long the former were not sampled, at most.
 func (t *Ticks) Refresh() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,11 +144,13 @@ func (t *Ticks) Refresh() error {
 // variation is by how much of the mean a period is longer or shorter, at most.
 const variation = 0.01
 
-// longestVaried bounds the periods that vary. A change begins a new period, and the begun one is lost: half a period at each Refresh.
+// longestVaried bounds the periods that vary. A change begins a new period, and the begun one is
+// lost: half a period at each Refresh.
 const longestVaried = 20 * time.Millisecond
 
-// vary gives each event another period and phase. With a constant period, programs that work at a pace near a multiple or a fraction of it would have
-// ticks at the same place of their work for seconds. An event that the kernel refuses to change ticks on as it did.
+// vary gives each event another period and phase. With a constant period, programs that work at a
+// pace near a multiple or a fraction of it would have ticks at the same place of their work for
+// seconds. An event that the kernel refuses to change ticks on as it did.
 func (t *Ticks) vary() {
 	for _, k := range t.cpus {
 		k.setPeriod(time.Duration(float64(t.mean) * (1 + variation*(2*rand.Float64()-1))))
@@ -281,7 +287,8 @@ func parseCPUList(s string) (map[int]bool, error) {
 	return cpus, nil
 }
 
-// NewFaults prepares events that run prog at every page fault, on every CPU, with the touched address. Nothing happens before Start.
+// NewFaults prepares events that run prog at every page fault, on every CPU, with the touched
+// address. Nothing happens before Start.
 func NewFaults(prog *ebpf.Program) (*Ticks, error) {
 	return newTicks("page-faults", prog, unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Size: unix.PERF_ATTR_SIZE_VER5,
@@ -301,8 +308,9 @@ const (
 	Instructions CPUCounter = unix.PERF_COUNT_HW_INSTRUCTIONS
 )
 
-// NewOverflows prepares events that run prog each time that period events of a counter have happened in user mode, on every CPU. Nothing
-// happens before Start. ErrNoCounters if there is no such counter.
+// NewOverflows prepares events that run prog each time that period events of a counter have
+// happened in user mode, on every CPU. Nothing happens before Start. ErrNoCounters if there is no
+// such counter.
 func NewOverflows(prog *ebpf.Program, c CPUCounter, period uint64) (*Ticks, error) {
 	name := map[CPUCounter]string{Cycles: "cycles", Instructions: "instructions"}[c]
 	t, err := newTicks(name, prog, unix.PerfEventAttr{
@@ -318,9 +326,10 @@ func NewOverflows(prog *ebpf.Program, c CPUCounter, period uint64) (*Ticks, erro
 // MaxBranchHz bounds the frequency of branch records: 32 calls each.
 const MaxBranchHz = 10_000
 
-// NewBranchTicks prepares events that run prog hz times per second of CPU time in user mode. The program gets the latest calls and indirect
-// jumps that the CPU recorded, and the kind of each: linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records,
-// so there is no software event to fall back to. Nothing ticks before Start.
+// NewBranchTicks prepares events that run prog hz times per second of CPU time in user mode. The
+// program gets the latest calls and indirect jumps that the CPU recorded, and the kind of each:
+// linux/perf_event.h, PERF_SAMPLE_BRANCH_STACK. Only a CPU's own event has such records, so there
+// is no software event to fall back to. Nothing ticks before Start.
 func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	return newTicks("cycles with branch records", prog, unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_HARDWARE, Config: unix.PERF_COUNT_HW_CPU_CYCLES, Size: unix.PERF_ATTR_SIZE_VER5,
@@ -331,7 +340,8 @@ func NewBranchTicks(prog *ebpf.Program, hz int) (*Ticks, error) {
 	})
 }
 
-// branchKinds are the requested records: calls, and the jumps by which stubs pass calls on. The kernel decodes the kind of each.
+// branchKinds are the requested records: calls, and the jumps by which stubs pass calls on. The
+// kernel decodes the kind of each.
 const branchKinds = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY_CALL | unix.PERF_SAMPLE_BRANCH_IND_JUMP |
 	unix.PERF_SAMPLE_BRANCH_TYPE_SAVE
 
@@ -341,12 +351,12 @@ type RawEvent struct {
 	Config uint64
 }
 
-// preciseNext requests that the sampled instruction is the one after that which raised the event (PEBS): perf_event_attr.precise_ip of
-// linux/perf_event.h, two bits, 1 is "constant skid".
+// preciseNext requests that the sampled instruction is the one after that which raised the event
+// (PEBS): perf_event_attr.precise_ip of linux/perf_event.h, two bits, 1 is "constant skid".
 const preciseNext = unix.PerfBitPreciseIPBit1
 
-// NewRetiredTicks prepares events that run prog at every period-th occurrence of e in user mode. Nothing ticks before
-// Start.
+// NewRetiredTicks prepares events that run prog at every period-th occurrence of e in user mode.
+// Nothing ticks before Start.
 func NewRetiredTicks(prog *ebpf.Program, e RawEvent, period uint64) (*Ticks, error) {
 	return newTicks("retired calls", prog, unix.PerfEventAttr{
 		Type: e.Type, Config: e.Config, Size: unix.PERF_ATTR_SIZE_VER5, Sample: period,

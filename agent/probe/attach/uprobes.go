@@ -22,14 +22,17 @@ type Site struct {
 	Offset       uint64 // in the file, bytes
 	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as in its note; 0 if none
 	Cookie       uint64 // identifies the site to the program
-	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is never executed. If it is not set, Attach
-	// requires a proof where it matters: see probesite.Finder.OwnsStack.
+	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is
+	// never executed. If it is not set, Attach requires a proof where it matters: see
+	// probesite.Finder.OwnsStack.
 	OwnsStack bool
-	// Load is the argument locations of compiled__method__load; nil for other probes. Probes assigns the cookies of these.
+	// Load is the argument locations of compiled__method__load; nil for other probes. Probes
+	// assigns the cookies of these.
 	Load *bpf.LoadSite
 }
 
-// A Uprobe is a program in the two forms that kernels need: for uprobe.multi links (6.6 and later), and for others.
+// A Uprobe is a program in the two forms that kernels need: for uprobe.multi links (6.6 and later),
+// and for others.
 type Uprobe struct {
 	Multi, Single *ebpf.Program
 }
@@ -47,12 +50,14 @@ func NewUprobes() Uprobes {
 // Multi reports whether uprobe.multi links are used; single probes need CAP_SYS_ADMIN.
 func (u Uprobes) Multi() bool { return !u.single }
 
-// Attach attaches p to all sites of file, for the process pid, or for every process that maps the file if pid is 0. Where probes cannot be
-// confined to a process (FiltersByPID), they serve all processes whatever pid is: so p looks at the process id. The caller closes the links;
-// on an error there are none. The kernel removes the probes when the agent ends in any way.
+// Attach attaches p to all sites of file, for the process pid, or for every process that maps the
+// file if pid is 0. Where probes cannot be confined to a process (FiltersByPID), they serve all
+// processes whatever pid is: so p looks at the process id. The caller closes the links; on an error
+// there are none. The kernel removes the probes when the agent ends in any way.
 //
-// Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a call, in a function that the call could
-// damage. Then nothing is attached: some sites of a probe without the others would count too little.
+// Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a
+// call, in a function that the call could damage. Then nothing is attached: some sites of a probe
+// without the others would count too little.
 func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []link.Link, err error) {
 	if len(sites) == 0 {
 		return nil, nil
@@ -66,8 +71,8 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	return u.attachMulti(file, pid, p.Multi, sites)
 }
 
-// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Probes are then confined to that thread or its
-// address space.
+// AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Probes
+// are then confined to that thread or its address space.
 func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
 	if len(sites) == 0 {
 		return nil, nil
@@ -119,8 +124,8 @@ func (u Uprobes) attachSingle(file *os.File, pid int, p Uprobe, sites []Site) ([
 	return links, nil
 }
 
-// explainSemaphore explains EINVAL for probes with semaphores: the kernel keeps one offset for each place (uprobe_register in
-// kernel/events/uprobes.c), and refuses a probe with another.
+// explainSemaphore explains EINVAL for probes with semaphores: the kernel keeps one offset for each
+// place (uprobe_register in kernel/events/uprobes.c), and refuses a probe with another.
 func explainSemaphore(err error, sites []Site) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err
@@ -158,11 +163,13 @@ func CloseLinks(links []link.Link) error {
 	return errors.Join(errs...)
 }
 
-// guard reads the places of probes in a file before probes are put there, and refuses those at which the kernel's form of a probe can
-// damage the program. Every uprobe of the agent passes through it.
+// guard reads the places of probes in a file before probes are put there, and refuses those at
+// which the kernel's form of a probe can damage the program. Every uprobe of the agent passes
+// through it.
 //
-// The reading itself is important: it brings the pages into the page cache. Otherwise the kernel reads them while a program maps the file,
-// with the lock on its memory held. That has been seen to cause a warning (uprobe_mmap), which stops machines that run with panic_on_warn.
+// The reading itself is important: it brings the pages into the page cache. Otherwise the kernel
+// reads them while a program maps the file, with the lock on its memory held. That has been seen to
+// cause a warning (uprobe_mmap), which stops machines that run with panic_on_warn.
 func (u Uprobes) guard(file *os.File, sites []Site) error {
 	for _, s := range sites {
 		const longest = 15 // bytes of an instruction
@@ -196,8 +203,9 @@ var errReplaced = errors.New("the kernel (Linux 6.18 and later) replaces that NO
 	"rebuild the program with a one-byte nop at the probe (with systemtap's sys/sdt.h or the current vmprof.h), " +
 	"or record the entry of a function (func:SYMBOL)")
 
-// proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps nothing below the stack pointer, or the
-// kernel does not replace such NOPs, or there is no red zone as the code is 32-bit.
+// proveStack fails unless a NOP of several bytes at an offset of a file is safe: its function keeps
+// nothing below the stack pointer, or the kernel does not replace such NOPs, or there is no red
+// zone as the code is 32-bit.
 func (u Uprobes) proveStack(file *os.File, offset uint64) error {
 	lib, err := elffile.OpenFile(file)
 	if errors.Is(err, elffile.ErrUnsupported) {

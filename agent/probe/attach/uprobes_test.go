@@ -37,7 +37,8 @@ type leafProgram struct {
 	probed string // the file with the functions
 }
 
-// startLeafs builds the functions with a compiler and its flags, as a part of the program or as a stripped library, and starts it.
+// startLeafs builds the functions with a compiler and its flags, as a part of the program or as a
+// stripped library, and starts it.
 func startLeafs(t *testing.T, library bool, compiler string, flags ...string) *leafProgram {
 	t.Helper()
 	if _, err := exec.LookPath(compiler); err != nil {
@@ -95,7 +96,8 @@ func (p *leafProgram) wrong() (n int) {
 	return n
 }
 
-// attach attaches a program that counts hits to all probes whose name begins with prefix. trusted marks their sites as OwnsStack.
+// attach attaches a program that counts hits to all probes whose name begins with prefix. trusted
+// marks their sites as OwnsStack.
 func (p *leafProgram) attach(prefix string, trusted bool) (hits func() uint64, err error) {
 	p.t.Helper()
 	file, err := os.Open(p.probed)
@@ -154,8 +156,8 @@ func countHits(t *testing.T, multi bool) (*ebpf.Program, func() uint64) {
 
 const nop5Bytes = `-DLONG_NOP=".byte 0x0f, 0x1f, 0x44, 0, 0"`
 
-// Probes of vmprof.h in functions that call nothing, whose variables are in the red zone: results are the same with probes on every macro
-// and without, for any compiler output.
+// Probes of vmprof.h in functions that call nothing, whose variables are in the red zone: results
+// are the same with probes on every macro and without, for any compiler output.
 func TestProbeRedZone(t *testing.T) {
 	needs.Root(t, "attaching to probes")
 	for _, compiler := range []string{"gcc", "clang-19"} {
@@ -180,8 +182,9 @@ func TestProbeRedZone(t *testing.T) {
 	}
 }
 
-// NOPs of five bytes that other tools placed. In a function that calls nothing they are refused, in the program and in a stripped library.
-// In one that calls, even if only in a branch that is never taken, they are probed, and do no harm.
+// NOPs of five bytes that other tools placed. In a function that calls nothing they are refused, in
+// the program and in a stripped library. In one that calls, even if only in a branch that is never
+// taken, they are probed, and do no harm.
 func TestProbeRedZoneOfOthers(t *testing.T) {
 	needs.Root(t, "attaching to probes")
 	if runtime.GOARCH != "amd64" {
@@ -210,8 +213,8 @@ func TestProbeRedZoneOfOthers(t *testing.T) {
 			}
 		}
 	}
-	// Every instruction that the kernel replaces is refused, whatever its form. The test also checks that there is harm without the
-	// refusal; otherwise none of these tests could fail.
+	// Every instruction that the kernel replaces is refused, whatever its form. The test also
+	// checks that there is harm without the refusal; otherwise none of these tests could fail.
 	for _, form := range []string{"0f 1f 44 00 00", "66 0f 1f 40 00", "66 66 66 66 90", "48 8d 64 24 00", "e9 00 00 00 00",
 		"66 2e 0f 1f 84 00 00 00 00 00", "90"} {
 		t.Run(form, func(t *testing.T) {
@@ -258,8 +261,9 @@ func TestProbeReplacesNops(t *testing.T) {
 	}
 }
 
-// The pages of probes and of their semaphores are in the page cache when Attach returns, though no process maps the file. The kernel itself
-// reads the code of a mapped file; for a file mapped later, it would do so in that call of mmap.
+// The pages of probes and of their semaphores are in the page cache when Attach returns, though no
+// process maps the file. The kernel itself reads the code of a mapped file; for a file mapped
+// later, it would do so in that call of mmap.
 func TestProbeWarmsPages(t *testing.T) {
 	needs.Root(t, "attaching to probes")
 	dir := onDisk(t)

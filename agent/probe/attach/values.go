@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// ValueSites finds the sites of spec in a file. It fails with probesite.ErrNotFound if the file has no such probe.
+// ValueSites finds the sites of spec in a file. It fails with probesite.ErrNotFound if the file has
+// no such probe.
 func ValueSites(f *probesite.Finder, spec valueprobe.Spec) ([]probesite.Site, error) {
 	if spec.Name != "" {
 		return f.Notes(spec.Provider, spec.Name)
@@ -20,12 +21,13 @@ func ValueSites(f *probesite.Finder, spec valueprobe.Spec) ([]probesite.Site, er
 type Values struct {
 	Objects *bpf.ProbeObjects
 	Uprobes Uprobes
-	// Register returns the cookie of one site: a number below bpf.MaxProbes that no other probe has. The caller sets how many of its hits
-	// are recorded (bpf.ProbeRate).
+	// Register returns the cookie of one site: a number below bpf.MaxProbes that no other probe
+	// has. The caller sets how many of its hits are recorded (bpf.ProbeRate).
 	Register func() (uint32, error)
 }
 
-// A ValueSite is a place where values are read. Their operands, and so their signedness, can differ from site to site.
+// A ValueSite is a place where values are read. Their operands, and so their signedness, can differ
+// from site to site.
 type ValueSite struct {
 	Cookie uint32
 	values []valueKind
@@ -33,8 +35,9 @@ type ValueSite struct {
 
 type valueKind struct{ text, signed bool }
 
-// Prepare sends the values to read at all sites of spec to the kernel side, and returns where to attach the program ValueProbe. Call it
-// once for probes that are attached, removed and attached again.
+// Prepare sends the values to read at all sites of spec to the kernel side, and returns where to
+// attach the program ValueProbe. Call it once for probes that are attached, removed and attached
+// again.
 func (v *Values) Prepare(spec valueprobe.Spec, sites []probesite.Site) (values []ValueSite, places []Site, err error) {
 	kernel := make([]bpf.ProbedValues, len(sites))
 	for i, s := range sites {

@@ -149,7 +149,8 @@ func (w *valueWatch) recorded(t *testing.T) map[string]map[string]int {
 	}
 }
 
-// TestLiveValuesHotSpot makes a JVM do full garbage collections, start the threads that serve jcmd, and compile.
+// TestLiveValuesHotSpot makes a JVM do full garbage collections, start the threads that serve jcmd,
+// and compile.
 func TestLiveValuesHotSpot(t *testing.T) {
 	const (
 		collection = "usdt:hotspot:gc__begin=arg1"
@@ -255,7 +256,8 @@ func TestLiveValuesPHP(t *testing.T) {
 	}
 }
 
-// TestLiveValuesFunction reads what PHP writes, from the arguments of a function: its answer to an order.
+// TestLiveValuesFunction reads what PHP writes, from the arguments of a function: its answer to an
+// order.
 func TestLiveValuesFunction(t *testing.T) {
 	w := newValueWatch(t, 1, false)
 	guest, err := php.Start(t.Context(), php.Known)
@@ -279,7 +281,8 @@ func TestLiveValuesFunction(t *testing.T) {
 	}
 }
 
-// TestLiveValuesAllocations: buffers for allocation are at least as large as the objects that they are for.
+// TestLiveValuesAllocations: buffers for allocation are at least as large as the objects that they
+// are for.
 func TestLiveValuesAllocations(t *testing.T) {
 	const buffers = "libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg3,arg4"
 	w := newValueWatch(t, 1, false)
@@ -346,7 +349,8 @@ func TestLiveValuesSemaphore(t *testing.T) {
 	}
 }
 
-// TestLiveValuesGuest reads the slots of the reference guest's threads, when they begin and end; slots are reused.
+// TestLiveValuesGuest reads the slots of the reference guest's threads, when they begin and end;
+// slots are reused.
 func TestLiveValuesGuest(t *testing.T) {
 	vm, err := guests.BuildVM(t.Context(), t.TempDir())
 	if errors.Is(err, guests.ErrNoCompiler) {

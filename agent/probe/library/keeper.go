@@ -1,10 +1,11 @@
-// Package library keeps what the agent attaches to files that processes map, such as the probes of a VM's library: once for each
-// file, for all processes that map it.
+// Package library keeps what the agent attaches to files that processes map, such as the probes of
+// a VM's library: once for each file, for all processes that map it.
 //
-// Attaching takes the kernel some 100 ms for a library, and much longer on a busy machine. So it happens in the background,
-// and users wait for it a limited time. What no process uses any more is detached after a grace period: a service that is
-// restarted over and over does not pay for the attachment every time, and a container's file system can be unmounted soon
-// after its last process.
+// Attaching takes the kernel some 100 ms for a library, and much longer on a busy machine. So it
+// happens in the background, and users wait for it a limited time. What no process uses any more is
+// detached after a grace period: a service that is restarted over and over does not pay for the
+// attachment every time, and a container's file system can be unmounted soon after its last
+// process.
 package library
 
 import (
@@ -23,32 +24,37 @@ import (
 // Grace is how long a file that no process uses stays attached.
 const Grace = 2 * time.Second
 
-// Patience is how long Use waits for an attachment. It is as long as a worker waits for a read of a target.
+// Patience is how long Use waits for an attachment. It is as long as a worker waits for a read of a
+// target.
 const Patience = 2 * time.Second
 
 // ErrAttaching says that an attachment takes longer than Patience: try again later.
 var ErrAttaching = errors.New("the agent is still attaching its probes")
 
-// PoolOptions bound attaching, which also makes the kernel read pages of the file. The file may be in a file system that the
-// target controls, so one file of each owner may hang.
+// PoolOptions bound attaching, which also makes the kernel read pages of the file. The file may be
+// in a file system that the target controls, so one file of each owner may hang.
 var PoolOptions = proc.PoolOptions{Workers: 1, MaxStuck: 16, MaxOwnerStuck: 1, Deadline: time.Minute, FirstDeadline: time.Minute}
 
 // A Kind says what a Keeper does with files. All functions but Attach may be nil.
 type Kind[V any] struct {
-	// Attach attaches to a file, given what prepare left, and returns what is to be kept. It runs in the pool; if it is too
-	// late, what it returns goes to Detach. After an error it has undone what it did.
+	// Attach attaches to a file, given what prepare left, and returns what is to be kept. It runs
+	// in the pool; if it is too late, what it returns goes to Detach. After an error it has undone
+	// what it did.
 	Attach func(prepared V, f *os.File) (V, error)
 	// Attached is called after Attach was in time, before anybody gets the value.
 	Attached func(V)
-	// Idle is called with true when the last user leaves, and with false when a new one comes after that.
+	// Idle is called with true when the last user leaves, and with false when a new one comes after
+	// that.
 	Idle func(v V, idle bool)
 	// Detach undoes Attach.
 	Detach func(ctx context.Context, v V)
-	// Final reports whether there is no point in another attempt after this error. Nil: another attempt is always made.
+	// Final reports whether there is no point in another attempt after this error. Nil: another
+	// attempt is always made.
 	Final func(error) bool
 }
 
-// A Keeper keeps a V for each file, by key, and knows which users it has. Its methods may be called from any goroutine.
+// A Keeper keeps a V for each file, by key, and knows which users it has. Its methods may be called
+// from any goroutine.
 type Keeper[K, U comparable, V any] struct {
 	kind  Kind[V]
 	pool  *proc.Pool
@@ -82,15 +88,15 @@ func New[K, U comparable, V any](pool *proc.Pool, kind Kind[V]) *Keeper[K, U, V]
 	return k
 }
 
-// Use returns what is attached to the file with that key, which user maps from now on, until it leaves. The first call
-// prepares the file and starts to attach; f needs to stay open during the call only. The owner is the process that is to
-// blame if attaching hangs.
+// Use returns what is attached to the file with that key, which user maps from now on, until it
+// leaves. The first call prepares the file and starts to attach; f needs to stay open during the
+// call only. The owner is the process that is to blame if attaching hangs.
 //
-// Prepare, which may be nil, reads what it needs of the file. It reports whether there is anything to attach; after an error
-// the next call tries again.
+// Prepare, which may be nil, reads what it needs of the file. It reports whether there is anything
+// to attach; after an error the next call tries again.
 //
-// The error is ErrAttaching while the attachment is under way, or that of the last attempt. A panic during the attempt is
-// repeated here.
+// The error is ErrAttaching while the attachment is under way, or that of the last attempt. A panic
+// during the attempt is repeated here.
 func (k *Keeper[K, U, V]) Use(user U, owner int, key K, f *os.File, prepare func(*V) (attach bool, err error)) (V, error) {
 	e := k.hold(user, key)
 	ended, err := k.settle(e, owner, f, prepare)
@@ -107,8 +113,8 @@ func (k *Keeper[K, U, V]) Use(user U, owner int, key K, f *os.File, prepare func
 	return e.value, e.failure
 }
 
-// Known reports whether it is already known what comes of a file, and the error if it is one. If the file is kept, user maps
-// it from now on.
+// Known reports whether it is already known what comes of a file, and the error if it is one. If
+// the file is kept, user maps it from now on.
 func (k *Keeper[K, U, V]) Known(user U, key K) (known bool, err error) {
 	k.mu.Lock()
 	kept := k.kept.has(key)
@@ -139,8 +145,8 @@ func (k *Keeper[K, U, V]) idle(e *file[V], idle bool) {
 	}
 }
 
-// settle prepares a file and starts to attach to it, unless that was done or is under way. It returns a channel that is closed
-// when that has ended.
+// settle prepares a file and starts to attach to it, unless that was done or is under way. It
+// returns a channel that is closed when that has ended.
 func (k *Keeper[K, U, V]) settle(e *file[V], owner int, f *os.File, prepare func(*V) (bool, error)) (ended <-chan struct{}, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -299,8 +305,9 @@ func (k *Keeper[K, U, V]) expire(ctx context.Context) {
 	}
 }
 
-// Expire detaches what nobody has used for Grace at that time of CLOCK_MONOTONIC. The keeper calls it by itself; it returns
-// when the next call is due, more is false if there is nothing to wait for.
+// Expire detaches what nobody has used for Grace at that time of CLOCK_MONOTONIC. The keeper calls
+// it by itself; it returns when the next call is due, more is false if there is nothing to wait
+// for.
 func (k *Keeper[K, U, V]) Expire(ctx context.Context, now time.Duration) (next time.Duration, more bool) {
 	k.mu.Lock()
 	expired, next, more := k.kept.expire(now)

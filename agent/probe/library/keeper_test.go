@@ -65,7 +65,8 @@ func prepare(text string) func(*string) (bool, error) {
 	}
 }
 
-// A file is attached once for all users, and detached when the last of them has been gone for the grace period.
+// A file is attached once for all users, and detached when the last of them has been gone for the
+// grace period.
 func TestKeeper(t *testing.T) {
 	var did calls
 	k := New[string, int](proc.NewPool(proc.PoolOptions{}), kind(&did, func(v string, f *os.File) (string, error) {
@@ -109,7 +110,8 @@ func TestKeeper(t *testing.T) {
 	expect("detach lib!")
 }
 
-// Where there is nothing to attach, what was prepared is the answer. An error in preparing is not kept.
+// Where there is nothing to attach, what was prepared is the answer. An error in preparing is not
+// kept.
 func TestKeeperNothingToAttach(t *testing.T) {
 	k := New[string, int](proc.NewPool(proc.PoolOptions{}), Kind[string]{Attach: func(string, *os.File) (string, error) {
 		t.Error("attached")
@@ -176,7 +178,8 @@ func TestKeeperFailure(t *testing.T) {
 	}
 }
 
-// While an attachment takes long, users wait for it a limited time, do not wait for each other, and it is not repeated.
+// While an attachment takes long, users wait for it a limited time, do not wait for each other, and
+// it is not repeated.
 func TestKeeperSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -2,8 +2,8 @@ package library
 
 import "time"
 
-// A shelf counts the users of things. A thing without users is kept for a grace period, in case a new one comes. The caller
-// locks. The zero value is empty, with no grace.
+// A shelf counts the users of things. A thing without users is kept for a grace period, in case a
+// new one comes. The caller locks. The zero value is empty, with no grace.
 type shelf[K, U comparable, V any] struct {
 	grace time.Duration
 	kept  map[K]*shelved[U, V]
@@ -21,8 +21,9 @@ func (s *shelf[K, U, V]) has(key K) bool {
 	return ok
 }
 
-// take returns the thing with that key, made by create if there is none, and notes that user needs it. A user needs a thing
-// once, however often it takes it. woken reports that nobody needed it before.
+// take returns the thing with that key, made by create if there is none, and notes that user needs
+// it. A user needs a thing once, however often it takes it. woken reports that nobody needed it
+// before.
 func (s *shelf[K, U, V]) take(key K, user U, create func() V) (value V, woken bool) {
 	if s.kept == nil {
 		s.kept, s.needs = map[K]*shelved[U, V]{}, map[U][]K{}
@@ -53,8 +54,8 @@ func (s *shelf[K, U, V]) leave(user U, now time.Duration) (idle []V) {
 	return idle
 }
 
-// expire removes and returns the things that nobody has needed for the grace period. next is the earliest time at which
-// another one may expire; more is false if all have users.
+// expire removes and returns the things that nobody has needed for the grace period. next is the
+// earliest time at which another one may expire; more is false if all have users.
 func (s *shelf[K, U, V]) expire(now time.Duration) (expired []V, next time.Duration, more bool) {
 	for key, e := range s.kept {
 		switch until := e.idle + s.grace; {

@@ -15,16 +15,18 @@ import (
 type Calls struct {
 	Callee string // what is called, named as for Finder.Entries
 	In     string // the function that calls, named as Callee is; "" for every function of the file
-	// Conditional accepts only jumps on a flag, where rax still is the result: for callees whose result is needed. Otherwise any emulated
-	// instruction will do.
+	// Conditional accepts only jumps on a flag, where rax still is the result: for callees whose
+	// result is needed. Otherwise any emulated instruction will do.
 	Conditional bool
-	// Stores allows stores to memory between the call and the site, for cases where only the time matters.
+	// Stores allows stores to memory between the call and the site, for cases where only the time
+	// matters.
 	Stores bool
-	// Tails follows functions that end with a jump to the callee: returns from the callee are returns from these functions, so the places
-	// after their calls count, too. Threads that were not in the callee also pass those places.
+	// Tails follows functions that end with a jump to the callee: returns from the callee are
+	// returns from these functions, so the places after their calls count, too. Threads that were
+	// not in the callee also pass those places.
 	Tails bool
-	// Joins allows branch targets between the call and the site, so that threads from elsewhere pass it as well: for probes that know the
-	// callee's return address.
+	// Joins allows branch targets between the call and the site, so that threads from elsewhere
+	// pass it as well: for probes that know the callee's return address.
 	Joins bool
 }
 
@@ -41,14 +43,18 @@ type Missed struct {
 	Reason   string
 }
 
-// AfterCalls finds, for each direct call of a function, the first instruction after it that the kernel emulates: a thread that passes it
-// has returned from the call. That holds because no branch of its function leads between the two (unless Calls.Joins), and no instruction
-// between them stores to memory (unless Calls.Stores) or leaves. The result is that of a uretprobe, without changing a return address.
+// AfterCalls finds, for each direct call of a function, the first instruction after it that the
+// kernel emulates: a thread that passes it has returned from the call. That holds because no branch
+// of its function leads between the two (unless Calls.Joins), and no instruction between them
+// stores to memory (unless Calls.Stores) or leaves. The result is that of a uretprobe, without
+// changing a return address.
 //
-// Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it; calls by the callee or one of these do
-// not. Calls through a pointer or the PLT are not found. ErrNotFound if there is no call, ErrNoSite if there is no place after any call.
+// Calls of copies and of the callee's rest (.constprop, .part: see Entries) count as calls of it;
+// calls by the callee or one of these do not. Calls through a pointer or the PLT are not found.
+// ErrNotFound if there is no call, ErrNoSite if there is no place after any call.
 //
-// All code of the file is read once; only functions with a call are disassembled. For libjvm that takes 0.1 s.
+// All code of the file is read once; only functions with a call are disassembled. For libjvm that
+// takes 0.1 s.
 func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 	if err := f.needX86(); err != nil {
 		return Returns{}, err
@@ -102,7 +108,8 @@ func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 	return Returns{}, fmt.Errorf("direct call of %s in %s: %w", c.Callee, place, ErrNotFound)
 }
 
-// within reports whether a symbol is the named function or a part of it: calls may be in a piece that was split off.
+// within reports whether a symbol is the named function or a part of it: calls may be in a piece
+// that was split off.
 func within(symbol, name string) bool {
 	w := want(name)
 	r, _ := w.is(symbol)
@@ -115,8 +122,8 @@ type caller struct {
 	calls []uint64
 }
 
-// callers groups addresses by function. Those outside of all functions are left out: they are in code without a name, whose beginning is
-// unknown.
+// callers groups addresses by function. Those outside of all functions are left out: they are in
+// code without a name, whose beginning is unknown.
 func (f *Finder) callers(calls []uint64) []caller {
 	slices.Sort(calls)
 	var found []caller
@@ -132,8 +139,8 @@ func (f *Finder) callers(calls []uint64) []caller {
 	return found
 }
 
-// behind adds the sites after the calls of one function. Bytes inside another instruction are not a call. tail reports that the function
-// ends with a jump to the callee that should be followed.
+// behind adds the sites after the calls of one function. Bytes inside another instruction are not a
+// call. tail reports that the function ends with a jump to the callee that should be followed.
 func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error) {
 	l, err := f.list(c.function)
 	if err != nil {
@@ -204,8 +211,9 @@ func (f *Finder) after(l *listing, n int, how *Calls) (s Site, reason string) {
 // branchBytes is the length of a call or jmp with 32 bits of distance.
 const branchBytes = 5
 
-// scan returns the addresses of all bytes in the file's code that would be a call of or a jump to one of the functions, wherever
-// instructions begin. In 20 MB of other code, four bytes match by chance once in 200 times.
+// scan returns the addresses of all bytes in the file's code that would be a call of or a jump to
+// one of the functions, wherever instructions begin. In 20 MB of other code, four bytes match by
+// chance once in 200 times.
 func (f *Finder) scan(targets []function) ([]uint64, error) {
 	var found []uint64
 	total := uint64(0)
@@ -224,8 +232,8 @@ func (f *Finder) scan(targets []function) ([]uint64, error) {
 	return found, nil
 }
 
-// scanSegment scans size bytes at an offset of the file, which are loaded at addr. Chunks overlap by the length of a branch beyond its
-// first byte.
+// scanSegment scans size bytes at an offset of the file, which are loaded at addr. Chunks overlap
+// by the length of a branch beyond its first byte.
 func (f *Finder) scanSegment(found []uint64, offset, addr, size uint64, targets []function) ([]uint64, error) {
 	buffer := make([]byte, min(size, scanChunk))
 	for at := uint64(0); at+branchBytes <= size; {
@@ -256,7 +264,8 @@ func (f *Finder) scanSegment(found []uint64, offset, addr, size uint64, targets 
 
 // branchesTo appends the addresses of what would be a call of or jump to target.
 func branchesTo(found []uint64, code []byte, addr, target uint64) []uint64 {
-	// The distance counts from the end of the branch: with its position added, it is the same for all branches to target.
+	// The distance counts from the end of the branch: with its position added, it is the same for
+	// all branches to target.
 	distance := uint32(target - addr - branchBytes)
 	for at := 0; at+branchBytes <= len(code); at++ {
 		if binary.LittleEndian.Uint32(code[at+1:]) != distance-uint32(at) {

@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// An encoding is the encoding of one instruction: enough to know its length, and where a branch goes.
+// An encoding is the encoding of one instruction: enough to know its length, and where a branch
+// goes.
 type encoding struct {
 	length    int // bytes
 	prefixes  prefixes
@@ -36,8 +37,9 @@ const (
 // reg is the middle field of the ModRM byte, without its extension by REX.
 func (e *encoding) reg() byte { return e.modRM >> 3 & 7 }
 
-// parse reads the instruction that code begins with. It knows all instructions of 64-bit mode up to AVX-512, except those that no relevant
-// compiler emits: XOP, 3DNow! beyond its length, SSE4a's with two immediates, and APX.
+// parse reads the instruction that code begins with. It knows all instructions of 64-bit mode up to
+// AVX-512, except those that no relevant compiler emits: XOP, 3DNow! beyond its length, SSE4a's
+// with two immediates, and APX.
 func parse(code []byte) (encoding, error) {
 	var e encoding
 	r := reader{code: code}
@@ -146,8 +148,8 @@ func (e *encoding) readPrefixes(r *reader) (opcode byte, err error) {
 	}
 }
 
-// readExtended reads a VEX prefix of two or three bytes or an EVEX prefix of four (Intel SDM vol. 2, sections 2.3.5 and
-// 2.7.1), and the opcode. They take the place of REX and of 66, f2 and f3.
+// readExtended reads a VEX prefix of two or three bytes or an EVEX prefix of four (Intel SDM vol.
+// 2, sections 2.3.5 and 2.7.1), and the opcode. They take the place of REX and of 66, f2 and f3.
 func (e *encoding) readExtended(r *reader, first byte) error {
 	if e.rex != 0 || e.prefixes&(prefixOperandSize|prefixRep|prefixRepne|prefixLock) != 0 {
 		return errInvalid
@@ -216,7 +218,8 @@ func (e *encoding) readModRM(r *reader, registers bool) (err error) {
 	return err
 }
 
-// inGroup reports whether the reg field chooses one of the instructions that share the opcode (Intel SDM vol. 2, table A-6).
+// inGroup reports whether the reg field chooses one of the instructions that share the opcode
+// (Intel SDM vol. 2, table A-6).
 func (e *encoding) inGroup() bool {
 	switch e.opcode {
 	case 0x8f: // others are XOP
@@ -277,7 +280,8 @@ func (e *encoding) readImmediate(r *reader, layout byte) (err error) {
 var (
 	errTruncated = errors.New("instruction is cut short")
 	errInvalid   = errors.New("not an instruction of 64-bit mode")
-	// errAmbiguous: processors disagree. A branch with an operand size prefix has 16 bits of distance on AMD, 32 on Intel.
+	// errAmbiguous: processors disagree. A branch with an operand size prefix has 16 bits of
+	// distance on AMD, 32 on Intel.
 	errAmbiguous = errors.New("instruction has different lengths on different processors")
 )
 

@@ -7,23 +7,26 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Entries returns places that every call of a function passes with its arguments still in their registers. That is its first instruction if
-// the kernel emulates it. Otherwise it is the first emulated one after instructions that write to no argument register, do not leave, and
-// are not branch targets.
+// Entries returns places that every call of a function passes with its arguments still in their
+// registers. That is its first instruction if the kernel emulates it. Otherwise it is the first
+// emulated one after instructions that write to no argument register, do not leave, and are not
+// branch targets.
 //
-// name is a linker's name, or a C++ name without parameters, which means all overloads. A compiler may have made several symbols from a
-// function. Copies for some callers (.constprop, .isra) are included, marked by Site.Clone. Its rest without the first lines (.part) is
-// not: only calls that pass the first lines, which were inlined into callers, reach it. Neither is code that is only jumped to (.cold).
-// Such symbols can be requested by their whole names.
+// name is a linker's name, or a C++ name without parameters, which means all overloads. A compiler
+// may have made several symbols from a function. Copies for some callers (.constprop, .isra) are
+// included, marked by Site.Clone. Its rest without the first lines (.part) is not: only calls that
+// pass the first lines, which were inlined into callers, reach it. Neither is code that is only
+// jumped to (.cold). Such symbols can be requested by their whole names.
 //
-// ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such instruction: probing only the others would silently
-// lose calls. Calls that were inlined everywhere cannot be observed.
+// ErrNotFound if there is no such symbol, ErrNoSite if one of the functions has no such
+// instruction: probing only the others would silently lose calls. Calls that were inlined
+// everywhere cannot be observed.
 func (f *Finder) Entries(name string) ([]Site, error) {
 	return f.entries(name, set(argumentOrder[:]...))
 }
 
-// EntriesWith is Entries if only the first arguments are needed, as others may have been overwritten, and the return address, which the
-// stack pointer leads to.
+// EntriesWith is Entries if only the first arguments are needed, as others may have been
+// overwritten, and the return address, which the stack pointer leads to.
 func (f *Finder) EntriesWith(name string, arguments int) ([]Site, error) {
 	return f.entries(name, set(argumentOrder[:arguments]...)|set(elffile.RSP))
 }
@@ -55,7 +58,8 @@ func (f *Finder) entries(name string, kept registers) ([]Site, error) {
 	return sorted(sites), nil
 }
 
-// entry finds the site at the beginning of a function where these registers still have their values from the call.
+// entry finds the site at the beginning of a function where these registers still have their values
+// from the call.
 func (f *Finder) entry(fn function, kept registers) (Site, error) {
 	l, err := f.list(fn)
 	if err != nil {
@@ -88,9 +92,10 @@ func (f *Finder) entry(fn function, kept registers) (Site, error) {
 		min(maxAhead, len(l.at)), ErrNoSite)
 }
 
-// Towards returns the places in a function where it calls another one directly, or goes on there with a jump: the other one's arguments are
-// in their registers. Both are named as for Entries, which this replaces where the kernel emulates nothing before a function hands its
-// arguments on. ErrNotFound if there is no such symbol, ErrNoSite if no place leads there.
+// Towards returns the places in a function where it calls another one directly, or goes on there
+// with a jump: the other one's arguments are in their registers. Both are named as for Entries,
+// which this replaces where the kernel emulates nothing before a function hands its arguments on.
+// ErrNotFound if there is no such symbol, ErrNoSite if no place leads there.
 func (f *Finder) Towards(callee, from string) (sites []Site, err error) {
 	if err := f.needX86(); err != nil {
 		return nil, err

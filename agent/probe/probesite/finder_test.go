@@ -23,7 +23,8 @@ type routine struct {
 	name, code string
 }
 
-// imageOf makes a file of consecutive routines. The code goes to the file's pad, where a section without a header would be.
+// imageOf makes a file of consecutive routines. The code goes to the file's pad, where a section
+// without a header would be.
 func imageOf(t testing.TB, notes []byte, routines ...routine) []byte {
 	t.Helper()
 	var code []byte

@@ -13,11 +13,12 @@ type Instruction struct {
 	encoding encoding
 }
 
-// nop5 is the one NOP of five bytes that the kernel compares with (x86_nops[5] of arch/x86/kernel/alternative.c).
+// nop5 is the one NOP of five bytes that the kernel compares with (x86_nops[5] of
+// arch/x86/kernel/alternative.c).
 var nop5 = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}
 
-// Decode decodes the instruction that code begins with. It fails if code is cut short, if it is not an instruction of 64-bit mode, or if
-// processors disagree on its length.
+// Decode decodes the instruction that code begins with. It fails if code is cut short, if it is not
+// an instruction of 64-bit mode, or if processors disagree on its length.
 func Decode(code []byte) (Instruction, error) {
 	e, err := parse(code)
 	if err != nil {
@@ -43,7 +44,8 @@ func (i *Instruction) Returns() bool {
 	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xc3 || e.opcode == 0xc2)
 }
 
-// Branch returns the target of a branch at addr, if it has a distance: of jumps, calls, loop, jrcxz and xbegin.
+// Branch returns the target of a branch at addr, if it has a distance: of jumps, calls, loop, jrcxz
+// and xbegin.
 func (i *Instruction) Branch(addr uint64) (uint64, bool) {
 	switch e := &i.encoding; {
 	case e.extended:
@@ -58,29 +60,32 @@ func (i *Instruction) Branch(addr uint64) (uint64, bool) {
 	return addr + uint64(i.Len) + uint64(i.encoding.immediate), true
 }
 
-// A Kind is how a kernel executes an instruction with a uprobe (Linux arch/x86/kernel/uprobes.c). Times of a hit are those of kernel 6.18
-// with a program that does nothing, on a fast and on a slow machine; package hitcost measures them.
+// A Kind is how a kernel executes an instruction with a uprobe (Linux arch/x86/kernel/uprobes.c).
+// Times of a hit are those of kernel 6.18 with a program that does nothing, on a fast and on a slow
+// machine; package hitcost measures them.
 type Kind uint8
 
 const (
-	// Stepped: the kernel copies the instruction elsewhere, and executes it there with the trap flag set: 2.5 to 10 us, sometimes 70. Old
-	// kernels refuse some of them.
+	// Stepped: the kernel copies the instruction elsewhere, and executes it there with the trap
+	// flag set: 2.5 to 10 us, sometimes 70. Old kernels refuse some of them.
 	Stepped Kind = iota
-	// Refused: the kernel allows no probe there. A prefix (lock, a segment) or the operation itself is not allowed.
+	// Refused: the kernel allows no probe there. A prefix (lock, a segment) or the operation itself
+	// is not allowed.
 	Refused
 	// Nop is 90, without prefixes: 0.17 to 0.5 us.
 	Nop
-	// Nop5 is 0f 1f 44 00 00: emulated from 6.16 on, and from 6.18 on replaced by a call into the kernel: 0.10 to
-	// 0.35 us. Older kernels step it.
+	// Nop5 is 0f 1f 44 00 00: emulated from 6.16 on, and from 6.18 on replaced by a call into the
+	// kernel: 0.10 to 0.35 us. Older kernels step it.
 	Nop5
-	// LongNop is every other NOP of several bytes. Kernels differ: 6.18 emulates those of 0f 1f (0.17 us), older ones step these, and
-	// refuse 66 90.
+	// LongNop is every other NOP of several bytes. Kernels differ: 6.18 emulates those of 0f 1f
+	// (0.17 us), older ones step these, and refuse 66 90.
 	LongNop
 	// Push is a push of a 64-bit register: emulated from 4.15 on, 0.17 to 0.54 us.
 	Push
 	// Jump is jmp with a distance: emulated from 3.16 on, as are the next two.
 	Jump
-	// CondJump is a jump on a flag (jcc) with a distance, taken or not. loop and jrcxz are not included.
+	// CondJump is a jump on a flag (jcc) with a distance, taken or not. loop and jrcxz are not
+	// included.
 	CondJump
 	// Call is call with a distance: 0.40 to 0.57 us, of the others 0.17 to 0.54.
 	Call
@@ -96,8 +101,8 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// Emulated reports whether all kernels that the agent supports (6.1 and later) emulate the kind. Nop5 and LongNop are not included: see
-// Finder.Emulates.
+// Emulated reports whether all kernels that the agent supports (6.1 and later) emulate the kind.
+// Nop5 and LongNop are not included: see Finder.Emulates.
 func (k Kind) Emulated() bool {
 	switch k {
 	case Nop, Push, Jump, CondJump, Call:
@@ -148,8 +153,9 @@ func (e *encoding) kind0F() Kind {
 	return Stepped
 }
 
-// refused reports whether the kernel does not accept a probe: is_prefix_bad, and opcodes that its tables leave out. It looks up opcodes
-// after VEX and EVEX in the table of one-byte opcodes, so that it refuses vmovdqu (6f) as if it were outs.
+// refused reports whether the kernel does not accept a probe: is_prefix_bad, and opcodes that its
+// tables leave out. It looks up opcodes after VEX and EVEX in the table of one-byte opcodes, so
+// that it refuses vmovdqu (6f) as if it were outs.
 func (e *encoding) refused() bool {
 	if e.prefixes&(prefixLock|prefixSegment) != 0 {
 		return true

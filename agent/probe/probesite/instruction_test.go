@@ -121,8 +121,8 @@ func TestDecodeInvalid(t *testing.T) {
 	}
 }
 
-// One instruction of each VEX and EVEX opcode in glibc, the JDK's libraries and compiled Java code, as disassembled by objdump of binutils
-// 2.40.
+// One instruction of each VEX and EVEX opcode in glibc, the JDK's libraries and compiled Java code,
+// as disassembled by objdump of binutils 2.40.
 func TestDecodeExtended(t *testing.T) {
 	file, err := os.Open("testdata/extended.txt")
 	if err != nil {
@@ -174,7 +174,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// For any bytes, the decoder fails only with an error, and if x86asm knows the instruction, both have the same length.
+// For any bytes, the decoder fails only with an error, and if x86asm knows the instruction, both
+// have the same length.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"90", "55", "4155", "0f1f440000", "662e0f1f840000000000", "f30f1efa", "e800000000", "0f8400000000", "48b80000000000000001",
@@ -201,8 +202,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// disputed reports whether x86asm has the length of an instruction wrong: it reads an address after a move to or from a control or debug
-// register, an operand after vzeroupper, and takes EVEX's map 5 for map 1.
+// disputed reports whether x86asm has the length of an instruction wrong: it reads an address after
+// a move to or from a control or debug register, an operand after vzeroupper, and takes EVEX's map
+// 5 for map 1.
 func disputed(e *encoding) bool {
 	if e.extended {
 		return e.opcode == 0x77 || e.opcodeMap >= map5

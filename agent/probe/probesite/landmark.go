@@ -11,21 +11,23 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Functions of HotSpot that are found in a libjvm without symbols, through what every libjvm must have: the tables of
-// functions that JNI and the VM's native methods are called by. Whatever is found must look in all points as it does in JDK 8
-// to 28, and be the only function of the file that does; otherwise it is not found.
+// Functions of HotSpot that are found in a libjvm without symbols, through what every libjvm must
+// have: the tables of functions that JNI and the VM's native methods are called by. Whatever is
+// found must look in all points as it does in JDK 8 to 28, and be the only function of the file
+// that does; otherwise it is not found.
 //
-// Unsafe.park(boolean, long) is in a table of native methods by its name. It calls Parker::park with a flag that it has
-// just computed, and with its own last argument.
+// Unsafe.park(boolean, long) is in a table of native methods by its name. It calls Parker::park
+// with a flag that it has just computed, and with its own last argument.
 //
-// MonitorEnter is entry 217 of the function table of JNI. It calls ObjectSynchronizer::jni_enter, which clears a flag of the
-// thread, gets the monitor and sets the flag again: by ObjectMonitor::enter(thread) of what the call before it returned
-// (JDK 8 to 23), or by inflate_and_enter(object, lock, cause, thread, thread) (JDK 24 and later). That one has three callers,
-// of which ObjectSynchronizer::enter, before JDK 26 LightweightSynchronizer::enter, is the one with callers of its own
-// everywhere in the VM.
+// MonitorEnter is entry 217 of the function table of JNI. It calls ObjectSynchronizer::jni_enter,
+// which clears a flag of the thread, gets the monitor and sets the flag again: by
+// ObjectMonitor::enter(thread) of what the call before it returned (JDK 8 to 23), or by
+// inflate_and_enter(object, lock, cause, thread, thread) (JDK 24 and later). That one has three
+// callers, of which ObjectSynchronizer::enter, before JDK 26 LightweightSynchronizer::enter, is the
+// one with callers of its own everywhere in the VM.
 
-// ParkEntry returns the name by which Finder knows the function in which threads of java.util.concurrent wait. That is its symbol; without
-// one, the function is searched for.
+// ParkEntry returns the name by which Finder knows the function in which threads of
+// java.util.concurrent wait. That is its symbol; without one, the function is searched for.
 func (f *Finder) ParkEntry() (name string, err error) {
 	const park = "Parker::park"
 	if _, err := f.named(park); err == nil || !errors.Is(err, ErrNotFound) {
@@ -42,8 +44,9 @@ func (f *Finder) ParkEntry() (name string, err error) {
 	return park, f.mark(park, callee)
 }
 
-// UnparkEntry returns the name by which Finder knows the native method Unsafe.unpark, which gets the thread to wake as its third argument:
-// its symbol; without one, it is in the table in which Unsafe.park is.
+// UnparkEntry returns the name by which Finder knows the native method Unsafe.unpark, which gets
+// the thread to wake as its third argument: its symbol; without one, it is in the table in which
+// Unsafe.park is.
 func (f *Finder) UnparkEntry() (name string, err error) {
 	const unpark = "Unsafe_Unpark"
 	if _, err := f.named(unpark); err == nil || !errors.Is(err, ErrNotFound) {
@@ -56,11 +59,12 @@ func (f *Finder) UnparkEntry() (name string, err error) {
 	return unpark, f.mark(unpark, native)
 }
 
-// A MonitorEntry is the function that threads call for a monitor that they cannot acquire by themselves.
+// A MonitorEntry is the function that threads call for a monitor that they cannot acquire by
+// themselves.
 type MonitorEntry struct {
 	Function string // the name by which Finder knows it
-	// Handle says that its first argument is a handle of the object: the address of a word that refers to it. Otherwise it is the
-	// ObjectMonitor.
+	// Handle says that its first argument is a handle of the object: the address of a word that
+	// refers to it. Otherwise it is the ObjectMonitor.
 	Handle bool
 }
 
@@ -109,8 +113,8 @@ func (f *Finder) mark(name string, addr uint64) error {
 	return nil
 }
 
-// unnamed returns the function around addr without using symbols. ErrTooLarge if it is called too often: each call reads all symbols that
-// the file has.
+// unnamed returns the function around addr without using symbols. ErrTooLarge if it is called too
+// often: each call reads all symbols that the file has.
 func (f *Finder) unnamed(addr uint64) (function, error) {
 	if f.lookups++; f.lookups > maxLookups {
 		return function{}, fmt.Errorf("more than %d functions are looked up: %w", maxLookups, elffile.ErrTooLarge)
@@ -151,8 +155,9 @@ func (f *Finder) isText(addr uint64, text string) bool {
 	return f.readAt(addr, buffer) && string(buffer) == text+"\x00"
 }
 
-// nativeMethod returns the function that the VM registers for a native method: name, signature and function are adjacent (JNINativeMethod
-// of jni.h). A renamed class is there under both names, with one function.
+// nativeMethod returns the function that the VM registers for a native method: name, signature and
+// function are adjacent (JNINativeMethod of jni.h). A renamed class is there under both names, with
+// one function.
 func (f *Finder) nativeMethod(name, signature string) (uint64, error) {
 	pointers, err := f.file.Pointers()
 	if err != nil {
@@ -182,16 +187,16 @@ func (f *Finder) nativeMethod(name, signature string) (uint64, error) {
 	return found, nil
 }
 
-// The function table of JNI (Java Native Interface Specification, chapter 4): four entries are null, the first function is GetVersion, and
-// JNI 1.6 has 229.
+// The function table of JNI (Java Native Interface Specification, chapter 4): four entries are
+// null, the first function is GetVersion, and JNI 1.6 has 229.
 const (
 	jniNulls        = 4
 	jniFunctions    = 229
 	jniMonitorEnter = 217 // its entry
 )
 
-// jniFunctions returns an entry of all tables that look like the function table of JNI. HotSpot has a second one with functions that check
-// their arguments.
+// jniFunctions returns an entry of all tables that look like the function table of JNI. HotSpot has
+// a second one with functions that check their arguments.
 func (f *Finder) jniFunctions(entry int) ([]uint64, error) {
 	pointers, err := f.file.Pointers()
 	if err != nil {
@@ -218,7 +223,8 @@ func (f *Finder) jniFunctions(entry int) ([]uint64, error) {
 	return found, nil
 }
 
-// listAt disassembles the function that begins at addr. It returns nil if none does, or if it is larger than the functions searched for.
+// listAt disassembles the function that begins at addr. It returns nil if none does, or if it is
+// larger than the functions searched for.
 func (f *Finder) listAt(addr uint64) *listing {
 	fn, err := f.unnamed(addr)
 	if err != nil || fn.start != addr || fn.end-fn.start > maxLandmark {
@@ -231,8 +237,8 @@ func (f *Finder) listAt(addr uint64) *listing {
 	return l
 }
 
-// calleeWithArguments returns the function that the one at addr calls with a computed flag as the second argument, and its own fourth
-// argument as the third.
+// calleeWithArguments returns the function that the one at addr calls with a computed flag as the
+// second argument, and its own fourth argument as the third.
 func (f *Finder) calleeWithArguments(addr uint64) (uint64, error) {
 	l := f.listAt(addr)
 	if l == nil {
@@ -310,7 +316,8 @@ func (l *listing) enters(thread x86asm.Reg, found *jniEnter) {
 	}
 }
 
-// callerEverywhere returns the only caller of a function, apart from one of them, that has at least three callers.
+// callerEverywhere returns the only caller of a function, apart from one of them, that has at least
+// three callers.
 func (f *Finder) callerEverywhere(callee, apart uint64) (uint64, error) {
 	callers, err := f.callersOf(callee)
 	if err != nil {

@@ -127,7 +127,8 @@ func (m vmImage) finder(t *testing.T) (*Finder, map[string]uint64) {
 			Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC), Entsize: 24}}),
 		Pad: 0x10000,
 	}
-	// Contents of sections come first in the file, where the segments are too: pad it so that they come behind.
+	// Contents of sections come first in the file, where the segments are too: pad it so that they
+	// come behind.
 	pad := elftest.Section{Name: ".pad", Data: make([]byte, dataOffset+dataSize), Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}}
 	image.Sections = append([]elftest.Section{pad}, image.Sections...)
 	b := image.Bytes()

@@ -18,8 +18,8 @@ type listing struct {
 	cut   error           // why instructions end before the code does; nil if they do not. Otherwise joins may lack some
 }
 
-// list reads and disassembles a function. Targets of jumps through a table are unknown: they are the code of a case, which is neither a
-// function's first lines nor a test of a call's result.
+// list reads and disassembles a function. Targets of jumps through a table are unknown: they are
+// the code of a case, which is neither a function's first lines nor a test of a call's result.
 func (f *Finder) list(fn function) (*listing, error) {
 	code, err := f.code(fn.start, fn.end-fn.start)
 	if err != nil {
@@ -85,7 +85,8 @@ func (l *listing) begins(addr uint64) bool {
 	return ok && addr >= l.start
 }
 
-// setBefore returns the last instruction before n that writes to a register, if it is near, in straight-line code, and after every call.
+// setBefore returns the last instruction before n that writes to a register, if it is near, in
+// straight-line code, and after every call.
 func (l *listing) setBefore(n int, r elffile.Reg) (x86asm.Inst, bool) {
 	for at := n - 1; at >= 0 && n-at <= maxAhead && !l.joins[l.at[at+1]]; at-- {
 		e := effectOf(l.bytes(at))
@@ -99,7 +100,8 @@ func (l *listing) setBefore(n int, r elffile.Reg) (x86asm.Inst, bool) {
 	return x86asm.Inst{}, false
 }
 
-// isCopy reports whether r is, at instruction n, a copy of what is kept elsewhere: in a register, or in memory.
+// isCopy reports whether r is, at instruction n, a copy of what is kept elsewhere: in a register,
+// or in memory.
 func (l *listing) isCopy(n int, r elffile.Reg, kept x86asm.Arg) bool {
 	i, ok := l.setBefore(n, r)
 	if !ok || i.Op != x86asm.MOV || i.Args[1] != kept {
@@ -132,8 +134,8 @@ func (l *listing) resultOfCall(n int) bool {
 	return false
 }
 
-// copyOf returns where the function keeps an argument: a register or memory to which its first lines copy it. It returns nil if they do
-// not.
+// copyOf returns where the function keeps an argument: a register or memory to which its first
+// lines copy it. It returns nil if they do not.
 func (l *listing) copyOf(argument x86asm.Reg) x86asm.Arg {
 	const first = 32 // instructions
 	r, _ := registerOf(argument)
@@ -148,7 +150,8 @@ func (l *listing) copyOf(argument x86asm.Reg) x86asm.Arg {
 	return nil
 }
 
-// toggled returns the registers relative to which the function clears a byte and sets the same one to 1 elsewhere.
+// toggled returns the registers relative to which the function clears a byte and sets the same one
+// to 1 elsewhere.
 func (l *listing) toggled() (bases []x86asm.Reg) {
 	cleared, set := map[x86asm.Mem]bool{}, map[x86asm.Mem]bool{}
 	for n := range l.at {

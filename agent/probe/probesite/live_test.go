@@ -156,8 +156,9 @@ func checkSite(t *testing.T, f *Finder, s Site) {
 	}
 }
 
-// The callers of ObjectMonitor::enter, and those that use the result of TrySpin: how many sites there are, and how many calls are missed.
-// JDK 17's wait jumps away at once, and JDK 25's does not use the result; both are found if jumps on the result are not required.
+// The callers of ObjectMonitor::enter, and those that use the result of TrySpin: how many sites
+// there are, and how many calls are missed. JDK 17's wait jumps away at once, and JDK 25's does not
+// use the result; both are found if jumps on the result are not required.
 func TestLiveAfterCalls(t *testing.T) {
 	onEach(t, func(t *testing.T, version int, f *Finder) {
 		type result struct{ sites, missed int }

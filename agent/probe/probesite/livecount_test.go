@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// Every entry into ObjectMonitor::enter ends at one of the sites after its calls, once. In JVMs whose threads contend for a monitor and
-// wait at it, probes at both ends count the same.
+// Every entry into ObjectMonitor::enter ends at one of the sites after its calls, once. In JVMs
+// whose threads contend for a monitor and wait at it, probes at both ends count the same.
 func TestLiveReturnsMatchEntries(t *testing.T) {
 	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
 		t.Skip("needs root")

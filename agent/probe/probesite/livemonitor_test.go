@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
 
-// compiled matches a line of jcmd's Compiler.codelist: id, tier, state, method, and the addresses of its blob and its code.
+// compiled matches a line of jcmd's Compiler.codelist: id, tier, state, method, and the addresses
+// of its blob and its code.
 var compiled = regexp.MustCompile(`^\s*\d+\s+(\d)\s+\d\s+Monitors\.([a-z]+)(\d)\(.*\[0x[0-9a-f]+, 0x([0-9a-f]+) - 0x([0-9a-f]+)\]`)
 
 // Methods with a known number of monitors, as each compiler of each installed JDK makes them.

@@ -8,41 +8,47 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// ErrLightweightLocking says that compiled code takes and releases monitors in an unknown way: that of a JDK between those whose code is
-// known. Then nothing is reported, as an exit taken for an enter would be counted.
+// ErrLightweightLocking says that compiled code takes and releases monitors in an unknown way: that
+// of a JDK between those whose code is known. Then nothing is reported, as an exit taken for an
+// enter would be counted.
 var ErrLightweightLocking = errors.New("unknown form of monitor enters in compiled code (lightweight locking)")
 
 // A MonitorEnter is a place where compiled code enters an object's monitor.
 type MonitorEnter struct {
-	// Address is that of the instruction after the load of the object's mark word. Every enter passes it, of an unlocked, a locked or an
-	// inflated monitor, whether the compiled code or the VM handles it.
+	// Address is that of the instruction after the load of the object's mark word. Every enter
+	// passes it, of an unlocked, a locked or an inflated monitor, whether the compiled code or the
+	// VM handles it.
 	Address uint64
 	Object  elffile.Reg // the register that the object's address is computed from
 	Disp    int64       // bytes from there to the object; 0 in all code seen so far
 	Mark    elffile.Reg // the register that holds the mark word
-	// Lightweight says that threads keep a stack of their locks (JDK 21 and later); otherwise the lock is in the frame.
+	// Lightweight says that threads keep a stack of their locks (JDK 21 and later); otherwise the
+	// lock is in the frame.
 	Lightweight bool
 }
 
-// firstLightweight is the first JDK that has lightweight locking, by an option; from 23 on it is the default.
+// firstLightweight is the first JDK that has lightweight locking, by an option; from 23 on it is
+// the default.
 const firstLightweight = 21
 
-// maxBack is how many instructions before a compare-and-exchange its beginning is searched for: C2 of JDK 25 has 10 between the load of the
-// mark and the exchange.
+// maxBack is how many instructions before a compare-and-exchange its beginning is searched for: C2
+// of JDK 25 has 10 between the load of the mark and the exchange.
 const maxBack = 16
 
-// MonitorEnters finds monitor enters in the code of one compiled method: code was read from address, and release is the JDK's feature
-// release. Both ways of HotSpot are recognised, in C1's and C2's code (x86.ad, c1_MacroAssembler_x86.cpp and c2_MacroAssembler_x86.cpp of
-// JDK 17 and 25):
+// MonitorEnters finds monitor enters in the code of one compiled method: code was read from
+// address, and release is the JDK's feature release. Both ways of HotSpot are recognised, in C1's
+// and C2's code (x86.ad, c1_MacroAssembler_x86.cpp and c2_MacroAssembler_x86.cpp of JDK 17 and 25):
 //
 //	mark = [object]; new = mark | 1; [box] = new; lock cmpxchg [object]: mark -> box          the lock is in the frame
 //	mark = [object]; ...; old = mark | 1; new = mark & ^1; lock cmpxchg [object]: old -> new  lightweight
 //
-// A lightweight exit sets the bit in the written value, not in the expected one: that distinguishes the two. Wrappers of native methods,
-// recursive enters that the compiler left out and inlined enters of other forms are not found. ErrLightweightLocking if there are exchanges
-// of lightweight locking whose direction is unclear.
+// A lightweight exit sets the bit in the written value, not in the expected one: that distinguishes
+// the two. Wrappers of native methods, recursive enters that the compiler left out and inlined
+// enters of other forms are not found. ErrLightweightLocking if there are exchanges of lightweight
+// locking whose direction is unclear.
 //
-// Bytes that are not an instruction are skipped one by one: decoding resynchronizes, and patterns consist of many instructions.
+// Bytes that are not an instruction are skipped one by one: decoding resynchronizes, and patterns
+// consist of many instructions.
 func MonitorEnters(code []byte, address uint64, release int) ([]MonitorEnter, error) {
 	var enters []MonitorEnter
 	var w window
@@ -160,8 +166,9 @@ func (l *lock) loads(code []byte) bool {
 	return ok && i.Op == x86asm.MOV && i.Args[0] == l.markRegister() && i.Args[1] == l.object
 }
 
-// before handles the instruction before those seen so far. It returns false if earlier ones do not matter: if the mark or the object's
-// register get their values from elsewhere, or code is not straight-line.
+// before handles the instruction before those seen so far. It returns false if earlier ones do not
+// matter: if the mark or the object's register get their values from elsewhere, or code is not
+// straight-line.
 func (l *lock) before(code []byte) bool {
 	i, ok := operands(code)
 	if !ok {
@@ -224,8 +231,8 @@ func (l *lock) verdict(release int) verdict {
 	return isOther
 }
 
-// unclear reports whether this is an exchange of lightweight locking, but neither a known enter nor a known exit. An exit sets the bit in
-// the written value and not in the expected one.
+// unclear reports whether this is an exchange of lightweight locking, but neither a known enter nor
+// a known exit. An exit sets the bit in the written value and not in the expected one.
 func (l *lock) unclear(release int) bool {
 	exit := l.set && !l.expected
 	return release >= firstLightweight && !exit && !l.boxed && (l.stacked || l.expected)

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Names returns the names of the file's functions in the form of Entries, each once and in no order: C++ names without parameters if these
-// identify the symbol, otherwise the linker's names. It is an error if the file has no names.
+// Names returns the names of the file's functions in the form of Entries, each once and in no
+// order: C++ names without parameters if these identify the symbol, otherwise the linker's names.
+// It is an error if the file has no names.
 func (f *Finder) Names() ([]string, error) {
 	table, err := f.symbols()
 	if err != nil {
@@ -28,7 +29,8 @@ func (f *Finder) Names() ([]string, error) {
 	return names, nil
 }
 
-// Linked returns the linker's names of the functions that match, without copies and pieces: instances of templates have no other name.
+// Linked returns the linker's names of the functions that match, without copies and pieces:
+// instances of templates have no other name.
 func (f *Finder) Linked(match func(name string) bool) (names []string, err error) {
 	table, err := f.symbols()
 	if err != nil {
@@ -42,7 +44,8 @@ func (f *Finder) Linked(match func(name string) bool) (names []string, err error
 	return names, nil
 }
 
-// unmangled returns the name for which want makes the beginning of this symbol; "" if there is none, as for templates.
+// unmangled returns the name for which want makes the beginning of this symbol; "" if there is
+// none, as for templates.
 func unmangled(symbol string) string {
 	rest, ok := strings.CutPrefix(symbol, "_Z")
 	if !ok {

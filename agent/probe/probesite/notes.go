@@ -10,8 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Notes returns the sites of a USDT probe with their operands. There are several if the compiler inlined or cloned the code around it.
-// Instructions are not checked: Kind and Emulated describe what is there, which should be a NOP. ErrNotFound if the file has no such probe.
+// Notes returns the sites of a USDT probe with their operands. There are several if the compiler
+// inlined or cloned the code around it. Instructions are not checked: Kind and Emulated describe
+// what is there, which should be a NOP. ErrNotFound if the file has no such probe.
 func (f *Finder) Notes(provider, name string) ([]Site, error) {
 	probes, err := f.file.Probes()
 	if err != nil {
@@ -50,11 +51,13 @@ func (f *Finder) around(addr uint64) string {
 	return table.Name(i)
 }
 
-// arm64Nop is the instruction of USDT probes on arm64; the kernel emulates it (arch/arm64/kernel/probes/uprobes.c).
+// arm64Nop is the instruction of USDT probes on arm64; the kernel emulates it
+// (arch/arm64/kernel/probes/uprobes.c).
 var arm64Nop = []byte{0x1f, 0x20, 0x03, 0xd5}
 
-// KindAt returns the kind of the instruction at an offset of a file for machine. An undecodable one is Refused. elffile.ErrUnsupported if
-// machine is neither x86-64 nor arm64; other errors mean that the file could not be read.
+// KindAt returns the kind of the instruction at an offset of a file for machine. An undecodable one
+// is Refused. elffile.ErrUnsupported if machine is neither x86-64 nor arm64; other errors mean that
+// the file could not be read.
 func KindAt(machine elf.Machine, file io.ReaderAt, offset uint64) (Kind, error) {
 	var buffer [maxInstruction]byte
 	n, err := file.ReadAt(buffer[:], int64(offset))

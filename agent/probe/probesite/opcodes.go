@@ -12,7 +12,8 @@ const (
 	map6
 )
 
-// What follows an opcode, one letter for each of 256 (Intel SDM vol. 2, appendix A, for 64-bit mode):
+// What follows an opcode, one letter for each of 256 (Intel SDM vol. 2, appendix A, for 64-bit
+// mode):
 //
 //	.  nothing            m  ModRM            x  not valid
 //	b  8-bit immediate    M  ModRM, then b    p  not an opcode: a prefix, or the way into another map
@@ -77,8 +78,9 @@ func layoutOf(m opcodeMap, extended bool, opcode byte) byte {
 	}
 }
 
-// extendedLayout is layoutOf for VEX and EVEX (Intel SDM vol. 2, appendix A, instructions whose name begins with v or k,
-// and those of BMI). In map 1 shifts by a constant, comparisons, inserts, extracts and shuffles have an immediate.
+// extendedLayout is layoutOf for VEX and EVEX (Intel SDM vol. 2, appendix A, instructions whose
+// name begins with v or k, and those of BMI). In map 1 shifts by a constant, comparisons, inserts,
+// extracts and shuffles have an immediate.
 func extendedLayout(m opcodeMap, opcode byte) byte {
 	switch m {
 	case map0F:

@@ -10,9 +10,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// operands decodes an instruction with its operands. It returns false if x86asm does not know it, or has its length wrong: x86asm takes the
-// prefixes of unknown instructions for instructions of their own. VEX and EVEX are left out, as x86asm knows only some of them, and some
-// wrongly.
+// operands decodes an instruction with its operands. It returns false if x86asm does not know it,
+// or has its length wrong: x86asm takes the prefixes of unknown instructions for instructions of
+// their own. VEX and EVEX are left out, as x86asm knows only some of them, and some wrongly.
 func operands(code []byte) (x86asm.Inst, bool) {
 	i, err := Decode(code)
 	if err != nil || i.encoding.extended {
@@ -32,7 +32,8 @@ func set(regs ...elffile.Reg) (s registers) {
 	return s
 }
 
-// argumentOrder are the registers of the first six integer arguments of a function (System V ABI for AMD64, section 3.2.3).
+// argumentOrder are the registers of the first six integer arguments of a function (System V ABI
+// for AMD64, section 3.2.3).
 var argumentOrder = [...]elffile.Reg{elffile.RDI, elffile.RSI, elffile.RDX, elffile.RCX, elffile.R8, elffile.R9}
 
 // An effect is what an instruction may change.
@@ -50,8 +51,9 @@ var anything = effect{writes: ^registers(0), memory: true, leaves: true}
 
 var endbr64 = []byte{0xf3, 0x0f, 0x1e, 0xfa}
 
-// effectOf returns the effect of the instruction that code begins with. It covers what compilers put at the beginning of functions and
-// after calls: moves, arithmetic, comparisons. All others may do anything.
+// effectOf returns the effect of the instruction that code begins with. It covers what compilers
+// put at the beginning of functions and after calls: moves, arithmetic, comparisons. All others may
+// do anything.
 func effectOf(code []byte) effect {
 	if bytes.HasPrefix(code, endbr64) {
 		return effect{}
@@ -134,7 +136,8 @@ func registerOf(r x86asm.Reg) (elffile.Reg, bool) {
 	return elffile.NoReg, false
 }
 
-// text formats an instruction for people: "sub $0x18,%rsp", or its bytes if x86asm does not know it.
+// text formats an instruction for people: "sub $0x18,%rsp", or its bytes if x86asm does not know
+// it.
 func text(code []byte) string {
 	i, err := Decode(code)
 	if err != nil {

@@ -9,17 +9,20 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// redZone is how many bytes below the stack pointer may hold variables of a function that calls nothing (System V ABI for AMD64, section
-// 3.2.2). Neither signals nor the kernel write there. A call does: it pushes its return address.
+// redZone is how many bytes below the stack pointer may hold variables of a function that calls
+// nothing (System V ABI for AMD64, section 3.2.2). Neither signals nor the kernel write there. A
+// call does: it pushes its return address.
 const redZone = 128
 
-// ErrRedZone: there is a NOP of several bytes at a place, and the function around it may have variables in its red zone. Kernels from 6.18
-// on replace such a NOP by a call once a probe there is hit.
+// ErrRedZone: there is a NOP of several bytes at a place, and the function around it may have
+// variables in its red zone. Kernels from 6.18 on replace such a NOP by a call once a probe there
+// is hit.
 var ErrRedZone = errors.New("a probe there could overwrite variables of the program")
 
-// NeedsOwnStack reports whether the instruction does nothing and has several bytes: a kernel may replace it by a call once it is probed.
-// Which ones kernels replace has changed: first the NOP of 5 bytes (6.18), then all of 5 bytes that insn_is_nop knows
-// (arch/x86/lib/insn-eval.c), later one NOP of 10 bytes, whose replacement spares the red zone. The Kind is not sufficient: some of them
+// NeedsOwnStack reports whether the instruction does nothing and has several bytes: a kernel may
+// replace it by a call once it is probed. Which ones kernels replace has changed: first the NOP of
+// 5 bytes (6.18), then all of 5 bytes that insn_is_nop knows (arch/x86/lib/insn-eval.c), later one
+// NOP of 10 bytes, whose replacement spares the red zone. The Kind is not sufficient: some of them
 // are jumps, and those with certain prefixes are refused by kernels that do not replace them.
 func (i *Instruction) NeedsOwnStack() bool {
 	e := &i.encoding
@@ -44,19 +47,22 @@ func (i *Instruction) NeedsOwnStack() bool {
 	return false
 }
 
-// OwnsStack proves that the code at addr keeps nothing below the stack pointer, or fails with ErrRedZone. Other errors mean that the file
-// could not be read.
+// OwnsStack proves that the code at addr keeps nothing below the stack pointer, or fails with
+// ErrRedZone. Other errors mean that the file could not be read.
 //
-// It relies on this: compilers use the red zone for all of a function or for nothing of it, and only in functions that call nothing. For
-// gcc a function with any call, even in a part that is rarely or never reached, or to a function that does not return, is no leaf
-// (leaf_function_p; jumps to another function's beginning do not count), and only leaves have a red zone (ix86_compute_frame_layout). For
-// LLVM the same follows from MachineFrameInfo::adjustsStack (X86FrameLowering). If the prologue comes late (shrink-wrapping), nothing is on
-// the stack before it. So a call in the same function is sufficient.
+// It relies on this: compilers use the red zone for all of a function or for nothing of it, and
+// only in functions that call nothing. For gcc a function with any call, even in a part that is
+// rarely or never reached, or to a function that does not return, is no leaf (leaf_function_p;
+// jumps to another function's beginning do not count), and only leaves have a red zone
+// (ix86_compute_frame_layout). For LLVM the same follows from MachineFrameInfo::adjustsStack
+// (X86FrameLowering). If the prologue comes late (shrink-wrapping), nothing is on the stack before
+// it. So a call in the same function is sufficient.
 //
-// A call that the compiler does not know of proves nothing: -mfentry puts one before the first instruction, code that takes its own address
-// calls the next instruction, and inline assembly may call after stepping over the red zone. The first two are recognised. For the third,
-// no instruction of the function may use memory below the stack pointer. That alone would not be a proof, as addresses can be in any
-// register.
+// A call that the compiler does not know of proves nothing: -mfentry puts one before the first
+// instruction, code that takes its own address calls the next instruction, and inline assembly may
+// call after stepping over the red zone. The first two are recognised. For the third, no
+// instruction of the function may use memory below the stack pointer. That alone would not be a
+// proof, as addresses can be in any register.
 func (f *Finder) OwnsStack(addr uint64) error {
 	if err := f.needX86(); err != nil {
 		return err
@@ -131,8 +137,8 @@ func (l *listing) calls(n int, i *Instruction) bool {
 	return ok && e.opcode == 0xe8 && !inside
 }
 
-// below reports whether an instruction uses memory of the red zone: relative to the stack pointer, or to the frame pointer, which is depth
-// bytes above the stack pointer.
+// below reports whether an instruction uses memory of the red zone: relative to the stack pointer,
+// or to the frame pointer, which is depth bytes above the stack pointer.
 func (e *encoding) below(depth int64) bool {
 	m := e.memory
 	address := e.opcode == 0x8d && e.opcodeMap == mapOneByte && !e.extended // lea
@@ -151,8 +157,8 @@ func (e *encoding) below(depth int64) bool {
 	return false
 }
 
-// frameDepth is how many bytes the stack pointer is below the frame pointer once the function has made its frame; the largest number if
-// there is no frame pointer, or that is unknown.
+// frameDepth is how many bytes the stack pointer is below the frame pointer once the function has
+// made its frame; the largest number if there is no frame pointer, or that is unknown.
 func (l *listing) frameDepth() int64 {
 	depth := int64(math.MaxInt64)
 	for n := range l.at {
@@ -163,8 +169,8 @@ func (l *listing) frameDepth() int64 {
 	return depth
 }
 
-// lowered is by how many bytes the instructions from n on lower the stack pointer, up to the first branch, or to the first use of the
-// frame: by then the function has made it.
+// lowered is by how many bytes the instructions from n on lower the stack pointer, up to the first
+// branch, or to the first use of the frame: by then the function has made it.
 func (l *listing) lowered(n int) (bytes int64) {
 	for ; n < len(l.at); n++ {
 		i, _ := Decode(l.bytes(n))

@@ -77,8 +77,8 @@ func TestNeedsOwnStack(t *testing.T) {
 	}
 }
 
-// Every probe of libjvm is on the NOP of one byte, so no kernel changes more than that byte. Probes in functions with calls would be safe
-// on a longer one, too, but compilers could change that.
+// Every probe of libjvm is on the NOP of one byte, so no kernel changes more than that byte. Probes
+// in functions with calls would be safe on a longer one, too, but compilers could change that.
 func TestLiveNotesOfLibjvm(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		probes, err := f.file.Probes()

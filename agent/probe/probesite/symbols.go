@@ -18,8 +18,8 @@ type function struct {
 	clone      string
 }
 
-// named returns the functions that a name matches, in the order of their addresses. ErrNotFound if there are none, ErrTooLarge if there are
-// too many.
+// named returns the functions that a name matches, in the order of their addresses. ErrNotFound if
+// there are none, ErrTooLarge if there are too many.
 func (f *Finder) named(name string) ([]function, error) {
 	if fn, ok := f.landmarks[name]; ok {
 		return []function{fn}, nil
@@ -54,8 +54,8 @@ func (f *Finder) Has(name string) bool {
 	return err == nil
 }
 
-// Variable returns the address of a variable, in the file's addresses, by its linker's name. ErrNotFound if there is none, or it is not a
-// variable.
+// Variable returns the address of a variable, in the file's addresses, by its linker's name.
+// ErrNotFound if there is none, or it is not a variable.
 func (f *Finder) Variable(name string) (uint64, error) {
 	symbols, err := f.file.FindSymbols(name)
 	if err != nil {
@@ -87,7 +87,8 @@ func (f *Finder) aliased(table *elffile.Table, name string) ([]function, error) 
 	return []function{fn}, nil
 }
 
-// function returns the extent of symbol i. The table has no sizes, but it shows which symbol covers an address.
+// function returns the extent of symbol i. The table has no sizes, but it shows which symbol covers
+// an address.
 func (f *Finder) function(table *elffile.Table, i int) function {
 	start := table.Start(i)
 	room := uint64(maxFunction)
@@ -138,8 +139,9 @@ type wanted struct {
 	suffixed bool     // the name has a clone's suffix itself
 }
 
-// want parses a name: a linker's (memcpy, _ZN13ObjectMonitor5enterEP10JavaThread, f.constprop.0), or a C++ name without parameters
-// (ObjectMonitor::enter), which matches all overloads. Templates must be given mangled.
+// want parses a name: a linker's (memcpy, _ZN13ObjectMonitor5enterEP10JavaThread, f.constprop.0),
+// or a C++ name without parameters (ObjectMonitor::enter), which matches all overloads. Templates
+// must be given mangled.
 func want(name string) wanted {
 	w := wanted{name: name, suffixed: strings.Contains(name, ".")}
 	if strings.HasPrefix(name, "_Z") || w.suffixed || name == "" {
@@ -154,8 +156,8 @@ func want(name string) wanted {
 		nested.WriteString(strconv.Itoa(len(p)))
 		nested.WriteString(p)
 	}
-	// Itanium C++ ABI, section 5.1: nested names are between N and E, K marks member functions that are const, L names
-	// with internal linkage.
+	// Itanium C++ ABI, section 5.1: nested names are between N and E, K marks member functions that
+	// are const, L names with internal linkage.
 	if len(parts) > 1 {
 		w.mangled = []string{"_ZN" + nested.String() + "E", "_ZNK" + nested.String() + "E"}
 	} else {
@@ -192,7 +194,8 @@ func (w *wanted) matches(base string) bool {
 	return false
 }
 
-// roleOf parses the part after the first dot: constprop.0, isra.0.part.0, part.0.cold. A piece of a copy is a piece.
+// roleOf parses the part after the first dot: constprop.0, isra.0.part.0, part.0.cold. A piece of a
+// copy is a piece.
 func roleOf(suffix string) (r role, clone string) {
 	r = itself
 	if suffix == "" {

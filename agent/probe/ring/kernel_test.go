@@ -43,7 +43,8 @@ func writerTo(t *testing.T, ring *ebpf.Map, wakeup int32) *ebpf.Program {
 	return p
 }
 
-// Two rings that programs write are read as one stream, in order of time and complete, whether or not their writers wake the reader.
+// Two rings that programs write are read as one stream, in order of time and complete, whether or
+// not their writers wake the reader.
 func TestKernelRings(t *testing.T) {
 	needs.Root(t, "BPF")
 	const (

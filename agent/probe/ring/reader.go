@@ -1,6 +1,7 @@
-// Package ring reads ring buffers that BPF programs write (BPF_MAP_TYPE_RINGBUF), one or several as one stream. It does two things that
-// github.com/cilium/ebpf/ringbuf does not. If a writer is preempted while it writes a record, this reader sleeps and checks again, where
-// that one spins. And it merges the records of several rings in order of time.
+// Package ring reads ring buffers that BPF programs write (BPF_MAP_TYPE_RINGBUF), one or several as
+// one stream. It does two things that github.com/cilium/ebpf/ringbuf does not. If a writer is
+// preempted while it writes a record, this reader sleeps and checks again, where that one spins.
+// And it merges the records of several rings in order of time.
 package ring
 
 import (
@@ -19,13 +20,16 @@ import (
 var ErrFlushed = errors.New("ring buffer flushed")
 
 const (
-	// An unfinished record is checked again after firstPause, then after twice that, up to lastPause.
+	// An unfinished record is checked again after firstPause, then after twice that, up to
+	// lastPause.
 	firstPause, lastPause = 20 * time.Microsecond, 5 * time.Millisecond
-	// maxFlushPause is how long a flush waits for an unfinished record: its writer may not run as long as others keep its CPU.
+	// maxFlushPause is how long a flush waits for an unfinished record: its writer may not run as
+	// long as others keep its CPU.
 	maxFlushPause = time.Second
 )
 
-// A Reader reads rings. Any goroutine may call Flush, Flushing, Stats and Close; only one may call everything else.
+// A Reader reads rings. Any goroutine may call Flush, Flushing, Stats and Close; only one may call
+// everything else.
 type Reader struct {
 	poll     *os.File // an epoll instance of all rings
 	deadline time.Time
@@ -45,8 +49,8 @@ type Stats struct {
 	Unfinished uint64 // flushes that ended before such a record was complete
 }
 
-// NewReader returns a reader of these rings, which it does not own. With several rings, records must begin with their time: 8 bytes, ns of
-// any one clock. The caller closes it.
+// NewReader returns a reader of these rings, which it does not own. With several rings, records
+// must begin with their time: 8 bytes, ns of any one clock. The caller closes it.
 func NewReader(rings ...*ebpf.Map) (_ *Reader, err error) {
 	r, fd, err := newReader()
 	if err != nil {
@@ -86,11 +90,13 @@ func newReader() (_ *Reader, fd int, err error) {
 	return r, fd, nil
 }
 
-// SetDeadline makes Next return os.ErrDeadlineExceeded if there is no record at that time; the zero time means never.
+// SetDeadline makes Next return os.ErrDeadlineExceeded if there is no record at that time; the zero
+// time means never.
 func (r *Reader) SetDeadline(t time.Time) { r.deadline = t }
 
-// Next returns the oldest record, which is valid until the next call. If there is none, it waits until the kernel wakes the reader, the
-// deadline has passed, or Flush is called, and then checks once more. os.ErrClosed: the Reader was closed.
+// Next returns the oldest record, which is valid until the next call. If there is none, it waits
+// until the kernel wakes the reader, the deadline has passed, or Flush is called, and then checks
+// once more. os.ErrClosed: the Reader was closed.
 func (r *Reader) Next() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +145,8 @@ func (r *Reader) read() (state, error) {
 	}
 	from, oldest, err := r.oldest()
 	if from != nil && len(r.buffers) > 1 {
-		// A ring that was empty may have received an older record before this one was written: all such records are visible by now.
+		// A ring that was empty may have received an older record before this one was written: all
+		// such records are visible by now.
 		from, oldest, err = r.oldest()
 	}
 	if err != nil || from == nil {
@@ -211,8 +218,8 @@ func (r *Reader) Empty() bool {
 	return true
 }
 
-// Flush makes Next return every record present at the call, and then ErrFlushed, once for all calls until then. It waits up to one second
-// for unfinished records.
+// Flush makes Next return every record present at the call, and then ErrFlushed, once for all calls
+// until then. It waits up to one second for unfinished records.
 func (r *Reader) Flush() error {
 	r.flushes.Add(1)
 	if err := r.poll.SetReadDeadline(time.Unix(1, 0)); err != nil {

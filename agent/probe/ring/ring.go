@@ -15,9 +15,9 @@ import (
 // errMalformed: the kernel never writes such a record.
 var errMalformed = errors.New("ring buffer is malformed")
 
-// A buffer is the memory of one BPF_MAP_TYPE_RINGBUF, as laid out by kernel/bpf/ringbuf.c: a page with the reader's position, a page with
-// the writers', and the records. These are mapped twice in a row, so that every record is contiguous. Positions count bytes since the map
-// was created.
+// A buffer is the memory of one BPF_MAP_TYPE_RINGBUF, as laid out by kernel/bpf/ringbuf.c: a page
+// with the reader's position, a page with the writers', and the records. These are mapped twice in
+// a row, so that every record is contiguous. Positions count bytes since the map was created.
 type buffer struct {
 	consumer, producer *uint64
 	data               []byte // twice the ring's size

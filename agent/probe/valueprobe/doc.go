@@ -1,5 +1,5 @@
-// Package valueprobe parses the specifications of values that users want to read at a probe, and has the types of what is
-// read there.
+// Package valueprobe parses the specifications of values that users want to read at a probe, and
+// has the types of what is read there.
 //
 //	spec, err := valueprobe.Parse("libjvm.so:usdt:hotspot:thread__start=arg1:str:arg2,arg3/97")
 //

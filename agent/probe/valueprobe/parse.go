@@ -87,7 +87,8 @@ func cutProbe(place string, some bool) (provider, name string, _ bool) {
 	return provider, name, some
 }
 
-// cutEvery cuts /N off the end. What is behind the last slash of a symbol is a part of it unless it is a number.
+// cutEvery cuts /N off the end. What is behind the last slash of a symbol is a part of it unless it
+// is a number.
 func cutEvery(text string) (rest string, every uint32, err error) {
 	i := strings.LastIndexByte(text, '/')
 	if i < 0 || i+1 == len(text) || strings.Trim(text[i+1:], "0123456789") != "" {

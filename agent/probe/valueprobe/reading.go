@@ -15,8 +15,8 @@ type Reading struct {
 	Cut    bool // Text is the beginning of a longer one
 }
 
-// A Bucket is a range of numbers between powers of two. Bucket 0 has zero alone, k > 0 has 1<<(k-1) to 1<<k - 1, and -k the
-// same below zero. The order of buckets is that of their numbers.
+// A Bucket is a range of numbers between powers of two. Bucket 0 has zero alone, k > 0 has 1<<(k-1)
+// to 1<<k - 1, and -k the same below zero. The order of buckets is that of their numbers.
 type Bucket int8
 
 // BucketOf returns the bucket of a number, in 64 bits; signed if it is in two's complement.

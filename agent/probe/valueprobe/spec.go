@@ -84,8 +84,8 @@ func (t Term) String() string {
 	return strconv.FormatUint(uint64(t.Number), 10)
 }
 
-// MaxFollowed bounds the pointers that are followed on the way to a value, MaxValues the values of a probe: the kernel side
-// has room for so many.
+// MaxFollowed bounds the pointers that are followed on the way to a value, MaxValues the values of
+// a probe: the kernel side has room for so many.
 const (
 	MaxFollowed = 2
 	MaxValues   = 8

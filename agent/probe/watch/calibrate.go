@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// entered is called to be watched. It has no check of the stack's size, so that a call executes its first
-// instruction once.
+// entered is called to be watched. It has no check of the stack's size, so that a call executes its
+// first instruction once.
 //
 //go:nosplit
 //go:noinline
@@ -26,12 +26,13 @@ func entered() {}
 
 var (
 	errSilent = errors.New("they do not trap: the hypervisor of this machine reserves the debug registers")
-	// On arm64 the kernel stepped over the instruction under a breakpoint only for perf's own users, until Linux 6.6.
+	// On arm64 the kernel stepped over the instruction under a breakpoint only for perf's own
+	// users, until Linux 6.6.
 	errRepeats = errors.New("one call traps repeatedly: boot Linux 6.6 or newer to use them with BPF on this machine")
 )
 
-// calibrate watches the agent itself and returns what a hit takes, without the program. What else runs on the machine can
-// only make it longer: the shortest of some rounds counts.
+// calibrate watches the agent itself and returns what a hit takes, without the program. What else
+// runs on the machine can only make it longer: the shortest of some rounds counts.
 func (o *Observer) calibrate(k Kernel) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

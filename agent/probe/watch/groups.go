@@ -11,8 +11,8 @@ import (
 // maxGroups bounds the thread groups of a process; others are one.
 const maxGroups = 64
 
-// Groups are the threads of a process in groups that do the same work, as far as their names show: those of a pool differ in
-// a number. The zero value is of none.
+// Groups are the threads of a process in groups that do the same work, as far as their names show:
+// those of a pool differ in a number. The zero value is of none.
 type Groups struct {
 	Threads
 	groupOf map[int]string      // of threads that ran
@@ -31,7 +31,8 @@ func groupName(comm string) string {
 
 const otherThreads = "(other threads)"
 
-// Refresh reads how long all threads ran until now, CLOCK_MONOTONIC. A process that is gone keeps what was read before.
+// Refresh reads how long all threads ran until now, CLOCK_MONOTONIC. A process that is gone keeps
+// what was read before.
 func (g *Groups) Refresh(root proc.Root, id proc.Identity, now time.Duration) error {
 	if err := g.refresh(root, id); err != nil {
 		return err
@@ -89,7 +90,8 @@ func (g *Groups) Used() (sum time.Duration) {
 	return sum
 }
 
-// DrawOf chooses one of the threads whose group is wanted at random: the more it ran lately, the likelier. False if none did.
+// DrawOf chooses one of the threads whose group is wanted at random: the more it ran lately, the
+// likelier. False if none did.
 func (g *Groups) DrawOf(wanted func(group string) bool) (tid int, ok bool) {
 	return g.Draw(func(tid int) bool { return wanted(g.groupOf[tid]) })
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxHistory bounds the readings of a group: an hour of one a second; then every other one is forgotten.
+// maxHistory bounds the readings of a group: an hour of one a second; then every other one is
+// forgotten.
 const maxHistory = 4096
 
 // A reading is a group's CPU time until a moment, both in ns; the moment is of CLOCK_MONOTONIC.
@@ -32,8 +33,8 @@ func (h *History) Add(now, did time.Duration) {
 	*h = append(*h, reading{now, did})
 }
 
-// at is the CPU time until a moment. Between two readings the group is taken to have run evenly, and outside of them as
-// Between the first two or the last two.
+// at is the CPU time until a moment. Between two readings the group is taken to have run evenly,
+// and outside of them as Between the first two or the last two.
 func (h History) at(t time.Duration) time.Duration {
 	if len(h) < 2 {
 		return 0

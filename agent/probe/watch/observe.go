@@ -18,15 +18,18 @@ import (
 type Request struct {
 	proc.Identity
 	Addresses []uint64 // 1 to MaxAddresses
-	// Threads are who to watch, the most important first: from attach.MaxBreakpointThreads on they are left out. nil means
-	// those that ran lately, which takes some 10 us a thread twice a second.
+	// Threads are who to watch, the most important first: from attach.MaxBreakpointThreads on they
+	// are left out. nil means those that ran lately, which takes some 10 us a thread twice a
+	// second.
 	Threads  []int
 	Duration time.Duration // of wall time, up to MaxDuration
 	Hits     int           // of all addresses and threads together: the watch ends with the last one
-	// Overrun is how many hits each breakpoint has at most: a busy agent ends watches late. 0 means Hits.
+	// Overrun is how many hits each breakpoint has at most: a busy agent ends watches late. 0 means
+	// Hits.
 	Overrun int
 	Deliver bool // the program's records also go to its event stream
-	// Before is asked when it is this watch's turn, before the breakpoints are set: its error ends the watch. It may be nil.
+	// Before is asked when it is this watch's turn, before the breakpoints are set: its error ends
+	// the watch. It may be nil.
 	Before func() error
 }
 
@@ -44,19 +47,22 @@ type Observation struct {
 	Late   int           // hits after that, until the breakpoints were gone
 	Length time.Duration // wall time from the first breakpoint's arming to the first's disarming
 	Armed  time.Duration // for how long a thread had its breakpoints, on average: one gets and loses them after another
-	// Ran is for how long the threads were on a CPU while they were armed, all together: all hits are part of it, at HitTime
-	// each.
+	// Ran is for how long the threads were on a CPU while they were armed, all together: all hits
+	// are part of it, at HitTime each.
 	Ran time.Duration
-	// Cost is of the process's CPU time: all hits, and to set and to remove the breakpoints. Failed watches have it, as they also cost time.
+	// Cost is of the process's CPU time: all hits, and to set and to remove the breakpoints. Failed
+	// watches have it, as they also cost time.
 	Cost time.Duration
-	// Threads were watched. Others were left out because their debug registers are in use (Busy), because they ended (Gone),
-	// because there were too many (Left), or because they began later (not counted).
+	// Threads were watched. Others were left out because their debug registers are in use (Busy),
+	// because they ended (Gone), because there were too many (Left), or because they began later
+	// (not counted).
 	Threads, Busy, Gone, Left int
 }
 
-// Watch observes hits until the watch's end. k has the program's own questions, and gets its answers. If the process has
-// another watch it waits for its turn. attach.ErrBreakpointsBusy and attach.ErrThreadsGone are of this moment: another
-// watch may succeed. When ctx is done the watch is closed and void.
+// Watch observes hits until the watch's end. k has the program's own questions, and gets its
+// answers. If the process has another watch it waits for its turn. attach.ErrBreakpointsBusy and
+// attach.ErrThreadsGone are of this moment: another watch may succeed. When ctx is done the watch
+// is closed and void.
 func (o *Observer) Watch(ctx context.Context, r Request, k Kernel) (seen Observation, err error) {
 	if err := r.check(); err != nil {
 		return seen, err

@@ -11,8 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 )
 
-// Pause ends after a random time, until the next of so many watches a second. Watches at fixed intervals would meet a process
-// that has the same rhythm always in the same phase. With a rate of 0 it lasts for ever.
+// Pause ends after a random time, until the next of so many watches a second. Watches at fixed
+// intervals would meet a process that has the same rhythm always in the same phase. With a rate of
+// 0 it lasts for ever.
 func Pause(hz int) <-chan time.Time {
 	if hz <= 0 {
 		return nil
@@ -21,7 +22,8 @@ func Pause(hz int) <-chan time.Time {
 	return time.After(time.Duration(min(rand.ExpFloat64(), longest) / float64(hz) * float64(time.Second)))
 }
 
-// Refused reports whether an error says that no thread could be watched at that moment: another watch may succeed.
+// Refused reports whether an error says that no thread could be watched at that moment: another
+// watch may succeed.
 func Refused(err error) bool {
 	return errors.Is(err, attach.ErrBreakpointsBusy) || errors.Is(err, attach.ErrThreadsGone) || errors.Is(err, proc.ErrGone) ||
 		errors.Is(err, unix.ESRCH)

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// A Rotation is a round robin: everything has its turn before anything has its next, in an order that is random each time.
-// The zero value is ready.
+// A Rotation is a round robin: everything has its turn before anything has its next, in an order
+// that is random each time. The zero value is ready.
 type Rotation[T comparable] struct{ left []T }
 
-// Next returns up to n different ones of all, whose turn it is. What is not among all any more has lost its turn; what is new
-// comes in with the next round.
+// Next returns up to n different ones of all, whose turn it is. What is not among all any more has
+// lost its turn; what is new comes in with the next round.
 func (r *Rotation[T]) Next(all []T, n int) (turn []T) {
 	r.left = slices.DeleteFunc(r.left, func(e T) bool { return !slices.Contains(all, e) })
 	if len(r.left) < n {

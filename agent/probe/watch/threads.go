@@ -18,7 +18,8 @@ const (
 	maxTables  = 64   // processes; the one that was not asked for longest is forgotten
 )
 
-// Threads are the threads of a process, by what they ran between the last two readings. The zero value is of none.
+// Threads are the threads of a process, by what they ran between the last two readings. The zero
+// value is of none.
 type Threads struct {
 	used   map[int]uint64 // ns of CPU by thread, when they were read last
 	lately map[int]uint64 // ns between the last two readings, of those that ran
@@ -37,7 +38,8 @@ func (t *Threads) refresh(root proc.Root, id proc.Identity) error {
 	return nil
 }
 
-// update takes over what was read. A thread that is seen for the first time counts as if all that it ever did was done lately.
+// update takes over what was read. A thread that is seen for the first time counts as if all that
+// it ever did was done lately.
 func (t *Threads) update(tids []int, cpuTime func(tid int) (uint64, error)) {
 	before := t.used
 	t.used, t.lately = make(map[int]uint64, len(tids)), map[int]uint64{}
@@ -61,7 +63,8 @@ func (t *Threads) Busiest(n int) []int {
 	return tids[:min(n, len(tids))]
 }
 
-// Draw chooses one of the threads that are wanted at random: the more it ran lately, the likelier. False if none did.
+// Draw chooses one of the threads that are wanted at random: the more it ran lately, the likelier.
+// False if none did.
 func (t *Threads) Draw(wanted func(tid int) bool) (tid int, ok bool) {
 	all := slices.DeleteFunc(t.Busiest(len(t.lately)), func(tid int) bool { return !wanted(tid) })
 	var sum uint64
@@ -81,8 +84,8 @@ func (t *Threads) Draw(wanted func(tid int) bool) (tid int, ok bool) {
 	return 0, false
 }
 
-// A threadTable knows which threads of processes run. A JVM has dozens that wait all the time: breakpoints in them would
-// cost descriptors, and the agent 60 us each.
+// A threadTable knows which threads of processes run. A JVM has dozens that wait all the time:
+// breakpoints in them would cost descriptors, and the agent 60 us each.
 type threadTable struct {
 	root proc.Root
 
@@ -97,7 +100,8 @@ type runners struct {
 	order []int // those that ran lately, the busiest first
 }
 
-// running returns the threads that ran lately, the busiest first. If none ran, it is the process's first thread.
+// running returns the threads that ran lately, the busiest first. If none ran, it is the process's
+// first thread.
 func (t *threadTable) running(id proc.Identity) ([]int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,8 @@ const (
 	MaxDuration  = time.Minute
 )
 
-// A Watcher gives each process at most one watch at a time, and all of them together as many as the kernel side has room for.
+// A Watcher gives each process at most one watch at a time, and all of them together as many as the
+// kernel side has room for.
 type Watcher struct {
 	root    proc.Root
 	threads threadTable
@@ -65,11 +66,13 @@ type Observer struct {
 	arming time.Duration
 }
 
-// unknownRun is what a run of a program is taken to last before one was measured: more than nearly all do.
+// unknownRun is what a run of a program is taken to last before one was measured: more than nearly
+// all do.
 const unknownRun = 2 * time.Microsecond
 
-// Attach sets breakpoints with a program in the agent itself, to see that they work and what they cost: some 5 ms. scratch is
-// a value of the program's map. The error says what is missing. Close comes before the program's.
+// Attach sets breakpoints with a program in the agent itself, to see that they work and what they
+// cost: some 5 ms. scratch is a value of the program's map. The error says what is missing. Close
+// comes before the program's.
 func (w *Watcher) Attach(p Program, scratch Kernel) (*Observer, error) {
 	o := &Observer{watcher: w, program: p, done: make(chan struct{}), open: map[uint64]chan struct{}{}}
 	var err error
@@ -94,7 +97,8 @@ func (o *Observer) Close() error {
 type Cost struct {
 	Hits    uint64
 	HitTime time.Duration // for one of them
-	// Arming is an upper bound: the CPU time that the agent waited for the threads' CPUs to set and remove breakpoints.
+	// Arming is an upper bound: the CPU time that the agent waited for the threads' CPUs to set and
+	// remove breakpoints.
 	Arming time.Duration
 }
 

@@ -10,8 +10,8 @@ const (
 	seed       = 0x6c61752d32303039
 	// leastBlocks is how many blocks there are at least, so that their spread means something.
 	leastBlocks = 5
-	// fewSamples is the number of samples below which the spread of windows is not trusted alone: all may be in one window,
-	// or none anywhere.
+	// fewSamples is the number of samples below which the spread of windows is not trusted alone:
+	// all may be in one window, or none anywhere.
 	fewSamples = 50
 )
 
@@ -22,8 +22,8 @@ type resamples struct {
 	count int         // things that are drawn in a replicate: runs, or blocks
 }
 
-// resample returns the resamples of windows in circular blocks of that length, or of whole runs if it is 0. They are made
-// once, and the same for each key.
+// resample returns the resamples of windows in circular blocks of that length, or of whole runs if
+// it is 0. They are made once, and the same for each key.
 func (p *plan) resample(block int) *resamples {
 	if r := p.weights[block]; r != nil {
 		return r
@@ -114,8 +114,8 @@ func (p *plan) estimate(s *series, several bool, perSample float64) ratio {
 	return r
 }
 
-// memory is the correlation of a window's deviation from the mean with that of the window before: 0 unless it is more than
-// chance alone would make of independent windows two times in three.
+// memory is the correlation of a window's deviation from the mean with that of the window before: 0
+// unless it is more than chance alone would make of independent windows two times in three.
 func (p *plan) memory(s *series, value float64) float64 {
 	n := p.windows()
 	rest := make([]float64, n) // off the mean
@@ -143,21 +143,22 @@ func (p *plan) memory(s *series, value float64) float64 {
 	return min(rho, 0.9)
 }
 
-// blockLength chooses how many windows to draw together: the length that is best for a first-order autoregression (Politis and
-// White 2004).
+// blockLength chooses how many windows to draw together: the length that is best for a first-order
+// autoregression (Politis and White 2004).
 func blockLength(rho float64, n int) int {
 	length := math.Cbrt(1.5*float64(n)) * math.Pow(2*rho/(1-rho*rho), 2.0/3)
 	return min(max(int(math.Round(length)), 1), n/leastBlocks)
 }
 
-// blockLack is the part of the variance that blocks of that length show: what windows of two blocks have in common is lost
-// (Künsch 1989, theorem 3.1, for the autoregression).
+// blockLack is the part of the variance that blocks of that length show: what windows of two blocks
+// have in common is lost (Künsch 1989, theorem 3.1, for the autoregression).
 func blockLack(rho float64, block int) float64 {
 	const least = 0.4 // it is an approximation, for a small loss
 	return max(1-2*rho/((1-rho*rho)*float64(block)), least)
 }
 
-// perUnit are the costs per unit of each run, or else of each block of windows: what the rank test compares.
+// perUnit are the costs per unit of each run, or else of each block of windows: what the rank test
+// compares.
 func (p *plan) perUnit(s *series, block int) (values []float64) {
 	amounts := make([]float64, p.windows())
 	for _, c := range s.cells {

@@ -40,11 +40,11 @@ const (
 type Options struct {
 	Alpha float64 // probability of a false verdict, and of an interval without the truth; 0 stands for 0.01
 	Least float64 // minimum effect, as a part of A; 0 stands for 0.01
-	// Windows is how many windows a side needs if it is one run; 0 stands for LeastWindows. Fewer are for a larger minimum effect:
-	// TestFewWindows has how often verdicts are false then.
+	// Windows is how many windows a side needs if it is one run; 0 stands for LeastWindows. Fewer
+	// are for a larger minimum effect: TestFewWindows has how often verdicts are false then.
 	Windows int
-	// Looks says that the comparison is repeated while the recordings grow, until there is a verdict. Intervals are then
-	// always valid, and wider.
+	// Looks says that the comparison is repeated while the recordings grow, until there is a
+	// verdict. Intervals are then always valid, and wider.
 	Looks bool
 }
 
@@ -74,16 +74,17 @@ type Estimate struct {
 // A Difference is how the cost of one thing per unit of work differs between A and B.
 type Difference struct {
 	A, B Estimate
-	// Percent is B against A, from Low to High with the confidence that was asked for. All are +Inf if A had none, the last
-	// two are NaN if no interval can be given.
+	// Percent is B against A, from Low to High with the confidence that was asked for. All are +Inf
+	// if A had none, the last two are NaN if no interval can be given.
 	Percent, Low, High float64
 	// Change is what B costs more, per unit, and Within half of the interval of that.
 	Change, Within float64
 	P              float64 // of no difference beyond the minimum effect; NaN if unknown
 	Verdict        Verdict
 	Reason         Reason // of being undecided
-	// Longer is how many times as long both sides have to be recorded for a verdict, if the difference is as estimated. Of a key, it
-	// includes what the number of keys asks for. It is +Inf where that is beyond a thousand, and NaN if unknown.
+	// Longer is how many times as long both sides have to be recorded for a verdict, if the
+	// difference is as estimated. Of a key, it includes what the number of keys asks for. It is
+	// +Inf where that is beyond a thousand, and NaN if unknown.
 	Longer float64
 
 	df float64 // degrees of freedom of P
@@ -96,14 +97,15 @@ type Result struct {
 	Runs    [2]int       // with work in at least one window
 	Windows [2]int
 	Alpha   float64
-	// ByRun says that both sides have several runs, which were resampled. If not, the intervals are of the windows of these
-	// runs, and do not contain what differs from one run to the next.
+	// ByRun says that both sides have several runs, which were resampled. If not, the intervals are
+	// of the windows of these runs, and do not contain what differs from one run to the next.
 	ByRun bool
 }
 
-// Compare compares two sides as a whole and by keys. The keys must have been chosen without looking at their differences.
-// Verdicts on keys are false in at most a part Alpha of all verdicts, on average (Benjamini and Hochberg); the verdict on the
-// whole is one test of its own. Nil options are the zero value.
+// Compare compares two sides as a whole and by keys. The keys must have been chosen without looking
+// at their differences. Verdicts on keys are false in at most a part Alpha of all verdicts, on
+// average (Benjamini and Hochberg); the verdict on the whole is one test of its own. Nil options
+// are the zero value.
 func Compare[K comparable](a, b Side[K], keys []K, opts *Options) *Result {
 	o := opts.defaults()
 	plans := [2]*plan{newPlan(a, o.Windows), newPlan(b, o.Windows)}
@@ -137,8 +139,8 @@ type comparison struct {
 // maxRelative is how large a standard error may be for the logarithm of a ratio to be about normal.
 const maxRelative = 0.25
 
-// compare makes the difference of one key, and returns how many windows of each side were drawn together. The verdict is what it
-// would be if there were no other key.
+// compare makes the difference of one key, and returns how many windows of each side were drawn
+// together. The verdict is what it would be if there were no other key.
 func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 	perSample := 0.0
 	if n := a.all.Samples + b.all.Samples; n > 0 {
@@ -161,7 +163,8 @@ func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 	}
 	d.Within = c.half(math.Sqrt(va+vb), pooled(va, ra.df, vb, rb.df))
 
-	// The difference x, its standard error and the effect that does not count, in logarithms if these are about normal.
+	// The difference x, its standard error and the effect that does not count, in logarithms if
+	// these are about normal.
 	x, least := d.Change, c.options.Least*ra.value
 	logs := min(ra.value, rb.value) > 0 && ra.se <= maxRelative*ra.value && rb.se <= maxRelative*rb.value
 	if logs {
@@ -180,7 +183,8 @@ func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 	beyond := math.Abs(x) - least
 	d.P = 1
 	if beyond > 0 {
-		// How far the interval would have to be stretched until it touches the effects that do not count.
+		// How far the interval would have to be stretched until it touches the effects that do not
+		// count.
 		d.P = tails(beyond/se*c.unstretch(df), df)
 	}
 	switch {
@@ -200,7 +204,8 @@ func (c *comparison) compare(a, b *series) (d Difference, blocks [2]int) {
 	return d, blocks
 }
 
-// longer is how many times as long to record until half of an interval is gap, as it shrinks with the root of the time.
+// longer is how many times as long to record until half of an interval is gap, as it shrinks with
+// the root of the time.
 func longer(half, gap float64) float64 {
 	if times := (half / gap) * (half / gap); times < 1000 {
 		return times
@@ -236,7 +241,8 @@ func pooled(va, dfA, vb, dfB float64) float64 {
 	return (va + vb) * (va + vb) / (va*va/dfA + vb*vb/dfB)
 }
 
-// control takes back the verdicts that among so many may be chance. What is the same stays so: that is no finding.
+// control takes back the verdicts that among so many may be chance. What is the same stays so: that
+// is no finding.
 func control(keys []Difference, alpha float64) {
 	var order []int
 	for i := range keys {
@@ -262,8 +268,8 @@ func control(keys []Difference, alpha float64) {
 	}
 }
 
-// check takes a verdict back that the Mann–Whitney U test does not confirm. The test is left out where there is too little for
-// it to confirm anything.
+// check takes a verdict back that the Mann–Whitney U test does not confirm. The test is left out
+// where there is too little for it to confirm anything.
 func (c *comparison) check(d *Difference, a, b *series, blocks [2]int) {
 	if d.Verdict != More && d.Verdict != Less {
 		return
@@ -280,7 +286,8 @@ func (c *comparison) check(d *Difference, a, b *series, blocks [2]int) {
 	}
 }
 
-// leastP is the smallest p-value that the U test of samples of these sizes can have: all of one before all of the other.
+// leastP is the smallest p-value that the U test of samples of these sizes can have: all of one
+// before all of the other.
 func leastP(m, n int) float64 {
 	p := 2.0
 	for i := 1; i <= m; i++ {

@@ -10,9 +10,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit/audittest"
 )
 
-// One program against itself: how often the interval does not have the truth, and how often there is a verdict. Tolerances are
-// three standard errors of the share of so many experiments, and half of alpha again for what block bootstraps of so few
-// windows are known to lack where windows depend on each other.
+// One program against itself: how often the interval does not have the truth, and how often there
+// is a verdict. Tolerances are three standard errors of the share of so many experiments, and half
+// of alpha again for what block bootstraps of so few windows are known to lack where windows depend
+// on each other.
 func TestNoDifference(t *testing.T) {
 	const alpha = 0.05
 	for _, load := range audittest.Loads() {
@@ -42,7 +43,8 @@ func TestNoDifference(t *testing.T) {
 	}
 }
 
-// With ten windows a side, as pages compare them, a least effect of a tenth keeps false verdicts below alpha.
+// With ten windows a side, as pages compare them, a least effect of a tenth keeps false verdicts
+// below alpha.
 func TestFewWindows(t *testing.T) {
 	const windows, experiments, alpha = 10, 400, 0.01
 	for _, load := range audittest.Loads() {
@@ -72,7 +74,8 @@ func TestFewWindows(t *testing.T) {
 	}
 }
 
-// Processes of one program differ by 3 % each. With several a side the interval has that; with one it has not, and says so.
+// Processes of one program differ by 3 % each. With several a side the interval has that; with one
+// it has not, and says so.
 func TestRuns(t *testing.T) {
 	const alpha, experiments = 0.05, 400
 	load := audittest.Load{Samples: 500, Cluster: 1, Runs: 0.03}
@@ -97,8 +100,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// What is 5 % slower is found in a minute with 500 samples a second, and what costs the same is not; the estimate is right on
-// average.
+// What is 5 % slower is found in a minute with 500 samples a second, and what costs the same is
+// not; the estimate is right on average.
 func TestPower(t *testing.T) {
 	const experiments = 200
 	load := audittest.Loads()[0]
@@ -114,7 +117,8 @@ func TestPower(t *testing.T) {
 			t.Errorf("slower is faster: %+v", r.Whole)
 		}
 	}
-	// The standard error is 0.8 %: 5 % is 2.4 of them beyond the 2.7 of the interval and the minimum effect of 1 %.
+	// The standard error is 0.8 %: 5 % is 2.4 of them beyond the 2.7 of the interval and the
+	// minimum effect of 1 %.
 	if share := float64(found) / experiments; share < 0.95 {
 		t.Errorf("a difference of 5 %% is found in %.2f of the cases", share)
 	}
@@ -123,7 +127,8 @@ func TestPower(t *testing.T) {
 	}
 }
 
-// manyKeys is a side with many rare keys of the same cost, of which the first are slow times as expensive.
+// manyKeys is a side with many rare keys of the same cost, of which the first are slow times as
+// expensive.
 func manyKeys(random *rand.Rand, keys, windows, slower int, slow float64) audit.Side[string] {
 	run := audit.Run[string]{}
 	for range windows {
@@ -150,7 +155,8 @@ func keyNames(n int) (names []string) {
 	return names
 }
 
-// Of many keys that do not differ, none is reported in nearly all comparisons; with some that do, few of the findings are false.
+// Of many keys that do not differ, none is reported in nearly all comparisons; with some that do,
+// few of the findings are false.
 func TestManyKeys(t *testing.T) {
 	const alpha, experiments, keys = 0.05, 60, 100
 	for _, slower := range []int{0, 10} {
@@ -180,7 +186,8 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// side makes a side of windows of one unit each, of which each costs so much and has so many samples.
+// side makes a side of windows of one unit each, of which each costs so much and has so many
+// samples.
 func side(amounts ...float64) audit.Side[string] {
 	var run audit.Run[string]
 	for _, a := range amounts {
@@ -356,7 +363,8 @@ func TestNothingOnOneSide(t *testing.T) {
 	}
 }
 
-// constant is a side with one key that costs as much in each window, but for step more from one window to the next.
+// constant is a side with one key that costs as much in each window, but for step more from one
+// window to the next.
 func constant(windows int, amount, step, samples float64) (s audit.Side[int]) {
 	var run audit.Run[int]
 	for i := range windows {

@@ -5,18 +5,21 @@ import (
 	"slices"
 )
 
-// A Contest compares versions of one piece of code by timings of it, while these arrive (Lau, Arnold, Hind and Calder, PACT 2007,
-// sections 2 and 6.3). Versions are numbered by the caller, from 0.
+// A Contest compares versions of one piece of code by timings of it, while these arrive (Lau,
+// Arnold, Hind and Calder, PACT 2007, sections 2 and 6.3). Versions are numbered by the caller,
+// from 0.
 //
 //	contest := audit.NewContest(nil)
 //	contest.Add(0, 1512, 1) // version 0 took 1,512 ns for one invocation
 //	if d := contest.Look(0, 1, false); d.Verdict == audit.More { ... }
 //
-// It departs from the paper in four ways. Intervals are always valid, so that looking again and again makes no verdict false. A merged
-// timing T of N iterations weighs as N timings of T/N (section 5.4) in the mean, but is one observation: its N parts are not
-// independent. The variance is that of up to 512 batches of timings that followed each other, of all versions together, and of groups of
-// batches: neighbouring timings depend on each other, and what slows all versions down at the same time does not count as a difference. And what is over ten
-// times as long as nine tenths of the timings counts as ten times as long: the program was interrupted.
+// It departs from the paper in four ways. Intervals are always valid, so that looking again and
+// again makes no verdict false. A merged timing T of N iterations weighs as N timings of T/N
+// (section 5.4) in the mean, but is one observation: its N parts are not independent. The variance
+// is that of up to 512 batches of timings that followed each other, of all versions together, and
+// of groups of batches: neighbouring timings depend on each other, and what slows all versions down
+// at the same time does not count as a difference. And what is over ten times as long as nine
+// tenths of the timings counts as ten times as long: the program was interrupted.
 type Contest struct {
 	opt     ContestOptions
 	held    [][]observation // of versions that have few timings yet
@@ -31,7 +34,8 @@ type Contest struct {
 type ContestOptions struct {
 	Confidence float64 // of verdicts and intervals; 0 stands for 0.99
 	Least      float64 // differences below this part of A do not matter; 0 stands for 0.01
-	// Fixed uses the threshold of a single look at each look, as the paper does. Only tables of what comes of that need it.
+	// Fixed uses the threshold of a single look at each look, as the paper does. Only tables of
+	// what comes of that need it.
 	Fixed bool
 }
 
@@ -51,10 +55,11 @@ type batch []observation
 
 const (
 	maxBatches = 512
-	// EnoughTimings is how many timings of a version there must be before any of them counts, unless no more follow: they say what an
-	// interruption is.
+	// EnoughTimings is how many timings of a version there must be before any of them counts,
+	// unless no more follow: they say what an interruption is.
 	EnoughTimings = 200
-	// contestFirst is the number of timings that always-valid intervals are narrowest for: the first look of the paper.
+	// contestFirst is the number of timings that always-valid intervals are narrowest for: the
+	// first look of the paper.
 	contestFirst = 100
 	// leastTimings of each version, and leastPieces of both, are needed for an interval.
 	leastTimings = 20
@@ -81,7 +86,8 @@ func NewContest(opt *ContestOptions) *Contest {
 // Confidence changes the confidence of later looks.
 func (c *Contest) Confidence(confidence float64) { c.opt.Confidence = confidence }
 
-// Add adds a timing of a version, which covers that many runs. A version above 63, and a timing of no run, is ignored.
+// Add adds a timing of a version, which covers that many runs. A version above 63, and a timing of
+// no run, is ignored.
 func (c *Contest) Add(version int, ns float64, runs uint32) {
 	if version < 0 || version >= maxVersions || runs == 0 {
 		return
@@ -157,7 +163,8 @@ func (c *Contest) merge() {
 	c.size *= 2
 }
 
-// End says that no timings will follow: from then on, versions with fewer than EnoughTimings count as well.
+// End says that no timings will follow: from then on, versions with fewer than EnoughTimings count
+// as well.
 func (c *Contest) End() {
 	for version := range c.held {
 		c.release(version)
@@ -167,9 +174,10 @@ func (c *Contest) End() {
 // Totals are those of all versions, without timings that are held.
 func (c *Contest) Totals() []ContestTotal { return slices.Clone(c.totals) }
 
-// Look compares version b with version a, in ns per run. The verdict is More or Less if the interval does not contain zero, and Same
-// if all of it is within what does not matter. last says that no timings will follow: versions with less than
-// EnoughTimings count as well. All intervals of one contest, at any number of looks, have the confidence of its options; P is not known.
+// Look compares version b with version a, in ns per run. The verdict is More or Less if the
+// interval does not contain zero, and Same if all of it is within what does not matter. last says
+// that no timings will follow: versions with less than EnoughTimings count as well. All intervals
+// of one contest, at any number of looks, have the confidence of its options; P is not known.
 func (c *Contest) Look(a, b int, last bool) Difference {
 	d := Difference{Reason: TooFew}
 	d.Percent, d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
@@ -221,16 +229,18 @@ func (c *Contest) Look(a, b int, last bool) Difference {
 	case d.High < 0:
 		d.Verdict = Less
 	default:
-		// Decided once half of the interval is as wide as the difference, or leaves room for what does not matter.
+		// Decided once half of the interval is as wide as the difference, or leaves room for what
+		// does not matter.
 		d.Reason = Wide
 		d.Longer = longer(half, max(math.Abs(x), math.Log1p(c.opt.Least)-math.Abs(x)))
 	}
 	return d
 }
 
-// half is half of the interval of a sum of deviations, which followed each other, and of rounding. What lasts longer than a batch, such as a
-// neighbour on the same core that is busy for a while, makes neighbouring deviations alike: so they are also added up in groups of
-// two, four and so on, as long as there are enough groups, and the widest interval holds.
+// half is half of the interval of a sum of deviations, which followed each other, and of rounding.
+// What lasts longer than a batch, such as a neighbour on the same core that is busy for a while,
+// makes neighbouring deviations alike: so they are also added up in groups of two, four and so on,
+// as long as there are enough groups, and the widest interval holds.
 func (c *Contest) half(timings uint64, deviations []float64, rounding float64) (half float64) {
 	for group := 1; len(deviations)/group >= leastPieces; group *= 2 {
 		pieces, variance := 0, 0.0
@@ -281,7 +291,8 @@ func (b batch) deviation(version int, mean float64, sum observation) float64 {
 	return (o.time - mean*o.runs) / sum.time
 }
 
-// Scores are the paper's metrics of a set of timings (section 6.1). The zero value is that of no timings.
+// Scores are the paper's metrics of a set of timings (section 6.1). The zero value is that of no
+// timings.
 type Scores struct {
 	timings       float64
 	perturb       float64
@@ -290,18 +301,20 @@ type Scores struct {
 	mean, squares float64 // of runs: their mean, and the sum of squared deviations from it
 }
 
-// minTiming is the smallest timing that the authors' machine could observe, in cycles: the unit of the perturb score.
+// minTiming is the smallest timing that the authors' machine could observe, in cycles: the unit of
+// the perturb score.
 const minTiming = 88
 
-// Add adds a timing of that many runs, without the time that timing nothing takes, which is empty. Both are ns. A merged timing counts
-// as that many equal ones (section 5.4).
+// Add adds a timing of that many runs, without the time that timing nothing takes, which is empty.
+// Both are ns. A merged timing counts as that many equal ones (section 5.4).
 func (s *Scores) Add(ns, empty float64, runs uint32) {
 	if runs == 0 {
 		return
 	}
 	s.timings++
 	if empty > 0 {
-		// In units in which timing nothing takes what it took the authors: 1 is the score of a timing twice as long as that.
+		// In units in which timing nothing takes what it took the authors: 1 is the score of a
+		// timing twice as long as that.
 		score := 100 / (max(ns, 0)/empty*minTiming + 0.1)
 		s.perturb += score
 		s.capped += min(score, mostPerturb)
@@ -316,8 +329,9 @@ func (s *Scores) Add(ns, empty float64, runs uint32) {
 // mostPerturb is the score of a timing of a tenth of what timing nothing takes.
 const mostPerturb = 10
 
-// TooShort is Perturb, but with scores of single timings up to 10: a few that were no longer than timing nothing, which are outliers of the
-// cost and have a score of 1000 each, say nothing about the others.
+// TooShort is Perturb, but with scores of single timings up to 10: a few that were no longer than
+// timing nothing, which are outliers of the cost and have a score of 1000 each, say nothing about
+// the others.
 func (s *Scores) TooShort() float64 {
 	if s.timings == 0 {
 		return 0
@@ -325,7 +339,8 @@ func (s *Scores) TooShort() float64 {
 	return s.capped / s.timings
 }
 
-// Perturb is the perturb score, from 0 to 1000: how close timings are to those of nothing. One of 1 or lower is acceptable.
+// Perturb is the perturb score, from 0 to 1000: how close timings are to those of nothing. One of 1
+// or lower is acceptable.
 func (s *Scores) Perturb() float64 {
 	if s.timings == 0 {
 		return 0
@@ -336,8 +351,9 @@ func (s *Scores) Perturb() float64 {
 // Runs is how many runs there were timings of.
 func (s *Scores) Runs() float64 { return s.runs }
 
-// Converge is the converge score: the number of timings by their variance, in 1/ns². Twice the score takes half the time to a verdict.
-// It is +Inf if all timings are equal, and 0 if there are none.
+// Converge is the converge score: the number of timings by their variance, in 1/ns². Twice the
+// score takes half the time to a verdict. It is +Inf if all timings are equal, and 0 if there are
+// none.
 func (s *Scores) Converge() float64 {
 	if s.runs < 2 {
 		return 0

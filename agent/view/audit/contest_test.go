@@ -40,7 +40,8 @@ func timedPrograms() []timed {
 	}
 }
 
-// contend times versions at random, of which the second takes slow times as long, until there is a verdict.
+// contend times versions at random, of which the second takes slow times as long, until there is a
+// verdict.
 func contend(random *rand.Rand, p timed, slow float64, most int, opt *audit.ContestOptions) (d audit.Difference, timings int) {
 	c := audit.NewContest(opt)
 	for i := range most {
@@ -59,7 +60,8 @@ func contend(random *rand.Rand, p timed, slow float64, most int, opt *audit.Cont
 	return d, most
 }
 
-// Equal versions are hardly ever found different, however often one looks; a version that is slower is found, and faster ones too.
+// Equal versions are hardly ever found different, however often one looks; a version that is slower
+// is found, and faster ones too.
 func TestContest(t *testing.T) {
 	for _, p := range timedPrograms() {
 		t.Run(p.name, func(t *testing.T) {
@@ -126,7 +128,8 @@ func TestContestSame(t *testing.T) {
 	}
 }
 
-// The scores of section 6.1: the score of timings of nothing is 1000, that of the authors' example is 1.
+// The scores of section 6.1: the score of timings of nothing is 1000, that of the authors' example
+// is 1.
 func TestScores(t *testing.T) {
 	var s audit.Scores
 	s.Add(0, 88, 1)
@@ -150,8 +153,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// What lasts for many timings and concerns one version only, as an unlucky place in a cache while a neighbour is busy, is no verdict: over
-// time it comes and goes.
+// What lasts for many timings and concerns one version only, as an unlucky place in a cache while a
+// neighbour is busy, is no verdict: over time it comes and goes.
 func TestContestWaves(t *testing.T) {
 	const seeds, wave, timings = 40, 1500, 100_000
 	wrong := 0

@@ -1,21 +1,25 @@
-// Package audit compares the cost of two versions of a program per unit of work, and says how sure that is.
+// Package audit compares the cost of two versions of a program per unit of work, and says how sure
+// that is.
 //
 //	result := audit.Compare(a, b, keys, nil)
 //	if result.Whole.Verdict == audit.More { ... }
 //
-// It is arithmetic on numbers that the caller has read: of each window of each recording, how much work was done and what
-// that cost, in total and by key (a method, a call, a context). docs/auditing.md explains the method, its assumptions, and has
-// the table of how often its verdicts are wrong.
+// It is arithmetic on numbers that the caller has read: of each window of each recording, how much
+// work was done and what that cost, in total and by key (a method, a call, a context).
+// docs/auditing.md explains the method, its assumptions, and has the table of how often its
+// verdicts are wrong.
 //
-// The estimate of a side is the ratio of sums, cost over units. Its standard error is that of a block bootstrap over windows
-// (Künsch 1989, circular as in Politis and Romano 1992), because samples of neighbouring windows depend on each other. With
-// several processes on a side these are resampled instead, each with all of its windows (Davison and Hinkley 1997, section
-// 3.8): two runs of one program differ by more than its windows do. Tails are those of Student's t, as a few thousand
-// resamples cannot resolve the small p-values that many keys need (Benjamini and Hochberg 1995). The Mann–Whitney U test has
-// to agree.
+// The estimate of a side is the ratio of sums, cost over units. Its standard error is that of a
+// block bootstrap over windows (Künsch 1989, circular as in Politis and Romano 1992), because
+// samples of neighbouring windows depend on each other. With several processes on a side these are
+// resampled instead, each with all of its windows (Davison and Hinkley 1997, section 3.8): two runs
+// of one program differ by more than its windows do. Tails are those of Student's t, as a few
+// thousand resamples cannot resolve the small p-values that many keys need (Benjamini and Hochberg
+// 1995). The Mann–Whitney U test has to agree.
 //
-// The U test is that of golang.org/x/perf/benchmath. Its other tools do not fit: they compare single measurements, which
-// are independent and have no weights, by median or mean, where this package has ratios of dependent sums.
+// The U test is that of golang.org/x/perf/benchmath. Its other tools do not fit: they compare
+// single measurements, which are independent and have no weights, by median or mean, where this
+// package has ratios of dependent sums.
 package audit
 
 import (
@@ -47,7 +51,8 @@ type Run[K comparable] struct {
 // A Side is one of the two versions.
 type Side[K comparable] struct {
 	Runs []Run[K]
-	// UnitsError is the relative standard error that the units of all windows share, if they are estimated: 0.05 is 5 %.
+	// UnitsError is the relative standard error that the units of all windows share, if they are
+	// estimated: 0.05 is 5 %.
 	UnitsError float64
 }
 
@@ -129,7 +134,8 @@ func seriesOf[K comparable](s Side[K], keys []K) (whole series, each []series) {
 	return whole, each
 }
 
-// Largest sorts keys by their share of both sides, the largest first, and keeps the first most of those with at least that share.
+// Largest sorts keys by their share of both sides, the largest first, and keeps the first most of
+// those with at least that share.
 func Largest[K any](keys []K, share func(K) float64, least float64, most int) []K {
 	keys = slices.DeleteFunc(keys, func(k K) bool { return share(k) < least })
 	slices.SortStableFunc(keys, func(a, b K) int { return cmp.Compare(share(b), share(a)) })

@@ -12,8 +12,8 @@ import (
 // errMalformed is the error for anything that no writer writes.
 var errMalformed = errors.New("malformed record")
 
-// A codec writes or reads a window: the same code does both, so that they agree. After an error it does nothing. What would make readers refuse a
-// window is an error for the writer, too.
+// A codec writes or reads a window: the same code does both, so that they agree. After an error it
+// does nothing. What would make readers refuse a window is an error for the writer, too.
 type codec struct {
 	reads  bool
 	format format
@@ -25,7 +25,8 @@ type codec struct {
 	err    error
 }
 
-// maxItems bounds contexts, rows and edges of a window: of all kinds, with the frames that stand for rare ones.
+// maxItems bounds contexts, rows and edges of a window: of all kinds, with the frames that stand
+// for rare ones.
 const maxItems = 1 << 20
 
 // more counts items, which take more memory than bytes in a record.
@@ -196,7 +197,8 @@ func (c *codec) str(p *string) {
 	}
 }
 
-// frame is a reference to a frame, as the difference from another one, as frames that appeared together often occur together.
+// frame is a reference to a frame, as the difference from another one, as frames that appeared
+// together often occur together.
 func (c *codec) frame(p *frameID, last *int) {
 	if !c.reads {
 		id := c.tables.placeFrame(*p)
@@ -247,8 +249,8 @@ func (c *codec) block(wanted bool, part func()) {
 	c.buf = rest
 }
 
-// definitions are the strings and frames that are new in a segment since there were so many. Writers write them after what refers to them; in the
-// record they come first.
+// definitions are the strings and frames that are new in a segment since there were so many.
+// Writers write them after what refers to them; in the record they come first.
 func (c *codec) definitions(strings, frames int) {
 	t := c.tables
 	var (

@@ -19,8 +19,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// A file that ends anywhere loses the window that it ends in and nothing else, and can be written on. A flipped bit or a missing byte loses the
-// window that it is in: readers say so, with its time, and nothing is cut.
+// A file that ends anywhere loses the window that it ends in and nothing else, and can be written
+// on. A flipped bit or a missing byte loses the window that it is in: readers say so, with its
+// time, and nothing is cut.
 func TestTornTails(t *testing.T) {
 	r := newRig(t, Options{})
 	ends := []int64{int64(len(magic))}
@@ -41,7 +42,8 @@ func TestTornTails(t *testing.T) {
 		}
 		return strings.Join(p.Comments, " ")
 	}
-	// check expects the windows to be lost of which lost has a bit, and returns how many bytes were cut off. If none were, damage is a gap.
+	// check expects the windows to be lost of which lost has a bit, and returns how many bytes were
+	// cut off. If none were, damage is a gap.
 	check := func(what string, content []byte, lost uint64, damage bool) uint64 {
 		t.Helper()
 		if err := errors.Join(os.RemoveAll(r.path), os.Mkdir(r.path, 0o700), os.WriteFile(file, content, 0o600)); err != nil {
@@ -104,7 +106,8 @@ func TestTornTails(t *testing.T) {
 	}
 }
 
-// The size of all files never exceeds the bound, also while windows are merged, and the newest windows stay.
+// The size of all files never exceeds the bound, also while windows are merged, and the newest
+// windows stay.
 func TestSizeBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long under the race detector, and has one thread")
@@ -207,7 +210,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// Files of others stay, those of ours are for their owner only, and a directory that others can write to is refused.
+// Files of others stay, those of ours are for their owner only, and a directory that others can
+// write to is refused.
 func TestDirectory(t *testing.T) {
 	r := newRig(t, Options{})
 	r.add(t, sinktest.Shop())

@@ -50,7 +50,8 @@ type listing struct {
 	next      uint64        // no name has that number or a higher one
 }
 
-// listSegments lists a directory. Only regular files are segments, but the number of anything else is taken, too.
+// listSegments lists a directory. Only regular files are segments, but the number of anything else
+// is taken, too.
 func listSegments(dir *os.Root) (l listing, err error) {
 	list, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
@@ -123,7 +124,8 @@ func (open opener) segment(dir *os.Root, name segmentName, flags int) (segmentFi
 	return f, info, nil
 }
 
-// ownDirectory opens a directory to write to, makes it if need be, and locks it. It refuses one that others may write to.
+// ownDirectory opens a directory to write to, makes it if need be, and locks it. It refuses one
+// that others may write to.
 func ownDirectory(path string) (dir *os.Root, lock *os.File, err error) {
 	at, err := outfile.MakeDir(path, 0o700, true)
 	if err != nil {

@@ -40,7 +40,8 @@ func (d *failingDisk) opener(dir *os.Root, name string, flags int) (segmentFile,
 	return f, err
 }
 
-// A full disk lets so many writes through. Of the next one a part is written, or nothing, and all later ones fail, as may cutting it off again.
+// A full disk lets so many writes through. Of the next one a part is written, or nothing, and all
+// later ones fail, as may cutting it off again.
 type fullDisk struct {
 	writes, part int
 	uncut        bool
@@ -117,7 +118,8 @@ func (r *rig) content(t *testing.T, name string) string {
 	return string(content)
 }
 
-// A clock that is wrong for a while, when the history is opened or later, removes nothing and merges nothing.
+// A clock that is wrong for a while, when the history is opened or later, removes nothing and
+// merges nothing.
 func TestClockAhead(t *testing.T) {
 	r := newRig(t, Options{Keep: 24 * time.Hour})
 	for range 3 {
@@ -149,7 +151,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// A segment that cannot be read or opened stays as it is, wherever reading fails, and the others go on.
+// A segment that cannot be read or opened stays as it is, wherever reading fails, and the others go
+// on.
 func TestUnreadable(t *testing.T) {
 	shop := totalsOf(sinktest.Shop()).samples
 	for _, name := range []string{"00000001.0", "00000002.0"} { // the bodies of the last one are read when it is opened
@@ -270,7 +273,8 @@ func TestIrremovable(t *testing.T) {
 	}
 }
 
-// A writer refuses what readers would refuse, so that no window makes its segment unreadable: it is lost, and counted.
+// A writer refuses what readers would refuse, so that no window makes its segment unreadable: it is
+// lost, and counted.
 func TestItemsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -352,7 +356,8 @@ func TestIndexIsBounded(t *testing.T) {
 	}
 }
 
-// writes adds windows of which the sum of samples has a bit each, so that segments end and are merged, and returns the windows that were stored.
+// writes adds windows of which the sum of samples has a bit each, so that segments end and are
+// merged, and returns the windows that were stored.
 func writes(r *rig) (stored uint64) {
 	for i := range 12 {
 		p := sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 1 << i})
@@ -365,7 +370,8 @@ func writes(r *rig) (stored uint64) {
 	return stored
 }
 
-// samplesIn are those of a history, after it was opened and closed by another writer; 0 if it has no windows.
+// samplesIn are those of a history, after it was opened and closed by another writer; 0 if it has
+// no windows.
 func samplesIn(t *testing.T, path string) uint64 {
 	t.Helper()
 	s, err := Open(path, &Options{Now: func() time.Time { return began.Add(4 * time.Hour) }})
@@ -383,7 +389,8 @@ func samplesIn(t *testing.T, path string) uint64 {
 	return totalsOf(p).samples
 }
 
-// A disk that is full from any write on, also in the middle of it, loses the windows that come then, which are counted, and no other.
+// A disk that is full from any write on, also in the middle of it, loses the windows that come
+// then, which are counted, and no other.
 func TestDiskFullAtEachWrite(t *testing.T) {
 	for n := 0; ; n++ {
 		done := false
@@ -408,7 +415,8 @@ func TestDiskFullAtEachWrite(t *testing.T) {
 	}
 }
 
-// A writer that is killed before any write, in the middle of it or after it loses at most the window that it writes.
+// A writer that is killed before any write, in the middle of it or after it loses at most the
+// window that it writes.
 func TestKilledAtEachWrite(t *testing.T) {
 	disk := &fullDisk{writes: 1 << 20, part: 50}
 	r := newRig(t, Options{Fine: time.Hour, open: disk.opener})

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// goldenWindows are the windows of the segments in testdata: each has names that the ones before it have not.
+// goldenWindows are the windows of the segments in testdata: each has names that the ones before it
+// have not.
 func goldenWindows() []*profile.Profile {
 	late := varied(rand.New(rand.NewPCG(3, 4)), 2, 3)
 	for i, p := range late.Processes {
@@ -54,8 +55,8 @@ func recordsOf(t *testing.T, content []byte) []entry {
 	return s.entries
 }
 
-// What this version writes has its magic, and what another one wrote with it is read: a change of the encoding needs another magic. That of
-// before is read as well.
+// What this version writes has its magic, and what another one wrote with it is read: a change of
+// the encoding needs another magic. That of before is read as well.
 func TestFormat(t *testing.T) {
 	r := newRig(t, Options{})
 	var want totals
@@ -81,7 +82,8 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s: timeline %+v, %v", name, list, err)
 		}
 	}
-	// The bytes of one window, before they are compressed. The order of more edges is not always the same.
+	// The bytes of one window, before they are compressed. The order of more edges is not always
+	// the same.
 	p := varied(rand.New(rand.NewPCG(5, 6)), 3, 1)
 	p.Start, p.Duration, p.Comments = began, time.Second, []string{"a comment"}
 	names := newNames()
@@ -104,8 +106,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// Of a segment with a damaged part, the windows around it are read with all of their names that are not in it. Names that cannot be known are not
-// taken for others.
+// Of a segment with a damaged part, the windows around it are read with all of their names that are
+// not in it. Names that cannot be known are not taken for others.
 func TestDamagedNames(t *testing.T) {
 	windows := goldenWindows()
 	for _, name := range []string{"vmph2.segment", "vmph3.segment"} {
@@ -179,7 +181,8 @@ func TestDamagedNames(t *testing.T) {
 	}
 }
 
-// A segment of another version is not read. Readers say that it is there, it is a part of the size, and it goes when it is too old.
+// A segment of another version is not read. Readers say that it is there, it is a part of the size,
+// and it goes when it is too old.
 func TestOtherVersion(t *testing.T) {
 	other := append([]byte("vmph1\x00\r\n"), bytes.Repeat([]byte("what an earlier agent wrote"), 100)...)
 	path, _ := golden(t, "vmph3.segment", nil)

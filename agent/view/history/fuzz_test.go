@@ -39,7 +39,8 @@ func bodies(tb testing.TB) (raw [][]byte) {
 	return raw
 }
 
-// Whatever a body holds, there is an error or a window that can be written as pprof and stored again.
+// Whatever a body holds, there is an error or a window that can be written as pprof and stored
+// again.
 func FuzzDecode(f *testing.F) {
 	for _, body := range bodies(f) {
 		f.Add(body)

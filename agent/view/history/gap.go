@@ -24,7 +24,8 @@ const (
 
 const gapLayout = "2006-01-02 15:04:05 MST"
 
-// String says why something is missing and when: "damaged from 2026-11-25 03:10:00 UTC to 2026-11-25 03:10:10 UTC".
+// String says why something is missing and when: "damaged from 2026-11-25 03:10:00 UTC to
+// 2026-11-25 03:10:10 UTC".
 func (g Gap) String() string {
 	switch {
 	case g.From.IsZero() && g.To.IsZero():
@@ -42,7 +43,8 @@ func (g *Gap) touches(from, to time.Time) bool {
 	return (g.From.IsZero() || g.From.Before(to)) && (g.To.IsZero() || g.To.After(from))
 }
 
-// gaps are those of a history whose index is files, ordered as they were written. Bodies are not read.
+// gaps are those of a history whose index is files, ordered as they were written. Bodies are not
+// read.
 func gaps(files []*openIndex) (list []Gap) {
 	var (
 		last time.Time // the end of the last readable window

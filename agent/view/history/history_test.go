@@ -116,7 +116,8 @@ func totalsOf(p *profile.Profile) (n totals) {
 	return n
 }
 
-// varied is a window with services, threads, stacks, events and calls. Values are whole, so that sums of them are exact.
+// varied is a window with services, threads, stacks, events and calls. Values are whole, so that
+// sums of them are exact.
 func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 	p := &profile.Profile{Period: time.Second / 99, Event: "cpu-clock", Comments: []string{"vmprof-agent test"}}
 	frame := func(service, n int) symbol.Symbol {
@@ -307,7 +308,8 @@ func TestProcessLabels(t *testing.T) {
 	}
 }
 
-// A profile of the history is the profile that was recorded, but for threads, addresses and versions.
+// A profile of the history is the profile that was recorded, but for threads, addresses and
+// versions.
 func TestRoundTrip(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
 		"time": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(), "events": sinktest.ShopEvents(), "partial": sinktest.ShopPartial(),
@@ -346,7 +348,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The history of an agent with fewer or more kinds of code and events is read: kinds that it lacks are 0, and unknown ones are left out.
+// The history of an agent with fewer or more kinds of code and events is read: kinds that it lacks
+// are 0, and unknown ones are left out.
 func TestOtherKinds(t *testing.T) {
 	for _, kinds := range []int{1, max(int(profile.CodeKinds), int(profile.EventKinds)) + 2, maxKinds, maxKinds + 1} {
 		name := "shop"
@@ -393,7 +396,8 @@ func TestOtherKinds(t *testing.T) {
 	}
 }
 
-// A selection can be had window by window, and merged where there are too many. Together they are what Query has.
+// A selection can be had window by window, and merged where there are too many. Together they are
+// what Query has.
 func TestSplitLengths(t *testing.T) {
 	r := newRig(t, Options{})
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -439,7 +443,8 @@ func TestSplitLengths(t *testing.T) {
 	}
 }
 
-// BenchmarkAdd stores windows of 20 processes with 4,000 stacks in all, of which most differ from window to window.
+// BenchmarkAdd stores windows of 20 processes with 4,000 stacks in all, of which most differ from
+// window to window.
 func BenchmarkAdd(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var windows []*profile.Profile

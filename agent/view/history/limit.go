@@ -74,7 +74,8 @@ func (w *window) limitEvents(kind profile.EventKind, limit int) {
 	}
 }
 
-// prune merges contexts and rows that do not exceed the least. Those of other rows stay apart from each other.
+// prune merges contexts and rows that do not exceed the least. Those of other rows stay apart from
+// each other.
 func (e *events) prune(totals []uint64, leastContext, leastRow uint64) {
 	tree, place := prune(e.tree, totals, leastContext)
 	var rareOnes cct.NodeID // the context of rare rows; 0 if there is none yet
@@ -134,7 +135,8 @@ func addUp(weights []uint64, tree []node) {
 	}
 }
 
-// limitCalls keeps the heaviest edges of all graphs. The weight of others counts as overflow of their graph.
+// limitCalls keeps the heaviest edges of all graphs. The weight of others counts as overflow of
+// their graph.
 func (w *window) limitCalls(limit int) {
 	var all []uint64
 	for _, p := range w.processes {
@@ -170,7 +172,8 @@ func (w *window) limitCalls(limit int) {
 
 func edgeWeight(w float64) uint64 { return uint64(min(max(w, 0), math.MaxUint32)*16) + 1 }
 
-// leastOf returns a number that no more than limit of all exceed; 0 if that is all of them. It changes their order.
+// leastOf returns a number that no more than limit of all exceed; 0 if that is all of them. It
+// changes their order.
 func leastOf(all []uint64, limit int) uint64 {
 	if len(all) <= limit {
 		return 0
@@ -209,8 +212,8 @@ func leastOf(all []uint64, limit int) uint64 {
 // middle returns the second largest of three numbers.
 func middle(a, b, c uint64) uint64 { return max(min(a, b), min(max(a, b), c)) }
 
-// prune returns a tree of the contexts whose totals exceed least. The others become a frame below the nearest caller that is kept. It also
-// returns the place of each context in the new tree.
+// prune returns a tree of the contexts whose totals exceed least. The others become a frame below
+// the nearest caller that is kept. It also returns the place of each context in the new tree.
 func prune(t []node, totals []uint64, least uint64) ([]node, []cct.NodeID) {
 	var (
 		out     = make([]node, 1, len(t))

@@ -12,14 +12,15 @@ import (
 
 // Bounds of a stored window, of any length. What exceeds them is merged, so that sums stay.
 const (
-	// maxContexts bounds the contexts of CPU time in a window, those of each kind of events, and rows and edges likewise.
+	// maxContexts bounds the contexts of CPU time in a window, those of each kind of events, and
+	// rows and edges likewise.
 	maxContexts  = 1 << 15
 	maxProcesses = 1000
 	maxThreads   = 128 // groups of threads of one process
 	maxTexts     = 64  // comments of a window, notes of a process and the like
 
-	// maxMerging bounds the contexts of each kind, rows and edges while windows are added up, apart from those of the last window: beyond it
-	// the rarest are merged early.
+	// maxMerging bounds the contexts of each kind, rows and edges while windows are added up, apart
+	// from those of the last window: beyond it the rarest are merged early.
 	maxMerging = 8 * maxContexts
 
 	otherProcesses = "[other processes]"
@@ -40,7 +41,8 @@ type merger struct {
 
 func newMerger(n *names, s *spare) *merger { return &merger{names: n, spare: s} }
 
-// A spare has the memory of mergers that are done, for the next ones: most windows have threads and events like those before them.
+// A spare has the memory of mergers that are done, for the next ones: most windows have threads and
+// events like those before them.
 type spare struct {
 	threads []*mergedThread
 	events  []*mergedEvents
@@ -127,7 +129,8 @@ type callKey struct {
 type mergedEvents struct {
 	events // without a tree
 	tree   cct.Tree[frameID]
-	// The rows of a context are a list. Those behind the first few are found by hash: a target may have any number.
+	// The rows of a context are a list. Those behind the first few are found by hash: a target may
+	// have any number.
 	first []int32 // by context; the row's place plus 1, 0 if there is none
 	next  []int32 // by row
 	far   map[rowKey]int32
@@ -163,7 +166,8 @@ func (m *merger) addWindow(w *window, end time.Time) {
 	}
 }
 
-// shrink merges the rarest contexts, rows and edges if there are too many to add windows to them: a program may have other stacks in each.
+// shrink merges the rarest contexts, rows and edges if there are too many to add windows to them: a
+// program may have other stacks in each.
 func (m *merger) shrink() {
 	const limit = 2 * maxContexts // each context that is kept may have a rare one below it
 	contexts, edges := 0, 0
@@ -201,7 +205,8 @@ func (m *merger) shrink() {
 	m.addWindow(w, end)
 }
 
-// finish returns the window of all that was added, with at most limit contexts of each kind. It needs room until it is used no more.
+// finish returns the window of all that was added, with at most limit contexts of each kind. It
+// needs room until it is used no more.
 func (m *merger) finish(limit int, room *arena) *window {
 	slices.SortStableFunc(m.processes, func(a, b *mergedProcess) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Service, b.Service))
@@ -244,7 +249,8 @@ func listed(t *cct.Tree[frameID], room *arena) []node {
 	return list
 }
 
-// byContext orders rows by their contexts, of which there are so many. Rows of one context keep their order.
+// byContext orders rows by their contexts, of which there are so many. Rows of one context keep
+// their order.
 func byContext(rows []row, contexts int, room *arena) []row {
 	next := make([]int32, contexts+1)
 	for i := range rows {
@@ -375,7 +381,8 @@ func (e *mergedEvents) addRow(r *row) {
 	e.far[r.rowKey] = int32(len(e.rows))
 }
 
-// addCalls adds a call graph. Rates differ from window to window as the budget changes them: the last one is kept.
+// addCalls adds a call graph. Rates differ from window to window as the budget changes them: the
+// last one is kept.
 func (p *mergedProcess) addCalls(c *profile.Calls) {
 	key := callKey{c.Engine, c.Basis}
 	sum := p.calls[key]

@@ -48,7 +48,8 @@ func (s *Store) tidy() {
 	s.fail(FailedMerge, due.tries == 1, "windows of the history are not merged; tried again at longer and longer intervals", fmt.Errorf("segment %v: %w", due.segmentName, err))
 }
 
-// maxBackOff bounds the time to the next try of a merge that failed: 1 << 9 windows of ten seconds are an hour and a half.
+// maxBackOff bounds the time to the next try of a merge that failed: 1 << 9 windows of ten seconds
+// are an hour and a half.
 const maxBackOff = 9
 
 // levelOf is the level of a segment of that age.
@@ -62,7 +63,8 @@ func (s *Store) levelOf(age time.Duration) int {
 	return 0
 }
 
-// merge replaces a segment by one of a higher level. The new one is complete before the old one goes.
+// merge replaces a segment by one of a higher level. The new one is complete before the old one
+// goes.
 func (s *Store) merge(old *segment, level int) error {
 	f, info, err := s.o.open.segment(s.dir, old.segmentName, os.O_RDONLY)
 	if err != nil {
@@ -140,8 +142,8 @@ func (s *Store) merge(old *segment, level int) error {
 	return nil
 }
 
-// leave leaves a segment as it is, of which so many bytes are damaged. What is intact in it could be merged, but damaged parts would go without
-// a trace.
+// leave leaves a segment as it is, of which so many bytes are damaged. What is intact in it could
+// be merged, but damaged parts would go without a trace.
 func (s *Store) leave(g *segment, damaged int64) {
 	g.damaged = damaged
 	s.count(func(*Stats) {})

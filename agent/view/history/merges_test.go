@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// A merge that is interrupted before or after the new segment is in its place loses nothing and doubles nothing.
+// A merge that is interrupted before or after the new segment is in its place loses nothing and
+// doubles nothing.
 func TestInterruptedMerge(t *testing.T) {
 	r := newRig(t, Options{Fine: time.Minute})
 	for range 370 {
@@ -74,7 +75,8 @@ func TestMergeDoesNotBlock(t *testing.T) {
 	}
 }
 
-// A damaged segment is not merged, so that what is intact in it stays and the gap can be seen. It takes no other segment with it.
+// A damaged segment is not merged, so that what is intact in it stays and the gap can be seen. It
+// takes no other segment with it.
 func TestDamagedMerge(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -130,7 +132,8 @@ func TestDamagedMerge(t *testing.T) {
 	}
 }
 
-// A merge that fails is tried again less and less often, is counted each time and logged once. It is done when its reason is gone.
+// A merge that fails is tried again less and less often, is counted each time and logged once. It
+// is done when its reason is gone.
 func TestMergeBacksOff(t *testing.T) {
 	var log strings.Builder
 	disk := new(failingDisk)

@@ -15,11 +15,12 @@ const (
 	maxText    = 32 << 20 // bytes of all strings of a segment
 )
 
-// maxCached bounds the recorded frames whose stored form a store remembers. They keep names of ended processes in memory.
+// maxCached bounds the recorded frames whose stored form a store remembers. They keep names of
+// ended processes in memory.
 const maxCached = 1 << 16
 
-// A stringID and a frameID are places in names. Windows refer to names by them: adding up windows then compares and hashes small numbers, and
-// the garbage collector has no pointers to follow.
+// A stringID and a frameID are places in names. Windows refer to names by them: adding up windows
+// then compares and hashes small numbers, and the garbage collector has no pointers to follow.
 type (
 	stringID uint32
 	frameID  uint32
@@ -28,7 +29,8 @@ type (
 // rare is the frame that stands for contexts that are too many. All names have it.
 const rare frameID = 0
 
-// A frame is a frame as it is stored. An address means nothing without its process, and would make a context of each.
+// A frame is a frame as it is stored. An address means nothing without its process, and would make
+// a context of each.
 type frame struct {
 	function, system, file, mapped, build stringID
 	line, start                           int // of the code, and of the function's begin
@@ -143,17 +145,19 @@ func (n *names) symbol(id frameID) symbol.Symbol {
 	return n.symbols[id]
 }
 
-// tables are the names in a segment, each once, in the order in which windows referred to them first. References in the segment are places in
-// its tables.
+// tables are the names in a segment, each once, in the order in which windows referred to them
+// first. References in the segment are places in its tables.
 type tables struct {
 	names   *names // of the windows that are written or read
 	strings []string
 	frames  []frame // Readers: their strings are places, too. Writers: they are IDs.
 	text    int     // bytes of all strings
 
-	// Readers: by place, the ID in names plus 1. Writers: by ID, the place plus 1. 0: there is none yet.
+	// Readers: by place, the ID in names plus 1. Writers: by ID, the place plus 1. 0: there is none
+	// yet.
 	stringAt, frameAt []uint32
-	// lost says that nobody knows which places have the names that were defined since: all of them are lostName. Readers of the format shared.
+	// lost says that nobody knows which places have the names that were defined since: all of them
+	// are lostName. Readers of the format shared.
 	lost bool
 }
 
@@ -228,8 +232,8 @@ func (t *tables) add(strings []string, frames []frame) {
 	t.frames, t.frameAt = append(t.frames, frames...), append(t.frameAt, make([]uint32, len(frames))...)
 }
 
-// extend makes a reader's tables have so many names before a record, and reports whether there can be so many. Names that were in damaged
-// records are lostName.
+// extend makes a reader's tables have so many names before a record, and reports whether there can
+// be so many. Names that were in damaged records are lostName.
 func (t *tables) extend(strings, frames uint64) bool {
 	if strings < uint64(len(t.strings)) || strings > maxStrings || frames < uint64(len(t.frames)) || frames > maxFrames {
 		return false

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// A Reader reads a history, also one that is being written. Its methods may be called from any goroutine.
+// A Reader reads a history, also one that is being written. Its methods may be called from any
+// goroutine.
 type Reader struct {
 	path   string
 	opener opener // of segments
@@ -44,8 +45,9 @@ type Slice struct {
 	Services   []Sum         // ordered by name
 }
 
-// Timeline returns the windows that touch the time from from to to, in order, with the sums of one service, or of all if service is "". It
-// reads no stacks, and of most windows nothing more once they were read.
+// Timeline returns the windows that touch the time from from to to, in order, with the sums of one
+// service, or of all if service is "". It reads no stacks, and of most windows nothing more once
+// they were read.
 func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service string) ([]Slice, error) {
 	files, err := r.open()
 	if err != nil {
@@ -67,8 +69,8 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 	return list, ctx.Err()
 }
 
-// Gaps returns the parts of the history from from to to that cannot be read, in order. Stacks are not read: what is damaged there is only in the
-// comments of Query.
+// Gaps returns the parts of the history from from to to that cannot be read, in order. Stacks are
+// not read: what is damaged there is only in the comments of Query.
 func (r *Reader) Gaps(_ context.Context, from, to time.Time) ([]Gap, error) {
 	files, err := r.open()
 	if err != nil {
@@ -78,8 +80,9 @@ func (r *Reader) Gaps(_ context.Context, from, to time.Time) ([]Gap, error) {
 	return slices.DeleteFunc(gaps(files), func(g Gap) bool { return !g.touches(from, to) }), nil
 }
 
-// Query returns one profile of the windows in a selection. The first comments say which time it is of, how fine the windows are, and
-// what is missing. If there is none, the error is ErrNone and says which time the history has, and what cannot be read.
+// Query returns one profile of the windows in a selection. The first comments say which time it is
+// of, how fine the windows are, and what is missing. If there is none, the error is ErrNone and
+// says which time the history has, and what cannot be read.
 func (r *Reader) Query(ctx context.Context, want Selection) (all *profile.Profile, err error) {
 	err = r.Split(ctx, want, 1, func(p *profile.Profile) error {
 		all = p
@@ -88,8 +91,9 @@ func (r *Reader) Query(ctx context.Context, want Selection) (all *profile.Profil
 	return all, err
 }
 
-// Split passes the windows of a selection to each, in order, as profiles like that of Query. If there are more than most, neighbours are
-// merged, so that there are no more than that. It ends with the first error of each. If there is no window, the error is ErrNone.
+// Split passes the windows of a selection to each, in order, as profiles like that of Query. If
+// there are more than most, neighbours are merged, so that there are no more than that. It ends
+// with the first error of each. If there is no window, the error is ErrNone.
 func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(*profile.Profile) error) error {
 	files, err := r.open()
 	if err != nil {
@@ -229,7 +233,8 @@ func (q *query) add(ctx context.Context, f *openIndex) error {
 	return nil
 }
 
-// pass passes the profile of the windows that were added, if there are any, and begins the next one.
+// pass passes the profile of the windows that were added, if there are any, and begins the next
+// one.
 func (q *query) pass() error {
 	if q.windows == 0 {
 		return nil
@@ -278,7 +283,8 @@ func closeAll(files []*openIndex) {
 	}
 }
 
-// open opens all segments in order. If the writer merges or removes one of them at the same time, it starts again.
+// open opens all segments in order. If the writer merges or removes one of them at the same time,
+// it starts again.
 func (r *Reader) open() ([]*openIndex, error) {
 	for tries := 0; ; tries++ {
 		files, err := r.openOnce()
@@ -333,7 +339,8 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 	return files, nil
 }
 
-// gap is why more may follow the entries of a segment that cannot be read, after a scan; "" if nothing does.
+// gap is why more may follow the entries of a segment that cannot be read, after a scan; "" if
+// nothing does.
 func (s *scanner) gap(err error, writing bool) string {
 	switch {
 	case err != nil && !errors.Is(err, errRead):

@@ -15,22 +15,24 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// magic begins a segment. Its last bytes are damaged by whatever takes the file for text. Whoever changes what is written gives it another
-// number: TestFormat fails until then.
+// magic begins a segment. Its last bytes are damaged by whatever takes the file for text. Whoever
+// changes what is written gives it another number: TestFormat fails until then.
 const magic = "vmph3\x00\r\n"
 
-// A format is a version of the encoding. The checksum of a header says which one it is of, so that a record is known wherever it is found.
+// A format is a version of the encoding. The checksum of a header says which one it is of, so that
+// a record is known wherever it is found.
 type format uint8
 
 const (
-	// shared is the format of "vmph2": headers refer to the services of a segment by numbers, and no body says how many names there were before it.
-	// It is read, and not written.
+	// shared is the format of "vmph2": headers refer to the services of a segment by numbers, and
+	// no body says how many names there were before it. It is read, and not written.
 	shared format = iota
 	// current is the format of magic.
 	current
 )
 
-// prefixSize is the length of what precedes a record: the lengths of header and body, and checksums of both and the lengths.
+// prefixSize is the length of what precedes a record: the lengths of header and body, and checksums
+// of both and the lengths.
 const prefixSize = 16
 
 // Bounds of a record.
@@ -171,14 +173,15 @@ func newEncoder(t *tables) *encoder {
 	return &encoder{tables: t, z: z}
 }
 
-// compression is the level of flate. On windows of real programs, 5 makes files 8 % smaller than 1 and takes a quarter more CPU time, merging
-// included; 6 takes another tenth for less than 1 %.
+// compression is the level of flate. On windows of real programs, 5 makes files 8 % smaller than 1
+// and takes a quarter more CPU time, merging included; 6 takes another tenth for less than 1 %.
 const compression = 5
 
 // errTooLarge is the error for a window that does not fit into a record, although it is bounded.
 var errTooLarge = errors.New("the window is too large")
 
-// record returns the record of a window, until the next call. If it is not stored after all, forget must be called.
+// record returns the record of a window, until the next call. If it is not stored after all, forget
+// must be called.
 func (e *encoder) record(h *header, w *window) ([]byte, error) {
 	e.strings, e.frames, e.added = len(e.tables.strings), len(e.tables.frames), 0
 	head := codec{format: current}
@@ -224,7 +227,8 @@ func (e *encoder) forget() {
 	e.added = 0
 }
 
-// full reports whether the segment has enough names, or readers would have to remember too much of it.
+// full reports whether the segment has enough names, or readers would have to remember too much of
+// it.
 func (e *encoder) full() bool {
 	return e.tables.full() || e.indexed > maxIndex-maxHeader
 }
@@ -238,7 +242,8 @@ func headerSum(f format, lengths, header []byte) uint32 {
 	return crc32.Update(crc32.Update(sum, castagnoli, lengths), castagnoli, header)
 }
 
-// A decoder reads the bodies of a segment's records, all of them in order, as names are stored once. It must be given those that are damaged, too.
+// A decoder reads the bodies of a segment's records, all of them in order, as names are stored
+// once. It must be given those that are damaged, too.
 type decoder struct {
 	f      io.ReaderAt
 	tables *tables
@@ -281,7 +286,8 @@ func (d *decoder) inflate(compressed []byte) ([]byte, error) {
 	return d.raw.Bytes(), nil
 }
 
-// decode reads a body. The names always, the window only if want is not nil; it is there until the next call.
+// decode reads a body. The names always, the window only if want is not nil; it is there until the
+// next call.
 func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error) {
 	d.room.reset()
 	c := codec{reads: true, format: f, buf: raw, tables: d.tables, want: want, room: &d.room}
@@ -303,8 +309,9 @@ func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error)
 	return w, nil
 }
 
-// window reads the window of an entry, or only its names if want is nil. It is there until the next call. After an error, and of what is
-// damaged, it has no names: those in later windows are lostName.
+// window reads the window of an entry, or only its names if want is nil. It is there until the next
+// call. After an error, and of what is damaged, it has no names: those in later windows are
+// lostName.
 func (d *decoder) window(e *entry, want *Selection) (*window, error) {
 	w, err := d.read(e, want)
 	if err != nil && e.format == shared {

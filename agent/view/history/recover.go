@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// recover reads what is there, and cuts off what a writer left incomplete in the last segment, which goes on. What is damaged or cannot be read
-// is left alone and reported.
+// recover reads what is there, and cuts off what a writer left incomplete in the last segment,
+// which goes on. What is damaged or cannot be read is left alone and reported.
 func (s *Store) recover() error {
 	list, err := listSegments(s.dir)
 	if err != nil {
@@ -79,7 +79,8 @@ func (s *Store) warnDamaged(g *segment) {
 		"segment", g.String(), "bytes", g.damaged, "from", g.start, "to", g.end)
 }
 
-// recoverSegment makes a segment known. It returns how many bytes it cut off. After an error the file is as it was.
+// recoverSegment makes a segment known. It returns how many bytes it cut off. After an error the
+// file is as it was.
 func (s *Store) recoverSegment(g *segment, last bool) (cut int64, err error) {
 	f, info, err := s.o.open.segment(s.dir, g.segmentName, os.O_RDWR)
 	if err != nil {
@@ -142,8 +143,9 @@ func (s *Store) recoverSegment(g *segment, last bool) (cut int64, err error) {
 	return cut, nil
 }
 
-// namesOf reads the bodies of a segment, as they may not be on the disk if the machine failed. It adds those that are damaged to g, and returns
-// the decoder that has their names; nil if the segment is of another format, so that nothing can be appended to it.
+// namesOf reads the bodies of a segment, as they may not be on the disk if the machine failed. It
+// adds those that are damaged to g, and returns the decoder that has their names; nil if the
+// segment is of another format, so that nothing can be appended to it.
 func namesOf(f segmentFile, index *scanner, g *segment) (*decoder, error) {
 	d, right := newDecoder(f, newNames()), true
 	for i := range index.entries {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// errRead is the error of a file that could not be read, as opposed to one that ends too soon or is damaged. What it has may be all right.
+// errRead is the error of a file that could not be read, as opposed to one that ends too soon or is
+// damaged. What it has may be all right.
 var errRead = errors.New("cannot be read")
 
 // readError is the error of a read: errRead unless the file ended.
@@ -21,7 +22,8 @@ func readError(err error) error {
 	return fmt.Errorf("%w: %w", errRead, err)
 }
 
-// errForeign is the error for a file that does not begin as segments do, and has no record near its begin.
+// errForeign is the error for a file that does not begin as segments do, and has no record near its
+// begin.
 var errForeign = errors.New("not a segment of a history")
 
 // errVersion is the error for a segment of another version of the agent.
@@ -36,11 +38,13 @@ type entry struct {
 	bodySum  uint32
 	sums     []byte // of the services, in the current format
 	next     int64  // where the next record begins
-	// damaged says that there is no header: the time and the sums are not known. If there is a body, its names are right.
+	// damaged says that there is no header: the time and the sums are not known. If there is a
+	// body, its names are right.
 	damaged bool
 }
 
-// A scanner reads the headers of a segment's records. After damage it goes on with the next record that is right.
+// A scanner reads the headers of a segment's records. After damage it goes on with the next record
+// that is right.
 type scanner struct {
 	services services
 	entries  []entry
@@ -58,8 +62,8 @@ const (
 	maxIndex   = 8 << 20 // bytes of its headers, which readers keep
 )
 
-// scan reads on from where it ended. Its error is errForeign for a file that is no segment, errVersion for a segment of another version, and
-// errRead if it cannot tell how the file goes on.
+// scan reads on from where it ended. Its error is errForeign for a file that is no segment,
+// errVersion for a segment of another version, and errRead if it cannot tell how the file goes on.
 func (s *scanner) scan(f io.ReaderAt, size int64) error {
 	size = min(size, maxSegment)
 	if size == s.scanned && !s.torn {
@@ -96,7 +100,8 @@ func (s *scanner) done(size int64) error {
 	return err
 }
 
-// unread is how many bytes after the last entry belong to no record. A torn record at the end of the segment that is written does not count.
+// unread is how many bytes after the last entry belong to no record. A torn record at the end of
+// the segment that is written does not count.
 func (s *scanner) unread(writing bool) int64 {
 	if s.torn && writing || s.scanned < 0 {
 		return 0
@@ -104,7 +109,8 @@ func (s *scanner) unread(writing bool) int64 {
 	return s.scanned - s.end
 }
 
-// damaged is how many bytes belong to records that are not right, in a segment that is written or not. Bodies are not checked.
+// damaged is how many bytes belong to records that are not right, in a segment that is written or
+// not. Bodies are not checked.
 func (s *scanner) damaged(writing bool) (n int64) {
 	last := int64(len(magic))
 	for i := range s.entries {
@@ -116,7 +122,8 @@ func (s *scanner) damaged(writing bool) (n int64) {
 	return n + s.unread(writing)
 }
 
-// next is the record at the end of the others, or an entry for a damaged part that a record follows.
+// next is the record at the end of the others, or an entry for a damaged part that a record
+// follows.
 func (s *scanner) next(f io.ReaderAt, size int64) (e entry, found bool, err error) {
 	p, err := prefixAt(f, s.end, size)
 	if err != nil {
@@ -273,13 +280,15 @@ func (p *prefix) header(f io.ReaderAt, at int64) ([]byte, format, error) {
 // Bounds of a search.
 const (
 	searchStep = 1 << 20 // bytes that are read at once
-	// maxChecked is how many bytes of headers are checked: only data that was made for that has more that look like one.
+	// maxChecked is how many bytes of headers are checked: only data that was made for that has
+	// more that look like one.
 	maxChecked = 64 << 20
 	// maxBegin is how far from the begin of a file with a damaged magic its first record may be.
 	maxBegin = 1 << 20
 )
 
-// find returns the first place between two at which there is a complete record with a header that is right, and its format; 0 if there is none.
+// find returns the first place between two at which there is a complete record with a header that
+// is right, and its format; 0 if there is none.
 func find(f io.ReaderAt, from, to, size int64) (int64, format, error) {
 	var (
 		p       prefix
@@ -315,8 +324,9 @@ func find(f io.ReaderAt, from, to, size int64) (int64, format, error) {
 	return 0, 0, nil
 }
 
-// torn reports whether what follows a place can be a part of a record, as a writer leaves it that ended or whose disk was full, or zeros
-// that a failed machine leaves. A complete record that is not right is not torn.
+// torn reports whether what follows a place can be a part of a record, as a writer leaves it that
+// ended or whose disk was full, or zeros that a failed machine leaves. A complete record that is
+// not right is not torn.
 func torn(f io.ReaderAt, at, size int64) (bool, error) {
 	if at+prefixSize > size {
 		return true, nil
@@ -361,8 +371,9 @@ func unlessEnd(err error) error {
 // sharedMagic begins segments of the format shared.
 const sharedMagic = "vmph2\x00\r\n"
 
-// begins reads how a file begins. It reports whether it has only a part of that, or only zeros as the disk never got it. The error is errVersion
-// or errForeign if it is no segment that can be read. A magic that is damaged is none if a record is near.
+// begins reads how a file begins. It reports whether it has only a part of that, or only zeros as
+// the disk never got it. The error is errVersion or errForeign if it is no segment that can be
+// read. A magic that is damaged is none if a record is near.
 func begins(f io.ReaderAt, size int64) (torn bool, err error) {
 	begin := make([]byte, min(size, int64(len(magic))))
 	if _, err := f.ReadAt(begin, 0); err != nil {

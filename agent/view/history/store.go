@@ -20,8 +20,8 @@ import (
 
 // Options tune a Store. Zero values stand for the defaults.
 type Options struct {
-	// Ages are recorded time: a segment is as old as the windows after it are long. A clock that is wrong ages nothing, nor does time in which
-	// nothing is recorded.
+	// Ages are recorded time: a segment is as old as the windows after it are long. A clock that is
+	// wrong ages nothing, nor does time in which nothing is recorded.
 	Keep    time.Duration // segments that are older are removed; default 48 h
 	MaxSize int64         // bytes of all files together, never exceeded; default 300 MB, at least MinSize
 	Fine    time.Duration // windows are merged to a minute when their segment is older; default 2 h
@@ -41,11 +41,14 @@ const (
 )
 
 const (
-	// segmentTime is how much recorded time a segment has. An hour has names that are worth to be shared, and can be removed at once.
+	// segmentTime is how much recorded time a segment has. An hour has names that are worth to be
+	// shared, and can be removed at once.
 	segmentTime = time.Hour
-	// segmentShare is the largest segment, as a share of the maximum size: so much is removed at once when there is no room.
+	// segmentShare is the largest segment, as a share of the maximum size: so much is removed at
+	// once when there is no room.
 	segmentShare = 8
-	// syncEvery is how much a failure of power may cost. What the kernel has been given survives the end of the process.
+	// syncEvery is how much a failure of power may cost. What the kernel has been given survives
+	// the end of the process.
 	syncEvery = time.Minute
 	// queued windows wait while the disk is busy.
 	queued = 4
@@ -79,7 +82,8 @@ const (
 	UnreadFailed  = "failed"        // segments that the file system did not let the agent open or read
 )
 
-// Stats are the state of a Store. Counters run since it was opened. Maps have every key from the start.
+// Stats are the state of a Store. Counters run since it was opened. Maps have every key from the
+// start.
 type Stats struct {
 	Windows uint64            // counter: stored windows
 	Bytes   uint64            // counter: written, also when windows are merged
@@ -129,7 +133,8 @@ type segment struct {
 	// After a merge that failed: how many did, and the number of windows before the next one.
 	tries int
 	retry uint64
-	// Bytes that cannot be read, by reason. A segment that has some is left as it is until its time to be removed: it is not merged.
+	// Bytes that cannot be read, by reason. A segment that has some is left as it is until its time
+	// to be removed: it is not merged.
 	damaged, other, unreadable int64
 	// stays says that it could not be removed.
 	stays bool
@@ -156,7 +161,8 @@ type openSegmentFile struct {
 	*encoder
 }
 
-// Open opens the history in a directory for writing, makes the directory if there is none, and cuts off what a crash left incomplete.
+// Open opens the history in a directory for writing, makes the directory if there is none, and cuts
+// off what a crash left incomplete.
 func Open(path string, o *Options) (*Store, error) {
 	s := &Store{queue: make(chan *profile.Profile, queued)}
 	if o != nil {
@@ -222,7 +228,8 @@ func (s *Store) count(change func(*Stats)) {
 	}
 }
 
-// Observe takes a closed window to be written by Run. It never waits: if the disk is too slow, the window is lost and counted.
+// Observe takes a closed window to be written by Run. It never waits: if the disk is too slow, the
+// window is lost and counted.
 func (s *Store) Observe(p *profile.Profile) {
 	select {
 	case s.queue <- p:
@@ -233,7 +240,8 @@ func (s *Store) Observe(p *profile.Profile) {
 	}
 }
 
-// Run writes windows, merges and removes old ones until ctx ends. It logs failures once until it succeeds again.
+// Run writes windows, merges and removes old ones until ctx ends. It logs failures once until it
+// succeeds again.
 func (s *Store) Run(ctx context.Context) error {
 	for {
 		select {
@@ -273,8 +281,9 @@ func (s *Store) fail(step string, news bool, message string, err error) {
 	}
 }
 
-// Add writes a window, removes what is too old, and merges windows of the oldest segment that is due, which may take a second. Its error is that of
-// the window. Only the goroutine that owns the store may call it: the one in Run if that runs.
+// Add writes a window, removes what is too old, and merges windows of the oldest segment that is
+// due, which may take a second. Its error is that of the window. Only the goroutine that owns the
+// store may call it: the one in Run if that runs.
 func (s *Store) Add(p *profile.Profile) error {
 	err := s.add(p)
 	s.tidy()
@@ -314,7 +323,8 @@ func (s *Store) write(p *profile.Profile) error {
 		}
 	}
 	h := header{span{p.Start, p.Start.Add(p.Duration), p.Duration}, sumsOf(p)}
-	// A window that finds no room removes the oldest segment. That may be the last one, whose names the record relies on.
+	// A window that finds no room removes the oldest segment. That may be the last one, whose names
+	// the record relies on.
 	for range 2 {
 		if s.open == nil {
 			if err := s.create(); err != nil {
@@ -430,7 +440,8 @@ func (s *Store) size() (n int64) {
 	return n
 }
 
-// reserve makes room for so many bytes: it removes the oldest segments, in the order in which they were written.
+// reserve makes room for so many bytes: it removes the oldest segments, in the order in which they
+// were written.
 func (s *Store) reserve(bytes int64) error {
 	if bytes > s.o.MaxSize-int64(len(magic)) {
 		return errTooLarge // nothing is removed for what never fits

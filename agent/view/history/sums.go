@@ -12,7 +12,8 @@ import (
 type Sum struct {
 	Service string
 	CPU     [profile.CodeKinds]time.Duration
-	// Events are the sums of the main value of each kind (profile.EventKind.Main), without rows that stand apart.
+	// Events are the sums of the main value of each kind (profile.EventKind.Main), without rows
+	// that stand apart.
 	Events [profile.EventKinds]float64
 }
 
@@ -21,7 +22,8 @@ func SliceOf(p *profile.Profile) Slice {
 	return Slice{Start: p.Start, End: p.Start.Add(p.Duration), Covered: p.Duration, Services: sumsOf(p)}
 }
 
-// Of is the slice with the sums of one service only, or of all if service is "". It shares them with s.
+// Of is the slice with the sums of one service only, or of all if service is "". It shares them
+// with s.
 func (s Slice) Of(service string) Slice {
 	if service == "" {
 		return s
@@ -34,7 +36,8 @@ func (s Slice) Of(service string) Slice {
 	return s
 }
 
-// maxSums bounds the services of a window with sums of their own. The sums of all others are under "".
+// maxSums bounds the services of a window with sums of their own. The sums of all others are under
+// "".
 const maxSums = 500
 
 // sums are those of the services of a window, or of several.

@@ -18,9 +18,10 @@ var (
 // errTime is the error for a text that is no time.
 var errTime = errors.New("want a time such as 03:10, 03:10:30, 2006-01-02 03:10, 2006-01-02T03:10:00+01:00, or 20m for 20 minutes ago")
 
-// ParseRange reads the beginning and the end of a time in the past. Without a zone, from is in the zone of now, and to in that of from. A from without a date is
-// the last such time, a to without a date the first one after from. An empty to is now. Where clocks are set back, an hour occurs twice: a time
-// without a zone is then in the first of them.
+// ParseRange reads the beginning and the end of a time in the past. Without a zone, from is in the
+// zone of now, and to in that of from. A from without a date is the last such time, a to without a
+// date the first one after from. An empty to is now. Where clocks are set back, an hour occurs
+// twice: a time without a zone is then in the first of them.
 func ParseRange(from, to string, now time.Time) (time.Time, time.Time, error) {
 	begin, err := parseTime(from, now, func(t time.Time) bool { return !t.After(now) }, -1)
 	if err != nil {

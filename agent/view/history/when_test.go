@@ -43,7 +43,8 @@ func TestParseRange(t *testing.T) {
 		{"02:30", "02:40", at("2026-10-25T09:00:00Z").In(berlin), "2026-10-25T00:30:00Z", "2026-10-25T00:40:00Z"},
 		{"02:30+01:00", "02:40+01:00", at("2026-10-25T09:00:00Z").In(berlin), "2026-10-25T01:30:00Z", "2026-10-25T01:40:00Z"},
 		{"01:30", "03:30", at("2026-10-25T09:00:00Z").In(berlin), "2026-10-24T23:30:00Z", "2026-10-25T02:30:00Z"},
-		// They are set forward on March 29 at 02:00: there is no 02:30, and the moment that it would be counts.
+		// They are set forward on March 29 at 02:00: there is no 02:30, and the moment that it
+		// would be counts.
 		{"02:30", "04:00", at("2026-03-29T09:00:00Z").In(berlin), "2026-03-29T01:30:00Z", "2026-03-29T02:00:00Z"},
 		{"30m", "", at("2026-11-25T09:00:00Z").UTC(), "2026-11-25T08:30:00Z", "2026-11-25T09:00:00Z"},
 		{"-30m", "-20m", at("2026-11-25T09:00:00Z").UTC(), "2026-11-25T08:30:00Z", "2026-11-25T08:40:00Z"},

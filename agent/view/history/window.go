@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A window is a profile in the form in which it is stored: strings and frames are IDs, and trees are lists.
+// A window is a profile in the form in which it is stored: strings and frames are IDs, and trees
+// are lists.
 type window struct {
 	profile.Profile // without processes
 	processes       []*process
@@ -26,8 +27,8 @@ type thread struct {
 	cpuTime
 }
 
-// A cpuTime is the CPU time of a thread in ns: what its samples stand for, and profile.Thread.Unseen by its frame. It is 0 in windows
-// of earlier versions of the agent.
+// A cpuTime is the CPU time of a thread in ns: what its samples stand for, and
+// profile.Thread.Unseen by its frame. It is 0 in windows of earlier versions of the agent.
 type cpuTime struct{ sampled, waking, notSampled float64 }
 
 func cpuTimeOf(t *profile.Thread, period time.Duration) (c cpuTime) {
@@ -47,7 +48,8 @@ func (c *cpuTime) add(o cpuTime) {
 	c.notSampled += o.notSampled
 }
 
-// threads returns the thread with that tree as profiles have it: twice if there is CPU time without samples of both kinds.
+// threads returns the thread with that tree as profiles have it: twice if there is CPU time without
+// samples of both kinds.
 func (c *cpuTime) threads(t profile.Thread) []*profile.Thread {
 	if n := t.Tree.Total(); n > 0 && c.sampled > 0 {
 		t.SampleTime = c.sampled / float64(n)
@@ -79,7 +81,8 @@ type events struct {
 	coverage *profile.Coverage
 }
 
-// A node is a context of a tree. The first one of a tree is the root, and each comes after its caller.
+// A node is a context of a tree. The first one of a tree is the root, and each comes after its
+// caller.
 type node struct {
 	parent        cct.NodeID
 	frame         frameID
@@ -126,7 +129,8 @@ func (a *arena) reset() {
 	}
 }
 
-// take returns room for n elements, with what was there before. What was taken earlier stays where it is.
+// take returns room for n elements, with what was there before. What was taken earlier stays where
+// it is.
 func take[T any](from *[]T, n int) []T {
 	if cap(*from)-len(*from) < n {
 		*from = make([]T, 0, max(n, 2*cap(*from), 1<<10))
@@ -242,7 +246,8 @@ func (n *names) profile(w *window) *profile.Profile {
 	return &p
 }
 
-// stacks returns a tree in which no context occurs twice, as mergers make them, with its contexts in the same places.
+// stacks returns a tree in which no context occurs twice, as mergers make them, with its contexts
+// in the same places.
 func (n *names) stacks(list []node) *cct.Tree[symbol.Symbol] {
 	t := &cct.Tree[symbol.Symbol]{Limit: max(len(list), 1)}
 	for id := range list {

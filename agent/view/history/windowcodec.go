@@ -168,7 +168,8 @@ func (c *codec) contexts(p **profile.Contexts) {
 	number(c, &x.Methods)
 }
 
-// tree is a calling context tree, one field of all contexts after the other: like next to like compresses well.
+// tree is a calling context tree, one field of all contexts after the other: like next to like
+// compresses well.
 func (c *codec) tree(p *[]node) {
 	nodes := c.count(max(len(*p)-1, 0), 4*maxContexts)
 	if c.err != nil {
@@ -253,7 +254,8 @@ func (c *codec) row(r *row, of *events) {
 	}
 }
 
-// graph is a call graph. Its edges are written in the order of the graph's map: which one does not matter.
+// graph is a call graph. Its edges are written in the order of the graph's map: which one does not
+// matter.
 func (c *codec) graph(g *profile.Calls) {
 	c.str(&g.Engine)
 	small(c, &g.Basis, profile.Unmeasured)

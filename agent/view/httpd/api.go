@@ -20,7 +20,8 @@ import (
 const (
 	// maxFlameNodes bounds the contexts of an answer, which then has less than 1 MB.
 	maxFlameNodes = 8000
-	// maxAPIRequests is how many answers are made at once, and maxAPIWait how long others wait for that.
+	// maxAPIRequests is how many answers are made at once, and maxAPIWait how long others wait for
+	// that.
 	maxAPIRequests = 2
 	maxAPIWait     = 5 * time.Second
 	// maxServices and maxProcesses bound the list of services, and of processes of each.
@@ -130,7 +131,8 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 	}
 }
 
-// make makes an answer, compressed if the client takes that. Only so many are made at once; how long they take to be sent does not count.
+// make makes an answer, compressed if the client takes that. Only so many are made at once; how
+// long they take to be sent does not count.
 func (a *api) make(r *http.Request, s selection, of func(*http.Request, selection) (any, error)) ([]byte, error) {
 	select {
 	case a.busy <- struct{}{}:
@@ -198,7 +200,8 @@ func (a *api) flame(r *http.Request, s selection) (any, error) {
 	return f.Cut(maxFlameNodes), nil
 }
 
-// verdicts compares the methods of both times of a selection, by the statistics of why. Where nothing is decided, a note of f says why.
+// verdicts compares the methods of both times of a selection, by the statistics of why. Where
+// nothing is decided, a note of f says why.
 func (a *api) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame.Verdicts, error) {
 	times := [2]TimeRange{flame.Baseline: {s.baseFrom, s.baseTo}, flame.Selected: {s.from, s.to}}
 	ctx, cancel := whyContext(ctx)

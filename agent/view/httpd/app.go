@@ -13,12 +13,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/web"
 )
 
-// appPolicy lets the page run its own script, load its own data, and nothing else. Scripts set styles through the object model, which
-// needs no permission.
+// appPolicy lets the page run its own script, load its own data, and nothing else. Scripts set
+// styles through the object model, which needs no permission.
 const appPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
-// An asset is a file that the page loads. Its address changes with its content, so browsers may keep it.
+// An asset is a file that the page loads. Its address changes with its content, so browsers may
+// keep it.
 type asset struct {
 	name, mime string
 	plain      []byte
@@ -44,7 +45,8 @@ var assets = sync.OnceValue(func() []*asset {
 	}
 })
 
-// address is where the page loads the asset, relative to the front page, as the agent may be behind a proxy that adds a prefix.
+// address is where the page loads the asset, relative to the front page, as the agent may be behind
+// a proxy that adds a prefix.
 func (a *asset) address() string { return "assets/" + a.name + "?v=" + a.version }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {

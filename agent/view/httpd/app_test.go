@@ -107,7 +107,8 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// With a baseline, the flame graph has the values of both times by context. Without a selection, that is what follows the baseline.
+// With a baseline, the flame graph has the values of both times by context. Without a selection,
+// that is what follows the baseline.
 func TestAPIBaseline(t *testing.T) {
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
@@ -134,7 +135,8 @@ func TestAPIBaseline(t *testing.T) {
 	if one.Seconds != 10 || one.Base.Seconds != 10 || one.total() <= 0 || one.total() >= both.total()/12 {
 		t.Errorf("one process: %+v", one)
 	}
-	// Whether a method differs is what /api/v1/why would say: nothing of few windows, whatever the shares are.
+	// Whether a method differs is what /api/v1/why would say: nothing of few windows, whatever the
+	// shares are.
 	if one.Verdicts == nil || len(one.Verdicts.Own)+len(one.Verdicts.Total) != 0 || !strings.Contains(fmt.Sprint(one.Notes), "Undecided: the baseline has 1 window,") {
 		t.Errorf("verdicts on two windows: %+v, notes %v", one.Verdicts, one.Notes)
 	}
@@ -143,7 +145,8 @@ func TestAPIBaseline(t *testing.T) {
 	}
 }
 
-// With enough windows, the answer says what differs; else that it is undecided. Without times it compares the last windows.
+// With enough windows, the answer says what differs; else that it is undecided. Without times it
+// compares the last windows.
 func TestAPIWhy(t *testing.T) {
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
@@ -200,7 +203,8 @@ func TestAPIWhy(t *testing.T) {
 	}
 }
 
-// Each service has what it uses, its course, and a change if that is more than chance and large enough.
+// Each service has what it uses, its course, and a change if that is more than chance and large
+// enough.
 func TestAPIRates(t *testing.T) {
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
@@ -269,7 +273,8 @@ func TestRatesNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// Samples of less than a minute have their times to 20 ms, of all processes and of one; other times have none.
+// Samples of less than a minute have their times to 20 ms, of all processes and of one; other times
+// have none.
 func TestAPICourse(t *testing.T) {
 	s, hs := start(t, new(fake))
 	for n := range uint64(6) {
@@ -332,8 +337,9 @@ func TestAPIBounds(t *testing.T) {
 	}
 }
 
-// While nobody looks, windows are not converted and few are held. Who looks then sees these, of the kind that is looked at: no other is converted
-// before the answer. After that, all windows that follow are seen.
+// While nobody looks, windows are not converted and few are held. Who looks then sees these, of the
+// kind that is looked at: no other is converted before the answer. After that, all windows that
+// follow are seen.
 func TestKeptUnlooked(t *testing.T) {
 	at := time.Now()
 	recorded := recordedKinds(profile.Stats{Time: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}})

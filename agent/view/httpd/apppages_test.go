@@ -56,7 +56,8 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// In a browser the page shows services and names as text, whatever they are, and its policy is strict enough for none of it to run.
+// In a browser the page shows services and names as text, whatever they are, and its policy is
+// strict enough for none of it to run.
 func TestLivePage(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
 	get(t, hs.URL+"/api/v1/flame")
@@ -110,8 +111,8 @@ func TestLivePage(t *testing.T) {
 	}
 }
 
-// Dragging over the timeline selects a time, with Shift it sets the baseline, and the keyboard does both. With a baseline the flame graph,
-// the table and the panel have both sides.
+// Dragging over the timeline selects a time, with Shift it sets the baseline, and the keyboard does
+// both. With a baseline the flame graph, the table and the panel have both sides.
 func TestBaselinePage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -141,7 +142,8 @@ func TestBaselinePage(t *testing.T) {
 	if at := shop(0).Start.UnixMilli(); first < at-1000 || first > at+1000 {
 		t.Errorf("the baseline begins at %d, want %d", first, at)
 	}
-	// By keyboard, from the last bar: the last three are the selection, the four before them the baseline.
+	// By keyboard, from the last bar: the last three are the selection, the four before them the
+	// baseline.
 	tab.Eval(t, `document.querySelector("[role=slider]").focus()`, nil)
 	for _, key := range []string{kb.Enter, kb.ArrowLeft, kb.ArrowLeft, kb.Enter} {
 		tab.Keys(t, key)
@@ -217,7 +219,8 @@ func TestBaselinePage(t *testing.T) {
 	}
 }
 
-// The panel of a method has what it allocates, the locks that it waits for, and the targets of its virtual calls.
+// The panel of a method has what it allocates, the locks that it waits for, and the targets of its
+// virtual calls.
 func TestPanel(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
 	get(t, hs.URL+"/api/v1/flame")

@@ -9,8 +9,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// Calls are a profile of their own: neither of the two has the other's values, and where calls are not sampled the
-// answer says what to do.
+// Calls are a profile of their own: neither of the two has the other's values, and where calls are
+// not sampled the answer says what to do.
 func TestPullCalls(t *testing.T) {
 	f := new(fake)
 	_, hs := start(t, f)

@@ -12,11 +12,13 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 )
 
-// certificatesEvery is how often certificates are looked at without a handshake: clients that keep their connections make none for hours.
+// certificatesEvery is how often certificates are looked at without a handshake: clients that keep
+// their connections make none for hours.
 const certificatesEvery = 10 * time.Second
 
-// certificates says when TLS cannot be configured any more. The library reads the configuration, the certificate and the key anew for each
-// handshake, which fails if one of them is bad, and tells nobody but the client.
+// certificates says when TLS cannot be configured any more. The library reads the configuration,
+// the certificate and the key anew for each handshake, which fails if one of them is bad, and tells
+// nobody but the client.
 type certificates struct {
 	webConfig string
 	failures  atomic.Uint64
@@ -25,7 +27,8 @@ type certificates struct {
 	wrong string // what was wrong at the last look; "" if nothing was
 }
 
-// look does what the library does for a handshake. It logs what is wrong when that changes, and counts it each time.
+// look does what the library does for a handshake. It logs what is wrong when that changes, and
+// counts it each time.
 func (c *certificates) look(log *slog.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,8 +72,8 @@ func (c *certificates) watch(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// serverErrors takes what the server logs of connections, mostly clients that hung up. One of them may be a handshake that failed because of
-// the certificates, which look finds out.
+// serverErrors takes what the server logs of connections, mostly clients that hung up. One of them
+// may be a handshake that failed because of the certificates, which look finds out.
 type serverErrors struct {
 	certificates *certificates // nil without TLS
 	log          *slog.Logger

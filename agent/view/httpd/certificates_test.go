@@ -35,7 +35,8 @@ func (b *lockedBuffer) count(what string) int {
 	return strings.Count(b.text.String(), what)
 }
 
-// Files that TLS cannot be configured from refuse connections until they are mended. The log says so once for each change, and each time is counted.
+// Files that TLS cannot be configured from refuse connections until they are mended. The log says
+// so once for each change, and each time is counted.
 func TestBadCertificate(t *testing.T) {
 	const good = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
 	dir := t.TempDir()
@@ -66,7 +67,8 @@ func TestBadCertificate(t *testing.T) {
 	go func() { done <- server.Serve(ctx, ln) }()
 	defer func() { cancel(); <-done }()
 
-	// Only the handshake counts: of a file that has just changed, requests are refused for a second.
+	// Only the handshake counts: of a file that has just changed, requests are refused for a
+	// second.
 	connect := func(trusted bool) error {
 		tlsConfig := &tls.Config{}
 		if trusted {

@@ -18,17 +18,20 @@ import (
 const (
 	// maxConnections is how many connections there are at once that have sent a request.
 	maxConnections = 256
-	// spareConnections are beyond: of these only questions about the agent's health are answered, and half of them are kept for these.
+	// spareConnections are beyond: of these only questions about the agent's health are answered,
+	// and half of them are kept for these.
 	spareConnections = 16
-	// maxSilent is how many connections there are that have not sent a whole request yet. They cost little: no more than their descriptors.
+	// maxSilent is how many connections there are that have not sent a whole request yet. They cost
+	// little: no more than their descriptors.
 	maxSilent = 1024
 	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 10 * time.Second
 )
 
-// connections are those of a Listener. The server gets one when its first request has arrived, so that clients that ask nothing take no place. If too
-// many have not asked, the oldest is closed. If too many have asked, the one that has waited longest for a further request is closed. One whose first request is
-// yet to be answered is never closed for others.
+// connections are those of a Listener. The server gets one when its first request has arrived, so
+// that clients that ask nothing take no place. If too many have not asked, the oldest is closed. If
+// too many have asked, the one that has waited longest for a further request is closed. One whose
+// first request is yet to be answered is never closed for others.
 type connections struct {
 	tls bool // requests are encrypted: a connection has asked when it has sent something
 
@@ -57,7 +60,8 @@ type connection struct {
 	waits    time.Time // for a request, since then, if there is none
 }
 
-// enter makes room for a connection that was accepted and has not asked yet. It waits until there is some.
+// enter makes room for a connection that was accepted and has not asked yet. It waits until there
+// is some.
 func (c *connections) enter(conn net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,10 +124,12 @@ func (c *connections) add(added *connection, health bool) {
 	c.open[added] = struct{}{}
 }
 
-// firstRequest is how long a new connection with TLS may wait while others that have asked wait as well.
+// firstRequest is how long a new connection with TLS may wait while others that have asked wait as
+// well.
 const firstRequest = time.Second
 
-// longestWaiting is the connection that has waited longest for a request, of new ones only if all are new, and nil if all are being answered.
+// longestWaiting is the connection that has waited longest for a request, of new ones only if all
+// are new, and nil if all are being answered.
 func (c *connections) longestWaiting() (longest *connection) {
 	now := time.Now()
 	isNew := func(conn *connection) bool { return !conn.asked && now.Sub(conn.waits) < firstRequest }
@@ -171,7 +177,8 @@ func (conn *connection) answer(requests int) {
 	}
 }
 
-// maxFirst is as much as the server reads of a header, with what its buffers have in addition to MaxHeaderBytes.
+// maxFirst is as much as the server reads of a header, with what its buffers have in addition to
+// MaxHeaderBytes.
 const maxFirst = maxHeaderBytes + 4<<10
 
 // What has arrived on a connection, none of which was read yet.
@@ -259,7 +266,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 // askedAlways are answered however many connections there are.
 var askedAlways = map[string]bool{"/-/healthy": true, "/-/ready": true, "/healthz": true, "/metrics": true}
 
-// connected notes which connections wait for a request, and keeps spare ones for questions about the agent's health.
+// connected notes which connections wait for a request, and keeps spare ones for questions about
+// the agent's health.
 func connected(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, ok := r.Context().Value(connectionKey{}).(*connection)

@@ -30,8 +30,9 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// The connection that has waited longest makes room. While all are being answered, only spare ones are added: half of them are for questions
-// about the agent's health alone, and the others are told to come back.
+// The connection that has waited longest makes room. While all are being answered, only spare ones
+// are added: half of them are for questions about the agent's health alone, and the others are told
+// to come back.
 func TestRoomForConnections(t *testing.T) {
 	all := newConnections(false)
 	add := func(health bool) *connection {
@@ -116,7 +117,8 @@ func TestNewConnectionIsKept(t *testing.T) {
 	}
 }
 
-// Clients that send nothing, or a part of a header, and come back whenever they are closed, keep nobody from asking.
+// Clients that send nothing, or a part of a header, and come back whenever they are closed, keep
+// nobody from asking.
 func TestReconnectingClients(t *testing.T) {
 	ln, err := Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {

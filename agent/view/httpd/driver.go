@@ -13,12 +13,13 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// handlers returns the handlers of google/pprof's web interface for one profile, by path: /flamegraph, /top and so
-// on. They work on copies of prof.
+// handlers returns the handlers of google/pprof's web interface for one profile, by path:
+// /flamegraph, /top and so on. They work on copies of prof.
 //
-// pprof is a command made usable as a library, so what it may do is taken from it one by one: it gets no server, no
-// network, no object files and no temporary files. The names in prof are hostile, and by default pprof opens files
-// of those names. Configuration is in globals of pprof: neither this function nor a handler may run at the same time as another.
+// pprof is a command made usable as a library, so what it may do is taken from it one by one: it
+// gets no server, no network, no object files and no temporary files. The names in prof are
+// hostile, and by default pprof opens files of those names. Configuration is in globals of pprof:
+// neither this function nor a handler may run at the same time as another.
 func handlers(prof *pprof.Profile, logger *slog.Logger) (map[string]http.Handler, error) {
 	var got map[string]http.Handler
 	err := driver.PProf(&driver.Options{
@@ -82,7 +83,8 @@ func (noObjects) Disasm(string, uint64, uint64, bool) ([]driver.Inst, error) {
 	return nil, errNoObjects
 }
 
-// noSymbols is a driver.Symbolizer that leaves the profile as it is: what the agent could not name, pages do not look for in files of targets.
+// noSymbols is a driver.Symbolizer that leaves the profile as it is: what the agent could not name,
+// pages do not look for in files of targets.
 type noSymbols struct{}
 
 func (noSymbols) Symbolize(string, driver.MappingSources, *pprof.Profile) error { return nil }
@@ -93,7 +95,8 @@ type logUI struct{ logger *slog.Logger }
 func (logUI) ReadLine(string) (string, error) { return "", io.EOF }
 func (u logUI) Print(args ...any)             { u.logger.Debug("pprof", "says", fmt.Sprint(args...)) }
 
-// PrintErr also gets the errors of bad requests, such as a regular expression that does not compile.
+// PrintErr also gets the errors of bad requests, such as a regular expression that does not
+// compile.
 func (u logUI) PrintErr(args ...any)              { u.Print(args...) }
 func (logUI) IsTerminal() bool                    { return false }
 func (logUI) WantBrowser() bool                   { return false }

@@ -70,7 +70,8 @@ func recording(kinds ...profile.EventKind) *fake {
 	return &fake{noTime: true, stats: profile.Stats{Ready: true, Events: &profile.EventStats{Kinds: kinds}}}
 }
 
-// Each kind is a profile of its own, and where it is not recorded the answer names the flag, beside those that there are.
+// Each kind is a profile of its own, and where it is not recorded the answer names the flag, beside
+// those that there are.
 func TestPullEvents(t *testing.T) {
 	for kind := range profile.EventKinds {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -112,8 +113,8 @@ func TestPullTimeRefused(t *testing.T) {
 	}
 }
 
-// What pages show adds up: each class is a frame below its stack, places and threads are merged, and what would hide
-// all else is left out.
+// What pages show adds up: each class is a frame below its stack, places and threads are merged,
+// and what would hide all else is left out.
 func TestMergeEvents(t *testing.T) {
 	windows := []*profile.Profile{busyShop(0), busyShop(1)}
 	for _, tt := range []struct {

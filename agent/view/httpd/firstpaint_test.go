@@ -14,8 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
-// The flame graph is drawn as soon as it is there: before it the page asks for the kinds and for nothing else, and says that it loads. Services
-// and the timeline come later.
+// The flame graph is drawn as soon as it is there: before it the page asks for the kinds and for
+// nothing else, and says that it loads. Services and the timeline come later.
 func TestFlameGraphFirst(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
 	get(t, hs.URL+"/api/v1/flame")
@@ -28,7 +28,8 @@ func TestFlameGraphFirst(t *testing.T) {
 		}
 		s.Observe(w)
 	}
-	// Everything passes through a proxy that notes what is asked for, and holds back answers until they are let.
+	// Everything passes through a proxy that notes what is asked for, and holds back answers until
+	// they are let.
 	var mu sync.Mutex
 	var asked []string
 	flame, rest := make(chan struct{}), make(chan struct{})

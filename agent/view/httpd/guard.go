@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// policy lets the pages be what they are, self-contained with scripts and styles inside, and nothing else: names
-// in them were chosen by the programs that were profiled, and must not make a browser load or send anything.
+// policy lets the pages be what they are, self-contained with scripts and styles inside, and
+// nothing else: names in them were chosen by the programs that were profiled, and must not make a
+// browser load or send anything.
 const policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -27,8 +28,8 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// bodiless refuses requests with a body, as none needs one. The server would otherwise wait for the rest of a body
-// as long as the client likes, since the time to read it is not limited.
+// bodiless refuses requests with a body, as none needs one. The server would otherwise wait for the
+// rest of a body as long as the client likes, since the time to read it is not limited.
 func bodiless(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -42,7 +43,8 @@ func bodiless(next http.Handler) http.Handler {
 	})
 }
 
-// caught answers, counts and logs that a handler panicked. The server would end the connection without a word.
+// caught answers, counts and logs that a handler panicked. The server would end the connection
+// without a word.
 func caught(logger *slog.Logger, count func(), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -60,10 +62,10 @@ func caught(logger *slog.Logger, count func(), next http.Handler) http.Handler {
 	})
 }
 
-// localHost guards a server that listens on a loopback address against DNS rebinding: a web page elsewhere whose
-// name is made to point to 127.0.0.1 could otherwise read the answers through the browser of somebody on this
-// machine. Such a request carries the page's name as its Host. Servers on other addresses are left as they are,
-// they have authentication instead.
+// localHost guards a server that listens on a loopback address against DNS rebinding: a web page
+// elsewhere whose name is made to point to 127.0.0.1 could otherwise read the answers through the
+// browser of somebody on this machine. Such a request carries the page's name as its Host. Servers
+// on other addresses are left as they are, they have authentication instead.
 func localHost(addr net.Addr, next http.Handler) http.Handler {
 	if !isLoopback(addr) {
 		return next

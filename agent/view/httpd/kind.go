@@ -68,7 +68,8 @@ func recordedKinds(s profile.Stats) (recorded []*kind) {
 	return recorded
 }
 
-// shownKind is what pages show of what is recorded: the first kind that they can show; nil if there is none.
+// shownKind is what pages show of what is recorded: the first kind that they can show; nil if there
+// is none.
 func shownKind(recorded []*kind) *kind {
 	if i := slices.IndexFunc(recorded, func(k *kind) bool { return k.shown != nil }); i >= 0 {
 		return recorded[i]

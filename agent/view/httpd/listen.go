@@ -19,8 +19,8 @@ import (
 // DefaultListen is the address that an agent listens on by default.
 const DefaultListen = "127.0.0.1:9464"
 
-// sendBuffer bounds what the kernel holds of an answer that is not read, which counts as memory of the agent's cgroup.
-// The kernel doubles it.
+// sendBuffer bounds what the kernel holds of an answer that is not read, which counts as memory of
+// the agent's cgroup. The kernel doubles it.
 const sendBuffer = 64 << 10
 
 // SocketPrefix is what an address begins with that is the path of a Unix socket.
@@ -48,9 +48,10 @@ type accepted struct {
 	err  error
 }
 
-// Listen opens address: a host and port, or unix:PATH with who may connect. webConfig is a file with TLS and users in the
-// format of the Prometheus exporters, or "" for none. Profiles show what a machine runs, down to method names, so an address
-// that others can reach needs a webConfig with TLS or users, or allowInsecure. Any user of the machine can reach a loopback address.
+// Listen opens address: a host and port, or unix:PATH with who may connect. webConfig is a file
+// with TLS and users in the format of the Prometheus exporters, or "" for none. Profiles show what
+// a machine runs, down to method names, so an address that others can reach needs a webConfig with
+// TLS or users, or allowInsecure. Any user of the machine can reach a loopback address.
 func Listen(address, webConfig string, allowInsecure bool, access socketfile.Access) (*Listener, error) {
 	protected, tls := false, false
 	if webConfig != "" {
@@ -99,11 +100,13 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 	return ln, nil
 }
 
-// PasswordChecks counts the requests with a password by what became of them: right, wrong, remembered (right, and checked a moment ago),
-// shared (with another request, for which it is being checked) or refused (not checked, as too many were wrong).
+// PasswordChecks counts the requests with a password by what became of them: right, wrong,
+// remembered (right, and checked a moment ago), shared (with another request, for which it is being
+// checked) or refused (not checked, as too many were wrong).
 func (l *Listener) PasswordChecks() map[string]uint64 { return l.passwords.state() }
 
-// TLSFailures counts the times that TLS could not be configured from the files as they were: at a handshake that failed, and every 10 s.
+// TLSFailures counts the times that TLS could not be configured from the files as they were: at a
+// handshake that failed, and every 10 s.
 func (l *Listener) TLSFailures() uint64 {
 	if l.certificates == nil {
 		return 0
@@ -111,7 +114,8 @@ func (l *Listener) TLSFailures() uint64 {
 	return l.certificates.failures.Load()
 }
 
-// Accept waits for a connection on which a request has arrived (with TLS: anything), and until there is room for it.
+// Accept waits for a connection on which a request has arrived (with TLS: anything), and until
+// there is room for it.
 func (l *Listener) Accept() (net.Conn, error) {
 	l.begin.Do(func() { go l.acceptAll() })
 	select {
@@ -190,12 +194,13 @@ func readConfig(webConfig string) (*web.Config, error) {
 	return &c, nil
 }
 
-// settled is how long a configuration file must be unchanged to be believed: the library that asks for passwords reads it
-// a moment before protect does, and may have seen it half written.
+// settled is how long a configuration file must be unchanged to be believed: the library that asks
+// for passwords reads it a moment before protect does, and may have seen it half written.
 const settled = time.Second
 
-// protect refuses requests when a configuration file that protected the server does not any more: the library reads the
-// file again for each request, and lets everybody in if there are no users in it.
+// protect refuses requests when a configuration file that protected the server does not any more:
+// the library reads the file again for each request, and lets everybody in if there are no users in
+// it.
 func (l *Listener) protect(next http.Handler) http.Handler {
 	if !l.protected {
 		return next

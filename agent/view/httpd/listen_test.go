@@ -78,7 +78,8 @@ func TestListenTaken(t *testing.T) {
 	}
 }
 
-// A file that loses its protection while the server runs makes the server refuse, until it is mended.
+// A file that loses its protection while the server runs makes the server refuse, until it is
+// mended.
 func TestLostProtection(t *testing.T) {
 	const users = "basic_auth_users:\n  me: $2a$04$vK3qQ/u6m0M1eEcQIoh5rOMMvQSrL4KdXSJ85cP8eWcGklKPGVeWC\n" // "test"
 	const certificates = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"

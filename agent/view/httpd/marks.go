@@ -14,7 +14,8 @@ import (
 const (
 	maxMarks      = 500 // that are held: the last ones
 	maxShownMarks = 200
-	// maxGCMarks bounds those of garbage collections, of which there may be one in each window and service.
+	// maxGCMarks bounds those of garbage collections, of which there may be one in each window and
+	// service.
 	maxGCMarks = 300
 	// maxStarted and maxStartedPIDs bound what is remembered to know a new start of a service.
 	maxStarted, maxStartedPIDs = 500, 32
@@ -121,7 +122,8 @@ func collectionsOf(proc *profile.Process) string {
 	return fmt.Sprintf("%.0f GC pauses, %v (%s)", pauses, time.Duration(stopped).Round(10*time.Microsecond), strings.Join(collectors, ", "))
 }
 
-// gaps are the times between slices in which nothing was recorded, and those between from and to that cannot be read.
+// gaps are the times between slices in which nothing was recorded, and those between from and to
+// that cannot be read.
 func gaps(list []history.Slice, unread []history.Gap, from, to time.Time) (found []mark) {
 	add := func(begin, end time.Time, missing time.Duration) {
 		known := slices.ContainsFunc(unread, func(g history.Gap) bool { return g.From.Equal(begin) && g.To.Equal(end) })

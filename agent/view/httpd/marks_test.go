@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// The timeline has marks where a service started again, collected garbage, or the agent lost samples or did not record.
+// The timeline has marks where a service started again, collected garbage, or the agent lost
+// samples or did not record.
 func TestMarks(t *testing.T) {
 	s, hs := start(t, new(fake))
 	for n := range uint64(10) {

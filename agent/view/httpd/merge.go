@@ -12,7 +12,8 @@ import (
 // processLabel is a label that only the pages have: the outermost frame of their graphs.
 const processLabel = "process"
 
-// merge makes one pprof profile of what windows have of a kind that pages show: see reduce. There is at least one window.
+// merge makes one pprof profile of what windows have of a kind that pages show: see reduce. There
+// is at least one window.
 func merge(windows []*profile.Profile, k *kind, limit int) (*pprof.Profile, error) {
 	p, err := sink.Pprof(reduce(windows, k, limit), k.content)
 	if err != nil {

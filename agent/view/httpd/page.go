@@ -10,8 +10,8 @@ import (
 const (
 	// maxCachedPages is how many pages are kept for those who ask for the same one again.
 	maxCachedPages = 8
-	// maxPages is how many pages there are at once, with those that are still being read. Times maxPageBytes, it is the
-	// memory that pages take.
+	// maxPages is how many pages there are at once, with those that are still being read. Times
+	// maxPageBytes, it is the memory that pages take.
 	maxPages = 12
 )
 
@@ -66,7 +66,8 @@ func (p *page) writeTo(w http.ResponseWriter) {
 	_, _ = w.Write(p.body)
 }
 
-// A pageCache holds the pages of the last windows, and counts those that are read. The zero value is empty.
+// A pageCache holds the pages of the last windows, and counts those that are read. The zero value
+// is empty.
 type pageCache struct {
 	mu    sync.Mutex
 	pages []*page // the one that was asked for last is the last

@@ -16,35 +16,37 @@ const (
 	maxRenders = 4
 	// maxPageBytes bounds a page: one that does not fit is made again of fewer contexts.
 	maxPageBytes = 1 << 20
-	// maxPageNodes is how many contexts a page shows at most, minPageNodes how many it is cut down to at worst.
+	// maxPageNodes is how many contexts a page shows at most, minPageNodes how many it is cut down
+	// to at worst.
 	maxPageNodes, minPageNodes = 5_000, 100
 )
 
-// shown are the pages of pprof that are served. The others would read files of the names in the profile (source,
-// disasm), run a program (graph) or write to the home directory (saveconfig, deleteconfig).
+// shown are the pages of pprof that are served. The others would read files of the names in the
+// profile (source, disasm), run a program (graph) or write to the home directory (saveconfig,
+// deleteconfig).
 var shown = map[string]bool{"/flamegraph": true, "/top": true, "/peek": true, "/download": true}
 
-// hide removes from pprof's pages the menu entries of what is not served. Should pprof rename them, they would
-// show up again, and lead to a page that says so.
+// hide removes from pprof's pages the menu entries of what is not served. Should pprof rename them,
+// they would show up again, and lead to a page that says so.
 const hide = `<style>#graphbtn, #list, #disasm, #config, #action-source, #action-source-tab, #action-source-tab + hr { display: none !important }</style></head>`
 
-// pages serves the flame graph, top and peek over the last minute, of the first kind that is recorded and can be shown.
-// Every request sees the windows closed by then. A page is made once for the windows that it shows; those who ask for the
-// same one share it.
+// pages serves the flame graph, top and peek over the last minute, of the first kind that is
+// recorded and can be shown. Every request sees the windows closed by then. A page is made once for
+// the windows that it shows; those who ask for the same one share it.
 type pages struct {
 	source Source
 	recent *recent
 	logger *slog.Logger
 
-	// recorded are the kinds that the agent records, which it does not change; nil until somebody asks. What it counts of
-	// itself for Stats takes more than many a page.
+	// recorded are the kinds that the agent records, which it does not change; nil until somebody
+	// asks. What it counts of itself for Stats takes more than many a page.
 	recorded atomic.Pointer[[]*kind]
 
 	waiting chan struct{} // a token for each request that waits for a page
 	cache   pageCache
 
-	// busy holds a token while a page is made: pprof keeps its configuration in globals, and one page at a time
-	// bounds the memory that pages take. It guards what follows.
+	// busy holds a token while a page is made: pprof keeps its configuration in globals, and one
+	// page at a time bounds the memory that pages take. It guards what follows.
 	busy     chan struct{}
 	handlers map[string]http.Handler // of the profile that was merged last; nil if there is none or it has no samples
 	version  uint64                  // of recent, for which handlers are
@@ -210,8 +212,8 @@ func (p *pages) refresh(k *kind, windows []*profile.Profile) error {
 	return err
 }
 
-// observe keeps what pages show of a window, and frees what was made of others. It waits while a page is made: both take
-// memory that is given back at once.
+// observe keeps what pages show of a window, and frees what was made of others. It waits while a
+// page is made: both take memory that is given back at once.
 func (p *pages) observe(w *profile.Profile, k *kind) {
 	p.busy <- struct{}{}
 	defer func() { <-p.busy }()

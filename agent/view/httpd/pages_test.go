@@ -73,7 +73,8 @@ func TestPagesHostileNames(t *testing.T) {
 	}
 }
 
-// What is not served is not in the menus either; if this fails, pprof has renamed an entry that hide names.
+// What is not served is not in the menus either; if this fails, pprof has renamed an entry that
+// hide names.
 func TestPagesMenus(t *testing.T) {
 	s, hs := start(t, new(fake))
 	s.Observe(shop(0))

@@ -22,20 +22,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A check of a password is meant to be expensive: 60 ms of CPU time at the usual cost. These bound what checks take, whoever asks for them.
+// A check of a password is meant to be expensive: 60 ms of CPU time at the usual cost. These bound
+// what checks take, whoever asks for them.
 const (
-	// rememberFor is how long after its last use a password that was right is not checked again, and maxRemembered is how many of these there are.
+	// rememberFor is how long after its last use a password that was right is not checked again,
+	// and maxRemembered is how many of these there are.
 	rememberFor   = 10 * time.Minute
 	maxRemembered = 1000
-	// checkBurst is how many wrong passwords an address may try at once, and checkEvery how long it takes until it may try another one.
+	// checkBurst is how many wrong passwords an address may try at once, and checkEvery how long it
+	// takes until it may try another one.
 	checkBurst = 5
 	checkEvery = 10 * time.Second
 	// maxAddresses is how many addresses have a bound of their own. All others have one together.
 	maxAddresses = 1024
-	// maxWaiting is how many checks wait: one is made at a time. The next one is that of the network with the fewest wrong passwords, and of the address with the
-	// fewest there: guesses from many addresses must not keep others from a first login.
+	// maxWaiting is how many checks wait: one is made at a time. The next one is that of the
+	// network with the fewest wrong passwords, and of the address with the fewest there: guesses
+	// from many addresses must not keep others from a first login.
 	maxWaiting = 8
-	// restAfterWrong is how often the time of a check that failed passes before the next one: they take at most a tenth of a CPU.
+	// restAfterWrong is how often the time of a check that failed passes before the next one: they
+	// take at most a tenth of a CPU.
 	restAfterWrong = 9
 )
 
@@ -48,7 +53,8 @@ const (
 	passwordRefused    = "refused"    // not checked, as too many were wrong
 )
 
-// passwords checks those of requests before the library does, which bounds nothing and would compute a hash for each wrong one.
+// passwords checks those of requests before the library does, which bounds nothing and would
+// compute a hash for each wrong one.
 type passwords struct {
 	users   func() (map[string]string, error) // hashes of the configuration, read anew
 	compare func(hash, password []byte) error // bcrypt's
@@ -101,8 +107,8 @@ func newPasswords(webConfig string) *passwords {
 	return p
 }
 
-// guard answers requests with a password that is not checked, and takes wrong ones out of requests: next, the library's handler, refuses these,
-// and those without.
+// guard answers requests with a password that is not checked, and takes wrong ones out of requests:
+// next, the library's handler, refuses these, and those without.
 func (p *passwords) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, given := r.BasicAuth(); given {
@@ -123,8 +129,8 @@ func (p *passwords) guard(next http.Handler) http.Handler {
 	})
 }
 
-// check reports whether a password is right. wait is how long it will not be checked, 0 if it was. A check of an unknown user takes as long as
-// one of a user who exists.
+// check reports whether a password is right. wait is how long it will not be checked, 0 if it was.
+// A check of an unknown user takes as long as one of a user who exists.
 func (p *passwords) check(ctx context.Context, users map[string]string, user, password, address string) (ok bool, wait time.Duration) {
 	hash, known := users[user]
 	if !known {
@@ -155,8 +161,9 @@ func (p *passwords) check(ctx context.Context, users map[string]string, user, pa
 	return c.right, 0
 }
 
-// admit finds out whether a password is to be checked by the caller, who calls leave then. Otherwise the result is that of another check, or it is
-// known: the password is right, or is not checked for a while.
+// admit finds out whether a password is to be checked by the caller, who calls leave then.
+// Otherwise the result is that of another check, or it is known: the password is right, or is not
+// checked for a while.
 func (p *passwords) admit(id [32]byte, address string) (c *checked, mine bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +201,8 @@ func (p *passwords) admit(id [32]byte, address string) (c *checked, mine bool) {
 	return c, true
 }
 
-// order is negative if a is checked before b: fewer passwords were wrong, of late, in its network, or else of its address. mu is held.
+// order is negative if a is checked before b: fewer passwords were wrong, of late, in its network,
+// or else of its address. mu is held.
 func (p *passwords) order(a, b *checked) int {
 	now := time.Now()
 	return cmp.Or(
@@ -290,7 +298,8 @@ func (p *passwords) allowanceOf(address string, now time.Time) *allowance {
 	return a
 }
 
-// substitute is the hash of some user, the same one for each name that nobody has: a check of it takes as long.
+// substitute is the hash of some user, the same one for each name that nobody has: a check of it
+// takes as long.
 func (p *passwords) substitute(users map[string]string, name string) string {
 	digest := p.digest(name)
 	hashes := make([]string, 0, len(users))
@@ -317,7 +326,8 @@ func (p *passwords) state() map[string]uint64 {
 	return maps.Clone(p.counts)
 }
 
-// addressOf is what requests are bounded by: an IPv4 address, the network of 64 bits of an IPv6 address, or the user at a Unix socket.
+// addressOf is what requests are bounded by: an IPv4 address, the network of 64 bits of an IPv6
+// address, or the user at a Unix socket.
 func addressOf(r *http.Request) string {
 	if conn, ok := r.Context().Value(connectionKey{}).(*connection); ok {
 		if local, ok := conn.Conn.(*net.UnixConn); ok {
@@ -336,7 +346,8 @@ func addressOf(r *http.Request) string {
 	return network.String()
 }
 
-// networkOf is the network of an address: of 16 bits for IPv4 and of 32 bits for IPv6, as far as one operator has them.
+// networkOf is the network of an address: of 16 bits for IPv4 and of 32 bits for IPv6, as far as
+// one operator has them.
 func networkOf(address string) string {
 	prefix, err := netip.ParsePrefix(address)
 	bits := 32

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// checker has one user, me, with the password "test", and counts how often a password is compared with a hash.
+// checker has one user, me, with the password "test", and counts how often a password is compared
+// with a hash.
 func checker() (p *passwords, users map[string]string, compared *atomic.Int64) {
 	users, compared = map[string]string{"me": "hash of test"}, new(atomic.Int64)
 	p = newPasswords("")
@@ -47,7 +48,8 @@ func (p *passwords) end() {
 	p.next()
 }
 
-// Wrong passwords of one address are compared a bounded number of times, and those of others all the same.
+// Wrong passwords of one address are compared a bounded number of times, and those of others all
+// the same.
 func TestWrongPasswords(t *testing.T) {
 	p, _, compared := checker()
 	for i := range 1000 {
@@ -74,7 +76,8 @@ func TestWrongPasswords(t *testing.T) {
 	}
 }
 
-// A password that was right is not compared again, unless the hash is another one, and costs its address nothing.
+// A password that was right is not compared again, unless the hash is another one, and costs its
+// address nothing.
 func TestRightPasswords(t *testing.T) {
 	p, users, compared := checker()
 	for range 100 {
@@ -101,7 +104,8 @@ func TestRightPasswords(t *testing.T) {
 	}
 }
 
-// Requests with the same password share one check, as those of a scraper that asks for all kinds at once.
+// Requests with the same password share one check, as those of a scraper that asks for all kinds at
+// once.
 func TestPasswordInParallel(t *testing.T) {
 	p, _, compared := checker()
 	p.busy = true // a check is being made
@@ -174,7 +178,8 @@ func TestPasswordBounds(t *testing.T) {
 	}
 }
 
-// Guesses from many addresses of a network do not keep another network from a first login, however many wait.
+// Guesses from many addresses of a network do not keep another network from a first login, however
+// many wait.
 func TestPasswordAmongGuesses(t *testing.T) {
 	p, users, _ := checker()
 	for i := range checkBurst {

@@ -15,12 +15,14 @@ import (
 type History interface {
 	// Query returns the profile of a time in the past, or history.ErrNone.
 	Query(ctx context.Context, want history.Selection) (*profile.Profile, error)
-	// Split calls yield with at most so many profiles of the parts of that time, in order. It returns history.ErrNone if there is nothing.
+	// Split calls yield with at most so many profiles of the parts of that time, in order. It
+	// returns history.ErrNone if there is nothing.
 	Split(ctx context.Context, want history.Selection, most int, yield func(*profile.Profile) error) error
 	timelines
 }
 
-// maxPastQueries bounds the answers from the history that are made at once: each reads and merges many windows.
+// maxPastQueries bounds the answers from the history that are made at once: each reads and merges
+// many windows.
 const maxPastQueries = 2
 
 // past answers from the history. The zero value answers that there is none.
@@ -92,7 +94,8 @@ var (
 	errNoPast   = errors.New("the history has no such process at that time")
 )
 
-// readPast returns a stored profile. Only so many are read at once; how long they take to be sent does not count.
+// readPast returns a stored profile. Only so many are read at once; how long they take to be sent
+// does not count.
 func (p *profiles) readPast(ctx context.Context, want history.Selection) ([]byte, error) {
 	select {
 	case p.past.queries <- struct{}{}:

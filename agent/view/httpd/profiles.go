@@ -18,7 +18,8 @@ import (
 const (
 	// Bounds of ?seconds=. The default is that of Go's own /debug/pprof/profile.
 	minSeconds, defaultSeconds, maxSeconds = 1, 30, 300
-	// maxPulls is how many profiles are collected at once, unless they are of different kinds; each holds its own trees.
+	// maxPulls is how many profiles are collected at once, unless they are of different kinds; each
+	// holds its own trees.
 	maxPulls = 4
 	// maxPIDs bounds ?pid=.
 	maxPIDs = 64
@@ -26,8 +27,8 @@ const (
 	maxPID = 1 << 22
 )
 
-// profiles answers /profiles/… as net/http/pprof answers /debug/pprof/profile: it collects for as long as the request
-// asks, then sends a gzipped pprof.
+// profiles answers /profiles/… as net/http/pprof answers /debug/pprof/profile: it collects for as
+// long as the request asks, then sends a gzipped pprof.
 type profiles struct {
 	source Source
 	kind   *kind
@@ -90,7 +91,8 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.send(w, body)
 }
 
-// encode returns a profile as it is sent: in memory, so that an error can still be reported as one. Tens of kilobytes are usual.
+// encode returns a profile as it is sent: in memory, so that an error can still be reported as one.
+// Tens of kilobytes are usual.
 func (p *profiles) encode(window *profile.Profile) ([]byte, error) {
 	prof, err := sink.Pprof(window, withSlow(p.kind.content, window))
 	if err != nil {
@@ -117,21 +119,22 @@ func (p *profiles) fail(w http.ResponseWriter, step string, err error) {
 	refuse(w, http.StatusInternalServerError, fmt.Sprintf("%s: %v", step, err))
 }
 
-// header says what net/http/pprof says. The body is gzipped pprof, which is not a Content-Encoding: readers
-// want to have the file as it is.
+// header says what net/http/pprof says. The body is gzipped pprof, which is not a Content-Encoding:
+// readers want to have the file as it is.
 func (p *profiles) header(h http.Header) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s.pb.gz"`, p.kind.Name))
 }
 
-// refuse answers with an error that go tool pprof shows to its user, which it does only with this header.
+// refuse answers with an error that go tool pprof shows to its user, which it does only with this
+// header.
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("X-Go-Pprof", "1")
 	http.Error(w, text, status)
 }
 
-// parsePull reads the parameters of a request: seconds once, pid any number of times. Others are ignored, as
-// scrapers may add their own.
+// parsePull reads the parameters of a request: seconds once, pid any number of times. Others are
+// ignored, as scrapers may add their own.
 func parsePull(q url.Values) (d time.Duration, pids []int, err error) {
 	seconds := defaultSeconds
 	if q.Has("seconds") {

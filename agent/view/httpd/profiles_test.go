@@ -109,7 +109,8 @@ func (d *deadlined) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// The server's write timeout is shorter than a profile may be long. Sending it has a time of its own.
+// The server's write timeout is shorter than a profile may be long. Sending it has a time of its
+// own.
 func TestPullMovesTheDeadline(t *testing.T) {
 	for _, seconds := range []time.Duration{1, 300} {
 		rec := &deadlined{ResponseRecorder: httptest.NewRecorder()}

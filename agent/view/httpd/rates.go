@@ -89,7 +89,8 @@ func newTimes(times [2]TimeRange) timesJSON {
 	return timesJSON{millis(selected.From), millis(selected.To), millis(base.From), millis(base.To)}
 }
 
-// rate adds rates to the busiest services of an answer: what they used in the selected time, its course, and what changed.
+// rate adds rates to the busiest services of an answer: what they used in the selected time, its
+// course, and what changed.
 func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 	times, err := a.spans(r.Context(), s)
 	if errors.As(err, new(badRequest)) { // then the baseline is the time before
@@ -184,7 +185,8 @@ func courseOfRate(list []history.Slice, values []float64) (points []float64) {
 	return points
 }
 
-// changesOf tests all services and kinds at once, so that no more than one of a hundred changes is chance.
+// changesOf tests all services and kinds at once, so that no more than one of a hundred changes is
+// chance.
 func changesOf(list []history.Slice, times [2]TimeRange, kinds []ratedKind, values [][]float64) []*changeJSON {
 	changes := make([]*changeJSON, len(values))
 	var sides [2]audit.Side[int]

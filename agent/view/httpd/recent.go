@@ -17,8 +17,8 @@ const (
 	maxWindows = 60
 )
 
-// recent holds the last windows, about a minute of them. The zero value is empty. Windows are immutable and shared
-// with others that keep them.
+// recent holds the last windows, about a minute of them. The zero value is empty. Windows are
+// immutable and shared with others that keep them.
 type recent struct {
 	mu      sync.Mutex
 	windows []*profile.Profile // oldest first
@@ -41,8 +41,8 @@ func (r *recent) add(p *profile.Profile) {
 	}
 }
 
-// last returns the windows held, oldest first, and a number that changes when they do. The caller must not change
-// the slice.
+// last returns the windows held, oldest first, and a number that changes when they do. The caller
+// must not change the slice.
 func (r *recent) last() ([]*profile.Profile, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,8 @@ type busyProcess struct {
 	Part     string // how much of the time it was observed, if that is not all of it
 }
 
-// busiest returns the n processes that used most in windows, the busiest first, and none that used nothing.
+// busiest returns the n processes that used most in windows, the busiest first, and none that used
+// nothing.
 func busiest(windows []*profile.Profile, v *view, n int) []busyProcess {
 	// A process id that was reused within the minute is another process.
 	type identity struct {

@@ -17,28 +17,31 @@ import (
 
 // Recordings is where the page has its data from.
 type Recordings interface {
-	// Flame returns what was recorded of a kind, in windows that begin at from or later and before to; a zero time is no limit.
-	// An empty service is all services. It returns nil if nothing was recorded then. Nobody else changes what it returns.
+	// Flame returns what was recorded of a kind, in windows that begin at from or later and before
+	// to; a zero time is no limit. An empty service is all services. It returns nil if nothing was
+	// recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error)
-	// Each calls yield with windows of two times, or with parts that have several of these each, in order. It may leave out other services
-	// than the named one. Nobody may change what yield gets.
+	// Each calls yield with windows of two times, or with parts that have several of these each, in
+	// order. It may leave out other services than the named one. Nobody may change what yield gets.
 	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error
 }
 
 const (
 	// maxKept is how many windows the page can show: five minutes if they have 10 s.
 	maxKept = 30
-	// maxKeptNodes bounds the contexts of such a window: see Cut. Windows share what a context is, and each has 32 to 64 bytes of its values. So a
-	// kind takes up to 20 MB on a busy machine, while somebody looks.
+	// maxKeptNodes bounds the contexts of such a window: see Cut. Windows share what a context is,
+	// and each has 32 to 64 bytes of its values. So a kind takes up to 20 MB on a busy machine,
+	// while somebody looks.
 	maxKeptNodes = 8000
-	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes tens of milliseconds on a busy machine.
+	// maxFresh is how many windows are held while nobody looks, as they are: to convert one takes
+	// tens of milliseconds on a busy machine.
 	maxFresh = 3
 	// lookedAt is for how long somebody who loaded the page is taken to look at it.
 	lookedAt = 10 * time.Minute
 )
 
-// kept are the last windows as the page shows them. They are converted when somebody looks: first of the kind that is looked at, and of the others
-// with the next window.
+// kept are the last windows as the page shows them. They are converted when somebody looks: first
+// of the kind that is looked at, and of the others with the next window.
 type kept struct {
 	recorded func() []*kind
 	logger   *slog.Logger
@@ -92,7 +95,8 @@ func (k *kept) observe(p *profile.Profile) {
 	}
 }
 
-// convert makes what the page shows of a kind of fresh windows, and returns all windows of the kind.
+// convert makes what the page shows of a kind of fresh windows, and returns all windows of the
+// kind.
 func (k *kept) convert(of *kind) *flame.Series {
 	if k.windows == nil {
 		k.windows = make(map[string]*keptOfKind)
@@ -123,7 +127,8 @@ func contentOf(of *kind, recorded []*kind) sink.Content {
 	return content
 }
 
-// withSlow is a content with the slowest calls, if the window has any and the content can have them.
+// withSlow is a content with the slowest calls, if the window has any and the content can have
+// them.
 func withSlow(content sink.Content, p *profile.Profile) sink.Content {
 	if content == sink.OfEvents(profile.Wall) && p.Followed != "" {
 		content |= sink.Slow | sink.CallCounts

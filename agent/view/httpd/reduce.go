@@ -27,10 +27,11 @@ const (
 // rare is that frame.
 var rare = symbol.Intern(symbol.Frame{Function: rareStacks, SystemName: rareStacks, Kind: symbol.KindMarker})
 
-// reduce makes one window of several consecutive ones, at least one, with what pages show of a kind and nothing else. It
-// merges the threads of a process and the addresses of a function: these would multiply contexts, and keep
-// the frames of ended processes in memory. Beyond limit contexts, the rarest become a frame below their nearest common
-// caller, so that totals stay true. The windows are not changed.
+// reduce makes one window of several consecutive ones, at least one, with what pages show of a kind
+// and nothing else. It merges the threads of a process and the addresses of a function: these would
+// multiply contexts, and keep the frames of ended processes in memory. Beyond limit contexts, the
+// rarest become a frame below their nearest common caller, so that totals stay true. The windows
+// are not changed.
 func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 	all := *windows[0]
 	all.Counts, all.EventCounts = profile.Counts{}, profile.EventCounts{}
@@ -252,7 +253,8 @@ func least(all []float64, limit int) float64 {
 	return all[limit]
 }
 
-// finish makes the process of what exceeds the cutoff, and says whether there was something that does not.
+// finish makes the process of what exceeds the cutoff, and says whether there was something that
+// does not.
 func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, dropped bool) {
 	tree := new(cct.Tree[symbol.Symbol])
 	totals := p.totals()

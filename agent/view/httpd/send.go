@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// maxSending is how many answers with data are sent at once; each is held in memory until then. Clients on the same machine or network take
-	// milliseconds.
+	// maxSending is how many answers with data are sent at once; each is held in memory until then.
+	// Clients on the same machine or network take milliseconds.
 	maxSending = 32
 	// sendTimeout is how long a client may take to read an answer.
 	sendTimeout = 10 * time.Second
 )
 
-// A sender sends answers that are complete. Whoever made one holds nothing else while a slow client reads it.
+// A sender sends answers that are complete. Whoever made one holds nothing else while a slow client
+// reads it.
 type sender struct{ busy chan struct{} }
 
 func newSender() *sender { return &sender{make(chan struct{}, maxSending)} }

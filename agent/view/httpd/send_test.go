@@ -26,7 +26,8 @@ func (c *slowClient) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// Clients that do not read their answers keep nobody else from asking, their answers are bounded in number, and end soon.
+// Clients that do not read their answers keep nobody else from asking, their answers are bounded in
+// number, and end soon.
 func TestSlowClients(t *testing.T) {
 	s := newServer(t, new(fake))
 	s.Keep(&remembered{window: shop(0)})

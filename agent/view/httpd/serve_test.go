@@ -190,7 +190,8 @@ func writeCertificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-// At a Unix socket only those can ask who may connect, and each user has a bound of wrong passwords.
+// At a Unix socket only those can ask who may connect, and each user has a bound of wrong
+// passwords.
 func TestServeOnSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "http.sock")
 	ln, err := Listen("unix:"+path, "", false, socketfile.Access{UID: -1, GID: -1, Mode: 0o600})

@@ -1,12 +1,13 @@
-// Package httpd serves an agent over HTTP: metrics to scrape, profiles to pull, and pages to look at.
+// Package httpd serves an agent over HTTP: metrics to scrape, profiles to pull, and pages to look
+// at.
 //
 //	s := httpd.New(source, exporter.Gatherer(), logger)
 //	go func() { for w := range windows { s.Observe(w) } }()
 //	ln, err := httpd.Listen(address, webConfig, allowInsecure, access)
 //	err = s.Serve(ctx, ln)
 //
-// Everything is read-only: there is no request that changes the agent, a target or a file. What a request may cost
-// is bounded in time, number and memory.
+// Everything is read-only: there is no request that changes the agent, a target or a file. What a
+// request may cost is bounded in time, number and memory.
 package httpd
 
 import (
@@ -29,8 +30,8 @@ import (
 const (
 	maxHeaderBytes = 8 << 10
 	maxScrapes     = 4 // at once
-	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile takes longer by
-	// the length of the profile, see profiles.
+	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile
+	// takes longer by the length of the profile, see profiles.
 	writeTimeout = 30 * time.Second
 	// shutdownGrace is for answers under way when the server is to stop.
 	shutdownGrace = 5 * time.Second
@@ -39,14 +40,15 @@ const (
 // ErrNoProcess is the error for a process that does not exist.
 var ErrNoProcess = errors.New("no such process")
 
-// errStopping is the cause with which requests end when the server stops, as opposed to a client that went away.
+// errStopping is the cause with which requests end when the server stops, as opposed to a client
+// that went away.
 var errStopping = errors.New("the agent is stopping")
 
 // A Source is the agent that is served. Its methods may be called from any goroutine.
 type Source interface {
-	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and returns what it
-	// holds of the processes pids, or of all if there are none. For a pid that nobody has it returns an error that
-	// is ErrNoProcess.
+	// Collect opens a window now and closes it after d, or when ctx ends if that is sooner, and
+	// returns what it holds of the processes pids, or of all if there are none. For a pid that
+	// nobody has it returns an error that is ErrNoProcess.
 	Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error)
 	// Stats is the agent's own health.
 	Stats() profile.Stats
@@ -71,9 +73,9 @@ type Server struct {
 
 // New makes a server. It listens to nobody until Serve; Handler can be used without.
 //
-// The pages come from google/pprof, which insists on a place for a user's saved settings although the server has no
-// use for them. The program should set XDG_CONFIG_HOME to os.DevNull: then pprof finds none, can save none, and
-// works without a HOME.
+// The pages come from google/pprof, which insists on a place for a user's saved settings although
+// the server has no use for them. The program should set XDG_CONFIG_HOME to os.DevNull: then pprof
+// finds none, can save none, and works without a HOME.
 func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Server {
 	s := &Server{source: source, logger: logger, recent: new(recent)}
 	s.pages = newPages(source, s.recent, logger)
@@ -110,7 +112,8 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	return s
 }
 
-// Observe takes a closed window for the pages. Windows come in order. Only what pages show of a window is kept.
+// Observe takes a closed window for the pages. Windows come in order. Only what pages show of a
+// window is kept.
 func (s *Server) Observe(p *profile.Profile) {
 	s.versions.observe(p)
 	s.kept.observe(p)
@@ -127,7 +130,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "the agent is sampling")
 }
 
-// Serve answers on ln until ctx ends, and closes ln. Profiles that are being pulled at the end are cut short and sent.
+// Serve answers on ln until ctx ends, and closes ln. Profiles that are being pulled at the end are
+// cut short and sent.
 func (s *Server) Serve(ctx context.Context, ln *Listener) error {
 	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// slots limits how many profiles are collected at once, and knows when the next slot becomes free. A kind of which none is collected always
-// has one, so that whoever scrapes all kinds at the same time gets all of them.
+// slots limits how many profiles are collected at once, and knows when the next slot becomes free.
+// A kind of which none is collected always has one, so that whoever scrapes all kinds at the same
+// time gets all of them.
 type slots struct {
 	mu   sync.Mutex
 	next int
@@ -22,8 +23,9 @@ type slot struct {
 
 func newSlots() *slots { return &slots{held: make(map[int]slot)} }
 
-// take reserves a slot for a profile of a kind for d from now, and returns what gives it back. If there is none, ok is false and wait says
-// in how many seconds, at least one, there should be one again.
+// take reserves a slot for a profile of a kind for d from now, and returns what gives it back. If
+// there is none, ok is false and wait says in how many seconds, at least one, there should be one
+// again.
 func (s *slots) take(kind string, now time.Time, d time.Duration) (release func(), wait int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
 )
 
-// slowShop is a window in which a method of the shop was followed. The slowest call took 1 s in window 0, 2 s in window 1 and so on.
+// slowShop is a window in which a method of the shop was followed. The slowest call took 1 s in
+// window 0, 2 s in window 1 and so on.
 func slowShop(n uint64) *profile.Profile {
 	p := waitingShop(n, profile.Wall)
 	p.Followed = "com.acme.shop.Server.handle"
@@ -40,7 +41,8 @@ func slowShop(n uint64) *profile.Profile {
 	return p
 }
 
-// What the page has of the slowest calls is that of the selected time and service, and a pulled profile has them too.
+// What the page has of the slowest calls is that of the selected time and service, and a pulled
+// profile has them too.
 func TestSlowCalls(t *testing.T) {
 	f := recording(profile.Wall)
 	f.window = slowShop
@@ -88,7 +90,8 @@ func TestSlowCalls(t *testing.T) {
 	}
 }
 
-// In a browser the calls are a table, with the stacks of one of them, and the threads choose what else is shown.
+// In a browser the calls are a table, with the stacks of one of them, and the threads choose what
+// else is shown.
 func TestSlowPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")

@@ -22,7 +22,8 @@ const waiting = "waiting"
 // shownStates are the states that services have, in this order.
 var shownStates = [...]string{cause.Running, cause.Runnable, cause.Throttled, cause.Stopped, waiting}
 
-// stateOf is the state of a thread that waits for a cause; empty if it is not shown, as it has nothing to do.
+// stateOf is the state of a thread that waits for a cause; empty if it is not shown, as it has
+// nothing to do.
 func stateOf(of string) string {
 	switch {
 	case of == cause.Idle:
@@ -33,7 +34,8 @@ func stateOf(of string) string {
 	return waiting
 }
 
-// addStates adds what threads did to the services of an answer, from wall time if that is recorded, or else off-CPU time.
+// addStates adds what threads did to the services of an answer, from wall time if that is recorded,
+// or else off-CPU time.
 func (a *api) addStates(r *http.Request, s selection, out *servicesJSON) error {
 	recorded := a.kinds()
 	at := slices.IndexFunc(recorded, func(k *kind) bool { return k.content == sink.OfEvents(profile.Wall) })

@@ -32,7 +32,8 @@ func waitingShop(n uint64, kind profile.EventKind) *profile.Profile {
 	return p
 }
 
-// Services have what their threads do, whatever kind is shown, if that is recorded. Idle threads do nothing.
+// Services have what their threads do, whatever kind is shown, if that is recorded. Idle threads do
+// nothing.
 func TestStates(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -18,7 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Bounds on what is kept of code versions, some 300 bytes each. They are kept for longer than windows, as what matters is their history.
+// Bounds on what is kept of code versions, some 300 bytes each. They are kept for longer than
+// windows, as what matters is their history.
 const (
 	maxVersionProcesses = 64  // those that were not seen for longest are forgotten
 	maxVersionMethods   = 500 // of a process; those with the fewest samples are forgotten

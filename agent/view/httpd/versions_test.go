@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// compiledWindow is the n-th window of ten seconds of a JVM in which these versions were sampled, ten times each.
+// compiledWindow is the n-th window of ten seconds of a JVM in which these versions were sampled,
+// ten times each.
 func compiledWindow(n int, versions ...profile.Version) *profile.Profile {
 	tree := new(cct.Tree[symbol.Symbol])
 	for _, v := range versions {
@@ -29,7 +30,8 @@ func version(id uint32, method string) profile.Version {
 	return profile.Version{ID: id, Level: 4, EntryBCI: -1, Size: 100, Method: method, SystemName: method + "()V", State: profile.VersionInUse, Since: time.Second, Decompiles: -1}
 }
 
-// The page has the history of all windows: what replaced a version, and when and why it was given up.
+// The page has the history of all windows: what replaced a version, and when and why it was given
+// up.
 func TestVersionsPage(t *testing.T) {
 	s, hs := start(t, new(fake))
 	if resp, body := get(t, hs.URL+"/versions"); resp.StatusCode != 200 || !strings.Contains(body, "No code versions yet") {

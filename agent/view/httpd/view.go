@@ -17,8 +17,9 @@ type view struct {
 	column string   // heads the amounts of the front page
 	whole  string   // what 100 % is, if amounts are shares of time
 	leaf   []string // labels of samples that make the innermost frame of their stacks; none for no such frame
-	// aside is the label kind, or profile.EventLabels.What, of events that are left out, as they would be most of what is seen
-	// or count the same things again; asideAre is what people call them. "" for none.
+	// aside is the label kind, or profile.EventLabels.What, of events that are left out, as they
+	// would be most of what is seen or count the same things again; asideAre is what people call
+	// them. "" for none.
 	aside, asideAre string
 
 	events bool                                             // amounts are of events
@@ -134,7 +135,8 @@ func (l *leaves) add(s *pprof.Sample, name string) {
 	s.Location = slices.Insert(slices.Clone(s.Location), ownFrames(s), loc)
 }
 
-// ownFrames is where in a sample's locations its own frames begin: those of who ended a wait are further in.
+// ownFrames is where in a sample's locations its own frames begin: those of who ended a wait are
+// further in.
 func ownFrames(s *pprof.Sample) int {
 	return 1 + slices.IndexFunc(s.Location, func(loc *pprof.Location) bool {
 		return loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil && strings.HasPrefix(loc.Line[0].Function.Name, profile.WokenBy)

@@ -17,8 +17,8 @@ import (
 const (
 	// whyTimeout bounds the time of an answer.
 	whyTimeout = 10 * time.Second
-	// whySelected is how many of the last windows are compared if no time is selected, and whyBaseline how long the baseline is at least
-	// if none is given.
+	// whySelected is how many of the last windows are compared if no time is selected, and
+	// whyBaseline how long the baseline is at least if none is given.
 	whySelected = flame.LeastWindows
 	whyBaseline = 200 * time.Second
 	// lookBack is how old the last window may be.
@@ -27,7 +27,8 @@ const (
 	maxWhyParts = 60
 )
 
-// A TimeRange is a time: the windows that begin at From or later and before To. A zero To is no limit.
+// A TimeRange is a time: the windows that begin at From or later and before To. A zero To is no
+// limit.
 type TimeRange struct{ From, To time.Time }
 
 func (s TimeRange) has(at time.Time) bool {
@@ -41,8 +42,9 @@ func (s TimeRange) overlaps(o TimeRange) bool {
 // A badRequest is the error for parameters that do not fit together.
 type badRequest struct{ error }
 
-// spans are the times to compare: the baseline, and the selected time. Without a selection that is the last windows; without a baseline, it
-// is the time before, as long as the selection but at least 200 s.
+// spans are the times to compare: the baseline, and the selected time. Without a selection that is
+// the last windows; without a baseline, it is the time before, as long as the selection but at
+// least 200 s.
 func (a *api) spans(ctx context.Context, s selection) (times [2]TimeRange, err error) {
 	selected, base := TimeRange{s.from, s.to}, TimeRange{s.baseFrom, s.baseTo}
 	if selected.From.IsZero() || selected.To.IsZero() {
@@ -164,7 +166,8 @@ func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yie
 	return nil
 }
 
-// Each implements Recordings. Both times have one source: what is kept and the history leave out different rare stacks.
+// Each implements Recordings. Both times have one source: what is kept and the history leave out
+// different rare stacks.
 func (w *withHistory) Each(ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
 	if oldest := w.oldest(name); !oldest.IsZero() && !times[0].From.Before(oldest) && !times[1].From.Before(oldest) {
 		return w.kept.Each(ctx, name, service, times, yield)

@@ -17,11 +17,11 @@ import (
 // maxNamed bounds the label values that an error names.
 const maxNamed = 5
 
-// Apply returns the costs of a stored profile: its samples with the cost as their only value. Samples that cost nothing are
-// left out. Costs are rounded so that their sum stays.
+// Apply returns the costs of a stored profile: its samples with the cost as their only value.
+// Samples that cost nothing are left out. Costs are rounded so that their sum stays.
 //
-// It fails if the profile has none of the types that the model gives prices to, if a price is for another unit, or if a
-// label has a value that is not in its table.
+// It fails if the profile has none of the types that the model gives prices to, if a price is for
+// another unit, or if a label has a value that is not in its table.
 func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 	var factors []*factor
 	var applied []string

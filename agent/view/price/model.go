@@ -1,12 +1,13 @@
-// Package price computes what the contexts of a stored profile cost, by a model that gives prices to its values: EUR for CPU time
-// and allocated bytes, energy for CPU time, or cycles of another processor for executed bytecodes (cross-profiling: Moret, Binder and
-// Villazón, PEPM 2009, section 5.2).
+// Package price computes what the contexts of a stored profile cost, by a model that gives prices
+// to its values: EUR for CPU time and allocated bytes, energy for CPU time, or cycles of another
+// processor for executed bytecodes (cross-profiling: Moret, Binder and Villazón, PEPM 2009, section
+// 5.2).
 //
 //	model, err := price.Read("cloud.yaml")
 //	cost, err := model.Apply(p) // a profile with one sample type, cost:cloud:1a2b3c4d
 //
-// A price is linear: twice the value costs twice as much. What depends on more than one sample, such as the size of the
-// method that a call returns to, cannot be expressed.
+// A price is linear: twice the value costs twice as much. What depends on more than one sample,
+// such as the size of the method that a call returns to, cannot be expressed.
 package price
 
 import (
@@ -44,8 +45,8 @@ type Price struct {
 	Of    string   `yaml:"of"`    // the sample type: cpu, alloc_space, calls
 	Price *float64 `yaml:"price"` // in the model's unit; nil with a table
 	Per   string   `yaml:"per"`   // h, GB, 1000: what the price is for; "" for one, of counts only
-	// With By, prices differ by a label of the samples: Table has them by the label's value, and Other is for all other
-	// values; without it these are an error.
+	// With By, prices differ by a label of the samples: Table has them by the label's value, and
+	// Other is for all other values; without it these are an error.
 	By    string             `yaml:"by"`
 	Table map[string]float64 `yaml:"table"`
 	Other *float64           `yaml:"other"`
@@ -225,7 +226,8 @@ var pers = map[string]map[string]float64{
 	stored.UnitCount: {"": 1, "1": 1, "1000": 1e3, "1000000": 1e6, "1000000000": 1e9},
 }
 
-// divisor is how many values the price is for. Without a unit, it only says whether any has that per.
+// divisor is how many values the price is for. Without a unit, it only says whether any has that
+// per.
 func (p *Price) divisor(unit string) (float64, error) {
 	for u, of := range pers {
 		if n, ok := of[p.Per]; ok && (unit == "" || u == unit) {

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// LabelOpcode is the label that names a bytecode, as the JVM specification does in small letters: iadd.
+// LabelOpcode is the label that names a bytecode, as the JVM specification does in small letters:
+// iadd.
 const LabelOpcode = "opcode"
 
 // opcodes are the names of all bytecodes (JVM specification, chapter 6), without the reserved ones.

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// labelMetric is the metric by which the program labels a process. As with the info metrics of Prometheus, its labels are what it says:
+// labelMetric is the metric by which the program labels a process. As with the info metrics of
+// Prometheus, its labels are what it says:
 //
 //	process_labels{pid="4711",team="checkout"} 1
 const labelMetric = "process_labels"
@@ -69,8 +70,8 @@ func labelsIn(list []Series, w *profile.Profile) (metrics []Series, labels proce
 	return metrics, labels, nil
 }
 
-// Label returns the window with the labels that the program gave to its processes last. The window itself does not change. It may be called
-// from any goroutine.
+// Label returns the window with the labels that the program gave to its processes last. The window
+// itself does not change. It may be called from any goroutine.
 func (p *Program) Label(w *profile.Profile) *profile.Profile {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,8 @@ func (p *Program) Label(w *profile.Profile) *profile.Profile {
 	return &labelled
 }
 
-// labelsOf are the labels of a process by name. If the answers of several parts have one, that of the first part counts.
+// labelsOf are the labels of a process by name. If the answers of several parts have one, that of
+// the first part counts.
 func (p *Program) labelsOf(key processKey) (list []profile.Label) {
 	for _, part := range p.o.Parts {
 		for _, l := range p.labels[part.Name][key] {

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckPath fails unless path is an absolute path of a program that nobody but root and the agent's own user can change or replace: the file
-// and all directories above it belong to one of them, and others cannot write to them. A directory such as /tmp is fine if it is sticky.
+// CheckPath fails unless path is an absolute path of a program that nobody but root and the agent's
+// own user can change or replace: the file and all directories above it belong to one of them, and
+// others cannot write to them. A directory such as /tmp is fine if it is sticky.
 func CheckPath(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%s is no absolute path", path)

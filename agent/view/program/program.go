@@ -1,5 +1,6 @@
-// Package program hands each closed window to a program of the user, a profiler of their own (Moret, Binder and Villazón, PEPM 2009,
-// section 5.1), and reads metrics and labels of processes from its standard output.
+// Package program hands each closed window to a program of the user, a profiler of their own
+// (Moret, Binder and Villazón, PEPM 2009, section 5.1), and reads metrics and labels of processes
+// from its standard output.
 //
 //	p, err := program.Start(program.Options{Path: "/usr/local/libexec/rule", User: "nobody", Parts: parts})
 //	p.Observe(window)     // each closed window
@@ -7,9 +8,11 @@
 //	state := p.State()
 //	window = p.Label(window)
 //
-// The agent may be root, so the program is kept away from it: it runs as another user, in a process namespace of its own, without capabilities,
-// with an empty environment and no descriptors but the standard ones, in bounded time and memory. A runner does this: a process that the agent
-// starts while it still may, and that has given up all privileges itself. The agent believes neither of them.
+// The agent may be root, so the program is kept away from it: it runs as another user, in a process
+// namespace of its own, without capabilities, with an empty environment and no descriptors but the
+// standard ones, in bounded time and memory. A runner does this: a process that the agent starts
+// while it still may, and that has given up all privileges itself. The agent believes neither of
+// them.
 package program
 
 import (
@@ -130,7 +133,8 @@ func Start(o Options) (*Program, error) {
 	cmd := exec.Command("/proc/self/exe", Verb, o.Path, strconv.Itoa(uid), strconv.Itoa(gid), o.Timeout.String(), strconv.FormatInt(o.Memory, 10))
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdin, cmd.Stdout = requestsHere, answersThere
-	// Namespaces of its own: when the runner ends, or kills all, the program's children end as well, and they see no other process.
+	// Namespaces of its own: when the runner ends, or kills all, the program's children end as
+	// well, and they see no other process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Setsid: true}
 	if err := cmd.Start(); err != nil {
 		requests.Close()
@@ -176,7 +180,8 @@ func lookUp(name string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// Observe takes a closed window. It never waits: if the window before is not done, this one is counted as a failure.
+// Observe takes a closed window. It never waits: if the window before is not done, this one is
+// counted as a failure.
 func (p *Program) Observe(w *profile.Profile) {
 	select {
 	case p.queue <- w:

@@ -96,7 +96,8 @@ printf '# TYPE seen_total counter\nseen_total %d\n# TYPE kinds gauge\nkinds{kind
 	}
 }
 
-// It has nothing of the agent: neither its user nor privileges, environment, descriptors or processes to see.
+// It has nothing of the agent: neither its user nor privileges, environment, descriptors or
+// processes to see.
 func TestConfined(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	leak, err := os.Open("/dev/null")
@@ -147,7 +148,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A program that does not read its input, or leaves processes behind, is fine. These do not outlive it.
+// A program that does not read its input, or leaves processes behind, is fine. These do not outlive
+// it.
 func TestStrays(t *testing.T) {
 	const mark = "1000.0625"
 	s := runs(t, "sleep "+mark+" &\n(setsid sleep "+mark+" &)\necho 'ran 1'", 20*time.Second, 3)
@@ -270,7 +272,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The program labels processes of the window that it has seen. What is refused leaves what was there.
+// The program labels processes of the window that it has seen. What is refused leaves what was
+// there.
 func TestLabels(t *testing.T) {
 	process := func(pid int, comm string) *profile.Process { return &profile.Process{PID: pid, Comm: comm} }
 	w := &profile.Profile{Processes: []*profile.Process{process(1, "java"), process(2, "sh"), process(2, "java")}}

@@ -26,7 +26,8 @@ const Verb = "run-windows"
 const (
 	maxErrors = 1 << 10 // bytes of the standard error that are kept
 	maxName   = 64
-	// Of the program and the runner together. The kernel counts all processes and threads of the user.
+	// Of the program and the runner together. The kernel counts all processes and threads of the
+	// user.
 	maxTasks = 256
 	maxFile  = 1 << 20 // bytes of a file that the program writes
 	maxOpen  = 256
@@ -34,7 +35,8 @@ const (
 	stray = 100 * time.Millisecond
 )
 
-// Main is the runner: it gives up its privileges and runs the program for each request, until its input ends.
+// Main is the runner: it gives up its privileges and runs the program for each request, until its
+// input ends.
 func Main(args []string) error {
 	out := os.Stdout
 	if len(args) != 5 || os.Getpid() != 1 {
@@ -50,13 +52,14 @@ func Main(args []string) error {
 	if err != nil {
 		return errors.Join(reply(out, refused, err.Error()), err)
 	}
-	// The program may signal the runner, which has its user; signals that nobody waits for do nothing.
+	// The program may signal the runner, which has its user; signals that nobody waits for do
+	// nothing.
 	signal.Notify(make(chan os.Signal, 1))
 	if err := reply(out, ready, ""); err != nil {
 		return err
 	}
-	// As process 1 of its namespace, the runner takes all others with it when it ends. It must notice the end of its input while the program
-	// runs.
+	// As process 1 of its namespace, the runner takes all others with it when it ends. It must
+	// notice the end of its input while the program runs.
 	type request struct {
 		name    string
 		profile []byte
@@ -81,8 +84,9 @@ func Main(args []string) error {
 	return nil
 }
 
-// mountProc has /proc show the processes of this namespace. The one that was inherited shows those of the agent's, where process 1 is another: who looks
-// there for threads of its own, as libcap does in programs with cgo, waits for ever.
+// mountProc has /proc show the processes of this namespace. The one that was inherited shows those
+// of the agent's, where process 1 is another: who looks there for threads of its own, as libcap
+// does in programs with cgo, waits for ever.
 func mountProc() error {
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("separate mounts: %w; it needs CAP_SYS_ADMIN at the start", err)
@@ -203,7 +207,8 @@ func reply(out io.Writer, a answer, text string) error {
 	return err
 }
 
-// bounded keeps what is written up to a length, and calls full, if there is one, when there is more. It has no ReadFrom, which would have no bound.
+// bounded keeps what is written up to a length, and calls full, if there is one, when there is
+// more. It has no ReadFrom, which would have no bound.
 type bounded struct {
 	kept []byte
 	most int

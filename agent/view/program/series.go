@@ -95,8 +95,8 @@ func newSeries() series {
 	return series{gauges: make(map[string]map[string]Series), counters: make(map[string]Series)}
 }
 
-// add adds what the program said of a part. All of it is refused if a name was of the other type before, if a series is there twice, or if there
-// are too many series.
+// add adds what the program said of a part. All of it is refused if a name was of the other type
+// before, if a series is there twice, or if there are too many series.
 func (k *series) add(part string, list []Series) error {
 	types := k.types(part)
 	gauges := make(map[string]Series)
@@ -142,7 +142,8 @@ func (k *series) add(part string, list []Series) error {
 	return nil
 }
 
-// types says of each name whether it is a counter. The gauges of a part are not in it: they are about to be replaced.
+// types says of each name whether it is a counter. The gauges of a part are not in it: they are
+// about to be replaced.
 func (k *series) types(part string) map[string]bool {
 	types := make(map[string]bool)
 	for _, s := range k.counters {

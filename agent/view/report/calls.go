@@ -72,7 +72,8 @@ func (b bases) legend(engine string) string {
 	return strings.Join(list, "; ")
 }
 
-// countedMeans are the bases of the calls of record --count, whose breakpoints may stand only some of the time, or in some threads.
+// countedMeans are the bases of the calls of record --count, whose breakpoints may stand only some
+// of the time, or in some threads.
 var countedMeans = map[profile.Basis]string{
 	profile.Counted:   "every call that entered the method's code, by a breakpoint there",
 	profile.Estimated: "calls that entered the method's code, counted in a part of the time or of the threads and scaled to all",
@@ -84,8 +85,8 @@ type (
 	nameEdge  = cct.Edge[string, profile.Site]
 )
 
-// engineCalls are the calls that one engine recorded. Views keep engines apart, as a sampled call of one does not weigh
-// what an estimated one of another does.
+// engineCalls are the calls that one engine recorded. Views keep engines apart, as a sampled call
+// of one does not weigh what an estimated one of another does.
 type engineCalls struct {
 	engine    string
 	graph     *nameGraph
@@ -154,8 +155,9 @@ func (e *engineCalls) hottest() []cct.WeightedEdge[string, profile.Site] {
 // mostCalls is the share of the calls whose edges say how far off the sum may be.
 const mostCalls = 0.95
 
-// totalWithin is the interval of the sum of all calls. Errors of estimates are mostly common to all edges, so the ends add up. Of rare edges
-// often nothing but a high bound is known: those beyond mostCalls are as far off as the others at most.
+// totalWithin is the interval of the sum of all calls. Errors of estimates are mostly common to all
+// edges, so the ends add up. Of rare edges often nothing but a high bound is known: those beyond
+// mostCalls are as far off as the others at most.
 func (e *engineCalls) totalWithin() (sum profile.Interval) {
 	most, seen := 1., 0.
 	for _, edge := range e.hottest() {
@@ -198,7 +200,8 @@ func (e *engineCalls) title(p *pprof.Profile) string {
 	return title
 }
 
-// uncounted is a line on the sampled callees whose calls have no number; "" if there are none, or the profile does not know.
+// uncounted is a line on the sampled callees whose calls have no number; "" if there are none, or
+// the profile does not know.
 func uncounted(p *pprof.Profile) string {
 	m, err := stored.MetadataOf(p)
 	if err != nil {

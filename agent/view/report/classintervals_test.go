@@ -8,8 +8,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// An allocator allocates objects of three classes for a hundred cycles of time: a common class evenly, one in bursts that
-// last a cycle and are far apart, and a rare one. One event in so many bytes is recorded, in all the time or in slices.
+// An allocator allocates objects of three classes for a hundred cycles of time: a common class
+// evenly, one in bursts that last a cycle and are far apart, and a rare one. One event in so many
+// bytes is recorded, in all the time or in slices.
 type allocator struct {
 	rng    *rand.Rand
 	slices bool // record one slice of five of each cycle, and let it stand for all
@@ -77,7 +78,8 @@ func (a *allocator) run() (e *storedEvents, found [3]tally, truth [3]float64) {
 	if !a.slices {
 		return e, found, truth
 	}
-	// The interval of the total by the differences of slices, as the agent states it; then as widen has it.
+	// The interval of the total by the differences of slices, as the agent states it; then as widen
+	// has it.
 	squares := 0.
 	for i := 1; i < len(rates); i++ {
 		squares += (rates[i] - rates[i-1]) * (rates[i] - rates[i-1]) / 2 / float64(len(rates)-1)
@@ -101,7 +103,8 @@ func poisson(rng *rand.Rand, mean float64) float64 {
 	}
 }
 
-// Of 100 profiles at most five have an interval of a class that does not hold the truth, whatever the class: rare, or in bursts.
+// Of 100 profiles at most five have an interval of a class that does not hold the truth, whatever
+// the class: rare, or in bursts.
 func TestClassIntervals(t *testing.T) {
 	const runs = 1000
 	for _, slices := range []bool{false, true} {

@@ -21,8 +21,9 @@ import (
 // processContexts are the contexts of one process in all windows.
 type processContexts struct{ stored.ProcessContexts }
 
-// sumContexts adds up the windows of each process, in the order in which processes appear. Counts are sums over all
-// windows. What was learned (nodes, shared, methods) is that of the last window, as it goes on growing.
+// sumContexts adds up the windows of each process, in the order in which processes appear. Counts
+// are sums over all windows. What was learned (nodes, shared, methods) is that of the last window,
+// as it goes on growing.
 func sumContexts(lines []stored.ProcessContexts) []*processContexts {
 	type process struct {
 		comm string
@@ -52,7 +53,8 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 	if l.Window != sum.Window {
 		sum.Window, sum.Nodes, sum.Shared, sum.Methods = l.Window, 0, 0, 0
 	}
-	// Two lines of one window are two programs of one name, the second executed by the first: two trees.
+	// Two lines of one window are two programs of one name, the second executed by the first: two
+	// trees.
 	sum.Nodes += l.Nodes
 	sum.Shared += l.Shared
 	sum.Methods += l.Methods
@@ -73,14 +75,16 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 	}
 }
 
-// ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to record one where they were not.
+// ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to
+// record one where they were not.
 var ErrNoContexts = errors.New("the profile has no information on contexts: record one with vmprof-agent record --context=chain")
 
-// Contexts writes how the contexts in a profile were found if not every stack was walked, a line for each process. The
-// tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also with call sites, which their links do not have;
-// the samples by how they were placed; and, if that was checked, how many were placed rightly. Below are the hottest
-// contexts, and the hottest edges if the profile has entries. Nil options are DefaultViewOptions. It fails if every
-// stack was walked.
+// Contexts writes how the contexts in a profile were found if not every stack was walked, a line
+// for each process. The tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also
+// with call sites, which their links do not have; the samples by how they were placed; and, if that
+// was checked, how many were placed rightly. Below are the hottest contexts, and the hottest edges
+// if the profile has entries. Nil options are DefaultViewOptions. It fails if every stack was
+// walked.
 func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -245,8 +249,8 @@ func (t *contextTables) checked() {
 		})
 }
 
-// hotContexts writes the hottest nodes and edges of a calling context tree: Whaley's lists of the partial one (Java
-// Grande 2000), of which a reader sees what takes time and what is called often.
+// hotContexts writes the hottest nodes and edges of a calling context tree: Whaley's lists of the
+// partial one (Java Grande 2000), of which a reader sees what takes time and what is called often.
 type hotContexts struct {
 	*view
 	opts *ViewOptions

@@ -13,8 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// A dividedTime is a part of a thread's time in a window that the scheduler counted: that on a CPU, or that in short waits. Draws say in
-// which rows it was spent.
+// A dividedTime is a part of a thread's time in a window that the scheduler counted: that on a CPU,
+// or that in short waits. Draws say in which rows it was spent.
 type dividedTime struct {
 	pid, tid, window int64
 	running          bool
@@ -27,7 +27,8 @@ type drawnTime struct{ time, squares float64 }
 // draws is how many draws of equal weight say as much.
 func (d drawnTime) draws() float64 { return d.time * d.time / d.squares }
 
-// haveDraws reports whether samples of waits say what their draws stand for. Those of the history do not, nor those of older files.
+// haveDraws reports whether samples of waits say what their draws stand for. Those of the history
+// do not, nor those of older files.
 func haveDraws(samples []*pprof.Sample) bool {
 	return slices.ContainsFunc(samples, func(s *pprof.Sample) bool { return stacks.Number(s, stored.LabelDraw) > 0 })
 }
@@ -49,11 +50,12 @@ func (t *tally) draw(e *storedEvents, sample *pprof.Sample, each float64) {
 
 // dividedVariance is the variance of the part of t of the divided times of all.
 //
-// A divided time R of n draws, k of which are of t, gives t the part R k/n. Its variance is R² s(1-s)/n, where s is the true part. s is estimated by
-// (k+p)/(n+1), where p is the part that t has of the times of all threads of the group: few draws of one thread may all be of the same
-// row by chance. That makes s(1-s) too small by the factor 1 - n/(n+1)² on average if p is the true part of every thread, and too large if
-// threads differ. p itself is that of half a draw more on either side. Fewer than twenty draws of a group say too little of p:
-// then R counts as not known.
+// A divided time R of n draws, k of which are of t, gives t the part R k/n. Its variance is R²
+// s(1-s)/n, where s is the true part. s is estimated by (k+p)/(n+1), where p is the part that t has
+// of the times of all threads of the group: few draws of one thread may all be of the same row by
+// chance. That makes s(1-s) too small by the factor 1 - n/(n+1)² on average if p is the true part
+// of every thread, and too large if threads differ. p itself is that of half a draw more on either
+// side. Fewer than twenty draws of a group say too little of p: then R counts as not known.
 func (t *tally) dividedVariance(all *tally) (variance float64) {
 	type groupKey struct {
 		pid     int64
@@ -93,7 +95,8 @@ func (t *tally) dividedVariance(all *tally) (variance float64) {
 	return variance
 }
 
-// apart is the variance of the main value if that of no divided time is known: of one part of it, without the rest.
+// apart is the variance of the main value if that of no divided time is known: of one part of it,
+// without the rest.
 func (t *tally) apart() float64 {
 	variance := t.variance
 	for _, of := range t.divided {
@@ -102,8 +105,9 @@ func (t *tally) apart() float64 {
 	return variance
 }
 
-// timeWithin is half of the 95 % interval of the time of t, which is a part of all. It is 0 if every wait of t was recorded, and +Inf if it is more
-// than that time: then too few draws are known.
+// timeWithin is half of the 95 % interval of the time of t, which is a part of all. It is 0 if
+// every wait of t was recorded, and +Inf if it is more than that time: then too few draws are
+// known.
 func (t *tally) timeWithin(i int, all *tally) float64 {
 	variance := t.variance + t.dividedVariance(all)
 	if variance == 0 {
@@ -116,8 +120,9 @@ func (t *tally) timeWithin(i int, all *tally) float64 {
 	return math.Inf(1)
 }
 
-// poissonWithin is by how much the mean of a Poisson distribution may be larger than the n that were drawn, at the end of the 95 % interval:
-// the further one. It is the formula of Wilson and Hilferty (1931), within 1 % for 1 and more.
+// poissonWithin is by how much the mean of a Poisson distribution may be larger than the n that
+// were drawn, at the end of the 95 % interval: the further one. It is the formula of Wilson and
+// Hilferty (1931), within 1 % for 1 and more.
 func poissonWithin(n float64) float64 {
 	m := n + 1
 	return m*math.Pow(1-1/(9*m)+normal95/(3*math.Sqrt(m)), 3) - n
@@ -139,11 +144,13 @@ func (e *storedEvents) timeIntervalColumns(i int, all *tally) []eventColumn {
 const (
 	// vagueTime is the part of a time from which on its interval says little of it.
 	vagueTime = 0.5
-	// muchVague is the part of the time of threads that are not idle, in methods whose time is vague, from which on a recording is approximate.
+	// muchVague is the part of the time of threads that are not idle, in methods whose time is
+	// vague, from which on a recording is approximate.
 	muchVague = 0.25
 )
 
-// vagueTimes says how much of the time is in methods of which too few short waits were drawn, if that is much; "" otherwise.
+// vagueTimes says how much of the time is in methods of which too few short waits were drawn, if
+// that is much; "" otherwise.
 func vagueTimes(p *pprof.Profile) string {
 	kind, ok := stacks.EventKindOf(p)
 	if !ok || kind != profile.OffCPU && kind != profile.Wall {

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// A drawing has threads of one group with that much time each in drawn waits of some methods. What one draw stands for is 1.
+// A drawing has threads of one group with that much time each in drawn waits of some methods. What
+// one draw stands for is 1.
 type drawing struct {
 	rng     *rand.Rand
 	threads int
@@ -69,7 +70,8 @@ func (d *drawing) pick(parts [3]float64) int {
 	return 0
 }
 
-// Of 100 intervals of a method's time at most five do not contain the truth, however few draws there are of how many threads.
+// Of 100 intervals of a method's time at most five do not contain the truth, however few draws
+// there are of how many threads.
 func TestTimeIntervals(t *testing.T) {
 	const runs = 2000
 	for _, d := range []drawing{

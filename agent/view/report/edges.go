@@ -22,11 +22,13 @@ import (
 // maxTargets bounds the targets of a call site that are shown.
 const maxTargets = 8
 
-// Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line of the call, callee,
-// and the basis of the number of calls, the largest number first. Estimated numbers have three digits and a 95 % interval. Above them is how
-// much of the sampled callees' time has no number. Below them are the virtual call sites with the distribution over their
-// targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known, lines that call several methods
-// have such a table, too. Nil options are DefaultViewOptions. It fails if calls were not recorded.
+// Edges writes the hot edges of the call graphs in a profile, a table for each engine: caller, line
+// of the call, callee, and the basis of the number of calls, the largest number first. Estimated
+// numbers have three digits and a 95 % interval. Above them is how much of the sampled callees'
+// time has no number. Below them are the virtual call sites with the distribution over their
+// targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known,
+// lines that call several methods have such a table, too. Nil options are DefaultViewOptions. It
+// fails if calls were not recorded.
 func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -124,8 +126,8 @@ func (w *edgeWriter) onlyMade() bool {
 	return w.engine != stored.EngineCount && all&basisOf(profile.Estimated.String()) != 0 && all&basisOf(profile.Inferred.String()) == 0
 }
 
-// onlySeenEdges lists edges that stacks or code have, and of which nothing says how often they are called: n at most, 0 or less for
-// their number alone, unless all are asked for.
+// onlySeenEdges lists edges that stacks or code have, and of which nothing says how often they are
+// called: n at most, 0 or less for their number alone, unless all are asked for.
 func (w *edgeWriter) onlySeenEdges(n int) {
 	list := w.onlySeen()
 	if len(list) == 0 {
@@ -145,9 +147,10 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 // A callSite is a place in a caller, as views name it.
 type callSite = cct.CallSite[string, profile.Site]
 
-// callSites writes the places that call several methods. A place with an offset is one call, a virtual one. Of some
-// languages (PHP) only the line of a call is known: such a place is all calls of a line, is distinguished by the heading
-// and by its name, and has no mark, as several calls that are not virtual look the same.
+// callSites writes the places that call several methods. A place with an offset is one call, a
+// virtual one. Of some languages (PHP) only the line of a call is known: such a place is all calls
+// of a line, is distinguished by the heading and by its name, and has no mark, as several calls
+// that are not virtual look the same.
 func (w *edgeWriter) callSites() {
 	var (
 		virtual, lines []callSite
@@ -208,7 +211,8 @@ func (w *edgeWriter) lines(lines []callSite) {
 	layout.Fold(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
 }
 
-// targets writes a place, with what its name is followed by, and what is called there. The first targets are marked.
+// targets writes a place, with what its name is followed by, and what is called there. The first
+// targets are marked.
 func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	head := fmt.Sprintf("%6.1f%%  ", w.share(s.Weight))
 	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.Suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
@@ -243,8 +247,8 @@ const (
 	layerCount
 )
 
-// layerOf returns the layer that m belongs to: the application if app matches its name; nil for whatever is not in the
-// Java class library.
+// layerOf returns the layer that m belongs to: the application if app matches its name; nil for
+// whatever is not in the Java class library.
 func layerOf(m stacks.Method, app *regexp.Regexp) layer {
 	switch {
 	case m.Native, strings.HasPrefix(m.Name, "["):
@@ -265,10 +269,11 @@ func describeLayers(app *regexp.Regexp) string {
 	return "App: everything but " + profile.ClassLibrary() + ", which are JDK"
 }
 
-// Layers writes how the calls in a profile cross between the application and the Java class library, a line for each
-// process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009) does. A sixth column holds the calls that
-// are in none of the four: from or to code without a name or not of the program, and those that have no caller.
-// Options.App says what the application is; nil options are DefaultViewOptions. It fails if calls were not recorded.
+// Layers writes how the calls in a profile cross between the application and the Java class
+// library, a line for each process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009)
+// does. A sixth column holds the calls that are in none of the four: from or to code without a name
+// or not of the program, and those that have no caller. Options.App says what the application is;
+// nil options are DefaultViewOptions. It fails if calls were not recorded.
 func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -303,8 +308,8 @@ func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return layout.Flush(out, "layers")
 }
 
-// noCalls says so if err is that there are no calls in a profile for which they were recorded, as of a program that hardly ran. It returns
-// any other error.
+// noCalls says so if err is that there are no calls in a profile for which they were recorded, as
+// of a program that hardly ran. It returns any other error.
 func noCalls(w io.Writer, p *pprof.Profile, err error) error {
 	if !errors.Is(err, stacks.ErrNoCalls) || !stacks.HasCalls(p) {
 		return err

@@ -112,8 +112,8 @@ func TestManyTargets(t *testing.T) {
 	}
 }
 
-// In some languages only the line of a call is known. The view lists what the line calls, but not as one virtual call:
-// none of it is a candidate for inlining.
+// In some languages only the line of a call is known. The view lists what the line calls, but not
+// as one virtual call: none of it is a candidate for inlining.
 func TestLinesWithoutOffset(t *testing.T) {
 	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: -1} }
 	p := dispatch()
@@ -242,7 +242,8 @@ func TestEdgesOfOtherProfiles(t *testing.T) {
 	}
 }
 
-// Estimated edges have their interval, and are in the order of what is certain; of those that nobody measured there is no number.
+// Estimated edges have their interval, and are in the order of what is certain; of those that
+// nobody measured there is no number.
 func TestEdgesIntervals(t *testing.T) {
 	at := func(line int32) profile.Site { return profile.Site{Line: line, Offset: 1} }
 	wide := sinktest.CallGraph(sinktest.Called{Caller: sinktest.ShopRun, Site: at(1), Callee: sinktest.CartTotal, Weight: 2_100_000})
@@ -279,7 +280,8 @@ func layerRows(t *testing.T, p *profile.Profile, opts *report.ViewOptions) (rows
 	return rows
 }
 
-// Rows of Table 2 of Moret, Binder and Villazón: a program whose calls have these shares gives that row.
+// Rows of Table 2 of Moret, Binder and Villazón: a program whose calls have these shares gives that
+// row.
 func TestLayersTable2(t *testing.T) {
 	app, lib := sinktest.JavaMethod("org.apache.Main.run()V"), sinktest.JavaMethod("java.util.List.get(I)Ljava/lang/Object;")
 	otherApp, otherLib := sinktest.JavaMethod("javanese.Main.run()V"), sinktest.JavaMethod("com.sun.crypto.Cipher.run()V")

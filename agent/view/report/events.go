@@ -20,7 +20,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// A statedSum is what the metadata of a profile says of the main value of events, all processes together.
+// A statedSum is what the metadata of a profile says of the main value of events, all processes
+// together.
 type statedSum struct {
 	sum, within float64       // within is half of the 95 % interval; +Inf if it is not known of each process
 	observed    []string      // sentences on processes that were not observed all the time, or not in all events
@@ -54,9 +55,9 @@ func statedSumOf(p *pprof.Profile) *statedSum {
 	return s
 }
 
-// widen multiplies the variance of every sample by one factor, so that the interval of the sum of all samples is at least as wide
-// as the interval that the profile states. The stated interval also covers the choice of slices and lost events. Survey sampling
-// calls the factor the design effect.
+// widen multiplies the variance of every sample by one factor, so that the interval of the sum of
+// all samples is at least as wide as the interval that the profile states. The stated interval also
+// covers the choice of slices and lost events. Survey sampling calls the factor the design effect.
 func (e *storedEvents) widen() {
 	stated := statedSumOf(e.stacks.Profile)
 	if stated == nil {
@@ -74,8 +75,9 @@ func (e *storedEvents) widen() {
 	e.stated = stated
 }
 
-// EffectOf returns the design effect of the events of a stored profile: what the variances that follow from numbers of events are multiplied
-// by, at least 1. It is 1 if it is not known, and 0 if parts of the sum have no intervals.
+// EffectOf returns the design effect of the events of a stored profile: what the variances that
+// follow from numbers of events are multiplied by, at least 1. It is 1 if it is not known, and 0 if
+// parts of the sum have no intervals.
 func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
 	e, err := readEvents(p, kind)
 	switch {
@@ -87,8 +89,9 @@ func EffectOf(p *pprof.Profile, kind profile.EventKind) float64 {
 	return e.effect
 }
 
-// partly says that a part of the time was not observed, or that events were lost. The design effect is that of all samples
-// together: a class that is allocated in bursts of its own, in few slices or in none, is much further off than that.
+// partly says that a part of the time was not observed, or that events were lost. The design effect
+// is that of all samples together: a class that is allocated in bursts of its own, in few slices or
+// in none, is much further off than that.
 func (e *storedEvents) partly() bool { return e.stated != nil && e.stated.scaled }
 
 // apportioned reports whether parts of the sum have intervals.
@@ -96,8 +99,9 @@ func (e *storedEvents) apportioned() bool {
 	return !e.partly() && (e.stated == nil || e.stated.repeated == "")
 }
 
-// interval is half of the 95 % interval of the main value of all samples that count: the stated one, or what follows from the
-// number of events if the profile states none or has been changed since.
+// interval is half of the 95 % interval of the main value of all samples that count: the stated
+// one, or what follows from the number of events if the profile states none or has been changed
+// since.
 func (e *storedEvents) interval(all tally) float64 {
 	const rounded = 1e-3
 	value := all.values[e.kind.Main()]
@@ -107,15 +111,18 @@ func (e *storedEvents) interval(all tally) float64 {
 	return e.stated.within
 }
 
-// An EventTotal is what the events of a stored profile add up to: the main value of their kind, without what stands apart.
+// An EventTotal is what the events of a stored profile add up to: the main value of their kind,
+// without what stands apart.
 type EventTotal struct {
 	Sum    float64
 	Within float64 // half of the 95 % interval; 0 if it is exact, +Inf if there are too few events for an interval
-	// Missed is how long a process ran before it was observed, if that is in its recording; the longest of several.
+	// Missed is how long a process ran before it was observed, if that is in its recording; the
+	// longest of several.
 	Missed time.Duration
 }
 
-// TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has none of that kind.
+// TotalOf returns what a stored profile says of the sum of its events. It fails if the profile has
+// none of that kind.
 func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
 	e, err := readEvents(p, kind)
 	if err != nil {
@@ -134,8 +141,8 @@ func TotalOf(p *pprof.Profile, kind profile.EventKind) (EventTotal, error) {
 	return total, nil
 }
 
-// about writes the interval of all samples in percent, if it is known. Without an interval the sum is exact, unless a process
-// ran before it was observed.
+// about writes the interval of all samples in percent, if it is known. Without an interval the sum
+// is exact, unless a process ran before it was observed.
 func (e *storedEvents) about(all tally) string {
 	half, value := e.interval(all), all.values[e.kind.Main()]
 	if half == 0 && e.stated != nil && e.stated.missed > 0 {
@@ -167,8 +174,9 @@ func (e *storedEvents) writeObserved(out *bufio.Writer, opts *ViewOptions) {
 type tally struct {
 	values [profile.MaxEventValues]float64 // as profile.EventKind.Values says
 	events float64
-	// variance is that of the main value. The n events of a sample, of about equal weight w, are a Poisson number of them,
-	// so that the variance of their sum n w is n w², which is value²/n. Values that were not estimated have none.
+	// variance is that of the main value. The n events of a sample, of about equal weight w, are a
+	// Poisson number of them, so that the variance of their sum n w is n w², which is value²/n.
+	// Values that were not estimated have none.
 	variance float64
 	unsited  float64                   // the part of the main value that no observed event stands for
 	drawn    float64                   // OffCPU, Wall: the part of the main value that draws stand for
@@ -195,14 +203,17 @@ func (t *tally) add(other tally) {
 // normal95 is how many standard deviations to either side hold 95 % of a normal distribution.
 const normal95 = 1.96
 
-// leastEvents are so many that their number is about normally distributed. Where fewer are to be expected, intervals that follow
-// from the number seen are too narrow: of three, 84 of 100 hold the truth.
+// leastEvents are so many that their number is about normally distributed. Where fewer are to be
+// expected, intervals that follow from the number seen are too narrow: of three, 84 of 100 hold the
+// truth.
 const leastEvents = 10
 
-// shareInterval returns the half-width of the 95 % interval of the share that value i of t has of that of all, in
-// percent of the whole. All is t and the rest, which vary independently: with the share s, its standard deviation is the
-// root of (1-s)² variance(t) + s² variance(rest), over all. Of N events of equal weight that is the binomial one, the root
-// of s(1-s)/N. What none of N draws met may still be 3/N of all, with 95 % (the rule of three), and the part that t has is smaller by that.
+// shareInterval returns the half-width of the 95 % interval of the share that value i of t has of
+// that of all, in percent of the whole. All is t and the rest, which vary independently: with the
+// share s, its standard deviation is the root of (1-s)² variance(t) + s² variance(rest), over all.
+// Of N events of equal weight that is the binomial one, the root of s(1-s)/N. What none of N draws
+// met may still be 3/N of all, with 95 % (the rule of three), and the part that t has is smaller by
+// that.
 func (t tally) shareInterval(i int, all tally) float64 {
 	if all.values[i] == 0 {
 		return 0
@@ -226,7 +237,8 @@ type eventPart struct {
 	atOffset                  bool // the offset is known
 }
 
-// partOf reads the labels of a sample. The kind is no part of allocations, as all are recorded in one way.
+// partOf reads the labels of a sample. The kind is no part of allocations, as all are recorded in
+// one way.
 func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 	part := eventPart{class: stacks.Label(sample, stored.LabelClass)}
 	if kind == profile.Allocations {
@@ -270,7 +282,8 @@ func (g *eventGroups[K]) of(key K) *eventGroup[K] {
 	return group
 }
 
-// sorted returns the groups by some values, the largest first one first; equals stay in the order of the file.
+// sorted returns the groups by some values, the largest first one first; equals stay in the order
+// of the file.
 func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {
 	return slices.SortedStableFunc(slices.Values(g.list), func(a, b *eventGroup[K]) int {
 		for _, i := range values {
@@ -378,7 +391,8 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 	}
 }
 
-// program yields the program's methods on the stack of an event, innermost first: those that are neither native nor the VM's own.
+// program yields the program's methods on the stack of an event, innermost first: those that are
+// neither native nor the VM's own.
 func (e *storedEvents) program(sample *pprof.Sample) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, loc := range e.stacks.Own(sample) {
@@ -391,8 +405,9 @@ func (e *storedEvents) program(sample *pprof.Sample) iter.Seq[string] {
 	}
 }
 
-// site returns the program's innermost method in which an event happened, or else whatever is innermost but the kernel. Of waits it is the
-// application's, as methods of the class library only say how a thread waits.
+// site returns the program's innermost method in which an event happened, or else whatever is
+// innermost but the kernel. Of waits it is the application's, as methods of the class library only
+// say how a thread waits.
 func (e *storedEvents) site(sample *pprof.Sample) string {
 	switch e.kind {
 	case profile.Locks, profile.OffCPU, profile.Wall:
@@ -401,8 +416,9 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 	return e.innermost(sample)
 }
 
-// appSite returns the application's innermost method on the stack of an event: the one in which it happened, or that called the class library
-// for it. Of stacks without one it is the class library's; of waits, not one that only says how a thread waits.
+// appSite returns the application's innermost method on the stack of an event: the one in which it
+// happened, or that called the class library for it. Of stacks without one it is the class
+// library's; of waits, not one that only says how a thread waits.
 func (e *storedEvents) appSite(sample *pprof.Sample) string {
 	library, waits := "", e.kind != profile.Allocations && stacks.Label(sample, stored.LabelState) != cause.Running
 	for method := range e.program(sample) {
@@ -431,8 +447,8 @@ func (e *storedEvents) innermost(sample *pprof.Sample) string {
 	return e.stacks.Edge(sample).Callee.Name
 }
 
-// waker returns who ended the wait of a sample, threads that do the same work together, and the program's method in which it did so; "" if
-// that is not known.
+// waker returns who ended the wait of a sample, threads that do the same work together, and the
+// program's method in which it did so; "" if that is not known.
 func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
 	who = stacks.Label(sample, stored.LabelWaker)
 	if who == "" {

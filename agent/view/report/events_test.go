@@ -17,10 +17,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// coverageLine matches what is said of a process that was not observed all the time, or in all events.
+// coverageLine matches what is said of a process that was not observed all the time, or in all
+// events.
 var coverageLine = regexp.MustCompile("scaled to all|nothing was observed")
 
-// A profile says which processes were observed part of the time, over all its windows, and views take it into intervals.
+// A profile says which processes were observed part of the time, over all its windows, and views
+// take it into intervals.
 func TestPartlyObserved(t *testing.T) {
 	observed := func(of time.Duration, slices int, within float64) *profile.Profile {
 		p := sinktest.Only(profile.Allocations) // 10 MiB of 151 events

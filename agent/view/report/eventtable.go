@@ -15,7 +15,8 @@ import (
 const (
 	// maxParts bounds the parts of a method that are shown, unless all methods are.
 	maxParts = 5
-	// maxPartCell bounds the columns of a part's kind and place: the longest of our own is humongous.
+	// maxPartCell bounds the columns of a part's kind and place: the longest of our own is
+	// humongous.
 	maxPartCell = 10
 	// minPartName is how many columns of a class are shown at least: fewer say nothing.
 	minPartName = 12
@@ -74,8 +75,8 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	g.Write(t.out, t.opts.Width)
 }
 
-// split returns which parts of a method have a line each, and those that share one: what is too many, and at the end what
-// would be shown as 0.0 % of all.
+// split returns which parts of a method have a line each, and those that share one: what is too
+// many, and at the end what would be shown as 0.0 % of all.
 func (t *eventTable) split(parts []*eventGroup[eventPart], all tally) (shown, more []*eventGroup[eventPart]) {
 	const visible = 0.0005
 	if t.opts.N <= 0 {
@@ -115,7 +116,8 @@ func newPartLayout(groups []*eventGroup[string]) (l partLayout) {
 	return l
 }
 
-// name writes a part in at most width columns, 0 for any number: kind, place, and the class with its field and offset.
+// name writes a part in at most width columns, 0 for any number: kind, place, and the class with
+// its field and offset.
 func (l partLayout) name(p eventPart, width int) string {
 	const indent = "  "
 	var head strings.Builder

@@ -19,14 +19,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// Allocations writes which classes of objects were allocated, and which methods allocated them, the most bytes first.
-// Under each method are its objects by generation and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The
-// method is the program's innermost; where that is in the class library, the application's methods follow. Nil options are DefaultViewOptions. It fails if the profile has no allocations.
+// Allocations writes which classes of objects were allocated, and which methods allocated them, the
+// most bytes first. Under each method are its objects by generation and class, as in the appendix
+// of Inoue and Nakatani (OOPSLA 2009). The method is the program's innermost; where that is in the
+// class library, the application's methods follow. Nil options are DefaultViewOptions. It fails if
+// the profile has no allocations.
 //
-// Bytes and objects are estimates from a number of events, which is shown next to them. From that follows the interval of
-// the share: it holds the true one in 95 of 100 cases. A sum of n events of about equal weight has the relative standard
-// error 1/sqrt(n); see tally for other weights. With less than ten events it is rough. Where
-// every object was counted there is no interval.
+// Bytes and objects are estimates from a number of events, which is shown next to them. From that
+// follows the interval of the share: it holds the true one in 95 of 100 cases. A sum of n events of
+// about equal weight has the relative standard error 1/sqrt(n); see tally for other weights. With
+// less than ten events it is rough. Where every object was counted there is no interval.
 func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -85,8 +87,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return layout.Flush(out, "allocations")
 }
 
-// writeCounted writes which classes of objects were allocated by the counts of each one, of a profile that has these next to
-// estimates.
+// writeCounted writes which classes of objects were allocated by the counts of each one, of a
+// profile that has these next to estimates.
 func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	var byClass eventGroups[string]
 	for sample, t := range e.those(stacks.Counted) {
@@ -104,8 +106,10 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	writeEvents(&table, "class", &byClass)
 }
 
-// CPI writes a table of methods by CPU cycles, the most first, with their instructions and their cycles per instruction, as
-// in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile has no cycles.
+// CPI writes a table of methods by CPU cycles, the most first, with their instructions and their
+// cycles per instruction, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the
+// innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile
+// has no cycles.
 func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -147,16 +151,18 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
-// Faults writes which methods touched memory for the first time, the most page faults first. Under each method are the
-// data addresses by place, class, field and offset in the object, as in the appendix of Inoue and Nakatani (OOPSLA
-// 2009). The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no faults.
+// Faults writes which methods touched memory for the first time, the most page faults first. Under
+// each method are the data addresses by place, class, field and offset in the object, as in the
+// appendix of Inoue and Nakatani (OOPSLA 2009). The method is the program's innermost. Nil options
+// are DefaultViewOptions. It fails if the profile has no faults.
 func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return writeTouches(w, p, opts, profile.Faults, "first touches of memory", "method / place, class.field +offset")
 }
 
-// Barriers writes which methods stored references into old objects, by the cards that they made dirty, the most first. Under each method are
-// the objects by place and class. The method is the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no
-// write barriers.
+// Barriers writes which methods stored references into old objects, by the cards that they made
+// dirty, the most first. Under each method are the objects by place and class. The method is the
+// program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no write
+// barriers.
 func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects", "method / place, class stored into")
 }
@@ -197,11 +203,12 @@ const (
 	lockDelay
 )
 
-// Locks writes which methods were delayed by locks that others held, the longest delay first, with how often locks were
-// contended and acquired. Under each method are its locks by how it got them, place and class, as in the appendix of
-// Inoue and Nakatani (OOPSLA 2009). Who was seen to have the locks meanwhile follows. Waits for work, which are no
-// contention, follow in a table of their own. The method is the application's innermost. Nil options are
-// DefaultViewOptions. It fails if the profile has no locks.
+// Locks writes which methods were delayed by locks that others held, the longest delay first, with
+// how often locks were contended and acquired. Under each method are its locks by how it got them,
+// place and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). Who was seen to have the
+// locks meanwhile follows. Waits for work, which are no contention, follow in a table of their own.
+// The method is the application's innermost. Nil options are DefaultViewOptions. It fails if the
+// profile has no locks.
 func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -255,9 +262,10 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return layout.Flush(out, "locks")
 }
 
-// OffCPU writes what threads waited for when they used no CPU, and which methods waited, the longest time first. The time is that of all
-// threads together. Under each method are the causes. The method is the application's innermost. Nil options are DefaultViewOptions. It fails
-// if the profile has no off-CPU time.
+// OffCPU writes what threads waited for when they used no CPU, and which methods waited, the
+// longest time first. The time is that of all threads together. Under each method are the causes.
+// The method is the application's innermost. Nil options are DefaultViewOptions. It fails if the
+// profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const waits, offCPU = 0, 1
 	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity), eventColumn{"mean", func(t tally) string {
@@ -268,12 +276,14 @@ func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}})
 }
 
-// Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as OffCPU does.
+// Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as
+// OffCPU does.
 func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return writeTimes(w, p, profile.Wall, opts)
 }
 
-// writeTimes writes times by cause and by method, and more columns. The sum has no number of waits: one that ends on a run queue is two rows.
+// writeTimes writes times by cause and by method, and more columns. The sum has no number of waits:
+// one that ends on a run queue is two rows.
 func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -330,10 +340,11 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	return layout.Flush(out, name)
 }
 
-// Safepoints writes a table of the VM operations that stopped all threads, with the garbage collector at work, the longest
-// total time first. Columns are the total time, its share of the recording, the number of pauses and their mean. Each process
-// has a table of its own, as pauses of several processes overlap. Nil options are DefaultViewOptions. It fails if the profile
-// has no safepoints.
+// Safepoints writes a table of the VM operations that stopped all threads, with the garbage
+// collector at work, the longest total time first. Columns are the total time, its share of the
+// recording, the number of pauses and their mean. Each process has a table of its own, as pauses of
+// several processes overlap. Nil options are DefaultViewOptions. It fails if the profile has no
+// safepoints.
 func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -395,16 +406,17 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 }
 
 const (
-	// maxBuckets is how many buckets of powers of two 64 bits can have, of either sign and with zero. More values are
-	// texts that look like numbers.
+	// maxBuckets is how many buckets of powers of two 64 bits can have, of either sign and with
+	// zero. More values are texts that look like numbers.
 	maxBuckets = 2*64 + 1
 	// barWidth is how long the bar of the largest value is, in columns.
 	barWidth = 20
 )
 
-// Values writes what the operands of probes were. For each probe, the one with most executions first, it shows the
-// distribution of its values: of numbers in buckets in their order, of texts the most frequent ones; then the methods,
-// which are the program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no values.
+// Values writes what the operands of probes were. For each probe, the one with most executions
+// first, it shows the distribution of its values: of numbers in buckets in their order, of texts
+// the most frequent ones; then the methods, which are the program's innermost. Nil options are
+// DefaultViewOptions. It fails if the profile has no values.
 func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -495,7 +507,8 @@ func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, o
 	g.Write(out, opts.Width)
 }
 
-// inOrder returns values as they are to be shown: numbers in their order, if all are, or else the most frequent first.
+// inOrder returns values as they are to be shown: numbers in their order, if all are, or else the
+// most frequent first.
 func inOrder(values *eventGroups[string]) (list []*eventGroup[string], numbers bool) {
 	list = values.sorted(0)
 	if len(list) > maxBuckets {

@@ -42,8 +42,8 @@ func TestEventViews(t *testing.T) {
 		lines []string
 	}{
 		{profile.Allocations, []string{
-			// 6 + 3 + 1 MB of 60000, 90000 and 1 objects. The variance is 6²/100 + 3²/50 + 1²/1 = 1.54 MB², of which
-			// 1.96 roots are 2.43 MB.
+			// 6 + 3 + 1 MB of 60000, 90000 and 1 objects. The variance is 6²/100 + 3²/50 + 1²/1 =
+			// 1.54 MB², of which 1.96 roots are 2.43 MB.
 			"Allocations, in 10.00 s: 10.5MB (±24.3%), 150001 objects, from 151 events",
 			// s = 0.6: root of 0.4² 0.36 + 0.6² 1.18 is 0.6947, times 1.96 is 1.36 MB of 10.
 			"60.0%  ±13.6  6.3MB    60000     100  char[]",
@@ -139,7 +139,8 @@ func TestEventView(t *testing.T) {
 	}
 }
 
-// The tree and the hot methods of events are in their own unit, and waits for work do not drown contention.
+// The tree and the hot methods of events are in their own unit, and waits for work do not drown
+// contention.
 func TestTreeOfEvents(t *testing.T) {
 	for _, test := range []struct {
 		kind profile.EventKind
@@ -167,7 +168,8 @@ func TestTreeOfEvents(t *testing.T) {
 	}
 }
 
-// What was counted has no interval. Beside estimates it is the same objects again, and stands apart.
+// What was counted has no interval. Beside estimates it is the same objects again, and stands
+// apart.
 func TestExactAllocations(t *testing.T) {
 	exact := sinktest.Event{Labels: profile.EventLabels{Class: "A", What: "exact"}, Events: 3, Values: [3]float64{3, 3 * sinktest.Mib}}
 	estimated := sinktest.Event{Labels: profile.EventLabels{Class: "B"}, Events: 1, Values: [3]float64{1, 1 * sinktest.Mib}}
@@ -189,7 +191,8 @@ func TestExactAllocations(t *testing.T) {
 	}
 }
 
-// Values that are no numbers are ordered by how often they were there, and what does not fit is added up.
+// Values that are no numbers are ordered by how often they were there, and what does not fit is
+// added up.
 func TestValuesOrder(t *testing.T) {
 	for _, test := range []struct {
 		values []string
@@ -307,7 +310,8 @@ func TestEventViewsRefuse(t *testing.T) {
 	}
 }
 
-// Who ended waits has a table, and its frames count for no method that waits: only the tree has them.
+// Who ended waits has a table, and its frames count for no method that waits: only the tree has
+// them.
 func TestWokenBy(t *testing.T) {
 	marker := func(text string) symbol.Frame {
 		return symbol.Frame{Function: text, SystemName: text, Kind: symbol.KindMarker}
@@ -365,8 +369,8 @@ func TestWokenBy(t *testing.T) {
 	}
 }
 
-// Waits are in the application's method, whatever package of the class library waits for it. Allocations are in the innermost one, and the
-// application's follow.
+// Waits are in the application's method, whatever package of the class library waits for it.
+// Allocations are in the innermost one, and the application's follow.
 func TestApplicationSite(t *testing.T) {
 	library := func(names ...string) (stack []symbol.Frame) {
 		for _, name := range names {

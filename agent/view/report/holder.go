@@ -17,14 +17,16 @@ const (
 	leastSecond = 0.2
 )
 
-// A wantedLock is a lock as far as profiles distinguish it: the class, and where threads wait for it. Objects of one class are different locks
-// where different methods wait for them, which is most often so.
+// A wantedLock is a lock as far as profiles distinguish it: the class, and where threads wait for
+// it. Objects of one class are different locks where different methods wait for them, which is most
+// often so.
 type wantedLock struct {
 	pid         int64
 	class, site string
 }
 
-// holderOf is who was seen to have the lock during the wait of a sample: the method and the thread; "" if nobody was.
+// holderOf is who was seen to have the lock during the wait of a sample: the method and the thread;
+// "" if nobody was.
 func holderOf(sample *pprof.Sample) string {
 	method := stacks.Label(sample, stored.LabelHolder)
 	if thread := stacks.Label(sample, stored.LabelHolderThread); method != "" && thread != "" {
@@ -33,8 +35,8 @@ func holderOf(sample *pprof.Sample) string {
 	return method
 }
 
-// holder says in a sentence where threads waited longest for locks, and who was seen to have them meanwhile, for which share of that time. It is
-// "" if that was not seen.
+// holder says in a sentence where threads waited longest for locks, and who was seen to have them
+// meanwhile, for which share of that time. It is "" if that was not seen.
 func holder(locks *pprof.Profile) (string, error) {
 	e, err := readEvents(locks, profile.Locks)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Estimates of the calls that are made say that others were inlined; the calls of one method that was counted have no others.
+// Estimates of the calls that are made say that others were inlined; the calls of one method that
+// was counted have no others.
 func TestOnlyMade(t *testing.T) {
 	estimated, inferred := basisOf(profile.Estimated.String()), basisOf(profile.Inferred.String())
 	for _, test := range []struct {

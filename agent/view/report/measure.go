@@ -10,8 +10,8 @@ import (
 
 var errNotProfile = errors.New("this is not a pprof profile (.pb.gz)")
 
-// What the parser allocates for the parts of a profile, in bytes: structures, pointers to them, and what growing slices leave behind. A test
-// compares.
+// What the parser allocates for the parts of a profile, in bytes: structures, pointers to them, and
+// what growing slices leave behind. A test compares.
 const (
 	perRecord  = 224 // a sample, location, function, mapping, or anything else at the top level
 	perPacked  = 20  // a location of a sample, or a value
@@ -25,8 +25,8 @@ const (
 	perFurther = 544
 )
 
-// maxStack bounds the stack of a sample: views take several times as much as the parser for each of its frames, one sample after the other. The agent
-// records 5,120 frames at most.
+// maxStack bounds the stack of a sample: views take several times as much as the parser for each of
+// its frames, one sample after the other. The agent records 5,120 frames at most.
 const maxStack = 1 << 16
 
 // Fields of profile.proto.
@@ -53,8 +53,8 @@ type measurer struct {
 	numbered int // locations, values and comments, so far
 }
 
-// measure returns how much memory parsing the profile in r takes, in addition to its size, without holding any of it. Both are bytes. It fails
-// beyond limit bytes.
+// measure returns how much memory parsing the profile in r takes, in addition to its size, without
+// holding any of it. Both are bytes. It fails beyond limit bytes.
 func measure(r io.Reader, limit int64) (need, size int64, err error) {
 	m := measurer{r: bufio.NewReaderSize(r, 64<<10), most: limit}
 	err = m.fields(math.MaxInt64, m.profileField)
@@ -67,8 +67,9 @@ func measure(r io.Reader, limit int64) (need, size int64, err error) {
 	return m.need, m.at, err
 }
 
-// fields calls visit for each field of a message that ends at a position. visit steps over fields with a length; it is called for others once they
-// are read. At the end of the file the error is io.EOF between two fields, else io.ErrUnexpectedEOF.
+// fields calls visit for each field of a message that ends at a position. visit steps over fields
+// with a length; it is called for others once they are read. At the end of the file the error is
+// io.EOF between two fields, else io.ErrUnexpectedEOF.
 func (m *measurer) fields(end int64, visit func(field uint64, length int64) error) error {
 	for m.at < end {
 		began := m.at

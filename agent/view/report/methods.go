@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// writeCallMethods writes the hot methods of a profile that has nothing but calls, a table for each engine: how often
-// a method is called, and how many calls it makes itself.
+// writeCallMethods writes the hot methods of a profile that has nothing but calls, a table for each
+// engine: how often a method is called, and how many calls it makes itself.
 func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	engines, err := callsByEngine(p)
 	if err != nil {
@@ -34,8 +34,9 @@ func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) er
 	return nil
 }
 
-// writeMethods writes the table of one engine, the most called first. The most calling method is often one that was
-// called once, long ago, so callers are in it even if nobody was seen to call them.
+// writeMethods writes the table of one engine, the most called first. The most calling method is
+// often one that was called once, long ago, so callers are in it even if nobody was seen to call
+// them.
 func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	called, makes := e.graph.Callees(), e.graph.Callers()
 	names := make([]string, 0, len(called))
@@ -67,10 +68,10 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	}
 }
 
-// Methods writes the hot methods of a profile as a table, the most self time first: that in which a method
-// was innermost, and that in which it was anywhere on the stack, recursion counted once; with the
-// numbers of samples. If the profile has nothing
-// but calls, these are the calls of the method and the calls that it makes. Nil options are DefaultViewOptions.
+// Methods writes the hot methods of a profile as a table, the most self time first: that in which a
+// method was innermost, and that in which it was anywhere on the stack, recursion counted once;
+// with the numbers of samples. If the profile has nothing but calls, these are the calls of the
+// method and the calls that it makes. Nil options are DefaultViewOptions.
 func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -144,19 +145,22 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	return layout.Flush(out, "methods")
 }
 
-// maxIndent bounds how far a line of the tree is indented, in columns, one a level. Deeper lines say their level.
+// maxIndent bounds how far a line of the tree is indented, in columns, one a level. Deeper lines
+// say their level.
 const maxIndent = 32
 
-// Tree writes the calling context tree of a profile as Figure 12 of Inoue and Nakatani (OOPSLA 2009) does: a line
-// for each context with at least MinShare of all samples, below its caller, the heaviest first; s: counts the
-// samples of that context itself and d: those with all its descendants. Methods that are always inlined there are
-// marked, where the paper leaves them out, and direct recursion that nothing branches off from is one line. If the
-// profile is of several processes, they are the outermost lines. Nil options are DefaultViewOptions.
+// Tree writes the calling context tree of a profile as Figure 12 of Inoue and Nakatani
+// (OOPSLA 2009) does: a line for each context with at least MinShare of all samples, below
+// its caller, the heaviest first; s: counts the samples of that context itself and d: those
+// with all its descendants. Methods that are always inlined there are marked, where the paper
+// leaves them out, and direct recursion that nothing branches off from is one line. If the
+// profile is of several processes, they are the outermost lines. Nil options are
+// DefaultViewOptions.
 //
-// Contexts are also marked if some of their samples may belong elsewhere: those of the context itself, or of contexts
-// below that are too light to be shown. If the profile has entries, e: counts how often samples found the context newly
-// entered: of two with the same s:, the one with more is called often, and the other runs long (Whaley, Java Grande
-// 2000).
+// Contexts are also marked if some of their samples may belong elsewhere: those of the context
+// itself, or of contexts below that are too light to be shown. If the profile has entries, e:
+// counts how often samples found the context newly entered: of two with the same s:, the one with
+// more is called often, and the other runs long (Whaley, Java Grande 2000).
 func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -206,7 +210,8 @@ func (t *treeWriter) visit(id cct.NodeID, n cct.Node[string]) bool {
 		return false
 	}
 	if t.inRun != cct.Root {
-		// The rest of a run is passed at once: it has no other visible nodes, and the walk is heaviest first.
+		// The rest of a run is passed at once: it has no other visible nodes, and the walk is
+		// heaviest first.
 		if id == t.inRun {
 			t.inRun = cct.Root
 		}

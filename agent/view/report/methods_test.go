@@ -70,9 +70,10 @@ func callers(contexts map[string]uint64) *profile.Profile {
 	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{Tree: sinktest.ContextTree(stacks...)}}}}}
 }
 
-// TestTreeFigure12 rebuilds the part of Figure 12 of Inoue and Nakatani (OOPSLA 2009) below two transactions, whose
-// callees are all shown, and compares line by line: the same counts, the same ratios, the same nodes left out. What
-// the figure does not show is "hidden", none of it 0.3% of the 242,000 samples; "rest" is the other transactions.
+// TestTreeFigure12 rebuilds the part of Figure 12 of Inoue and Nakatani (OOPSLA 2009) below two
+// transactions, whose callees are all shown, and compares line by line: the same counts, the same
+// ratios, the same nodes left out. What the figure does not show is "hidden", none of it 0.3% of
+// the 242,000 samples; "rest" is the other transactions.
 func TestTreeFigure12(t *testing.T) {
 	const (
 		custom   = "TransactionManager.goManual CustomerReportTransaction.process"

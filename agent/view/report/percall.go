@@ -19,9 +19,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// PerCall returns a view of what a call of the unit's method takes, on average over all of its calls: by cause, and by the methods that it
-// calls. The profile is of time, and has the number of calls (record --count). Time in copies of the method whose calls were not counted is
-// left out: in those that are inlined, or interpreted.
+// PerCall returns a view of what a call of the unit's method takes, on average over all of its
+// calls: by cause, and by the methods that it calls. The profile is of time, and has the number of
+// calls (record --count). Time in copies of the method whose calls were not counted is left out: in
+// those that are inlined, or interpreted.
 func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if opts == nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// 300 calls, below which threads ran for 0.9 s and waited for 6 s: 23 ms each. What is idle or elsewhere is none of it.
+// 300 calls, below which threads ran for 0.9 s and waited for 6 s: 23 ms each. What is idle or
+// elsewhere is none of it.
 func TestPerCall(t *testing.T) {
 	p := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.CountedWall(300), sink.OfEvents(profile.Wall)|sink.CallCounts))
 	per, err := compare.ParsePer("calls:" + sinktest.Checkout.Function)

@@ -15,12 +15,15 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// Bounds of a stored profile. A window of the agent has a few megabytes; other profilers' largest have a hundred.
+// Bounds of a stored profile. A window of the agent has a few megabytes; other profilers' largest
+// have a hundred.
 const (
 	maxStored = 256 << 20 // bytes, decompressed
-	// maxMemory bounds what a profile takes in memory: the file, what is in it decompressed, and what is parsed from that. It suffices for 5,800 stacks
-	// of 1,024 frames, the most that a profile of the agent shows. If these are alike, the file has an 850th of that. A large file may take more, so many
-	// bytes for each of its own, up to mostMemory: parsing other recordings takes up to 175 times the size of their files.
+	// maxMemory bounds what a profile takes in memory: the file, what is in it decompressed, and
+	// what is parsed from that. It suffices for 5,800 stacks of 1,024 frames, the most that a
+	// profile of the agent shows. If these are alike, the file has an 850th of that. A large file
+	// may take more, so many bytes for each of its own, up to mostMemory: parsing other recordings
+	// takes up to 175 times the size of their files.
 	maxMemory  = 128 << 20
 	perByte    = 300
 	mostMemory = 2 << 30
@@ -48,7 +51,8 @@ func ReadFile(path string) (*pprof.Profile, error) {
 	return p, nil
 }
 
-// Read reads a pprof profile, gzipped or not, or the only one in a page that record or report wrote. Of the formats that pprof knows it reads only the protocol buffer.
+// Read reads a pprof profile, gzipped or not, or the only one in a page that record or report
+// wrote. Of the formats that pprof knows it reads only the protocol buffer.
 func Read(r io.Reader) (*pprof.Profile, error) {
 	return read(r, maxStored, memoryFor)
 }
@@ -93,7 +97,8 @@ func read(r io.Reader, limit int64, memory func(file int64) int64) (*pprof.Profi
 	return parse(data, bound)
 }
 
-// check steps over a profile, of which it holds nothing, and returns its size. It fails if the profile would take too much memory.
+// check steps over a profile, of which it holds nothing, and returns its size. It fails if the
+// profile would take too much memory.
 func check(open func() (io.Reader, error), limit, bound int64) (size int64, err error) {
 	r, err := open()
 	if err != nil {
@@ -116,7 +121,8 @@ func check(open func() (io.Reader, error), limit, bound int64) (size int64, err 
 // reading is held while a profile is parsed, as the limit of memory is one for the program.
 var reading sync.Mutex
 
-// parse reads a profile that is decompressed. What it leaves behind while it grows does not make it take more memory than the bound.
+// parse reads a profile that is decompressed. What it leaves behind while it grows does not make it
+// take more memory than the bound.
 func parse(data []byte, bound int64) (*pprof.Profile, error) {
 	reading.Lock()
 	defer reading.Unlock()

@@ -168,7 +168,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Nearly all samples of a CPU in a minute fit, at 99 Hz, if each has another stack and all are as deep as the agent shows them.
+// Nearly all samples of a CPU in a minute fit, at 99 Hz, if each has another stack and all are as
+// deep as the agent shows them.
 func TestMemoryForDeepStacks(t *testing.T) {
 	const stacks, part = 5800, 10
 	frames := bytes.Repeat([]byte{0x80, 0x04}, 1024) // 512

@@ -25,8 +25,8 @@ func isPage(data []byte) bool {
 	return len(data) >= len(pageBegins) && strings.EqualFold(string(data[:len(pageBegins)]), pageBegins)
 }
 
-// profileInPage returns the profile, gzipped, that is inside a page of record or report. It fails if there is none, or if there are
-// several.
+// profileInPage returns the profile, gzipped, that is inside a page of record or report. It fails
+// if there is none, or if there are several.
 func profileInPage(page []byte) ([]byte, error) {
 	_, rest, found := bytes.Cut(page, []byte(pageProfile))
 	if !found {

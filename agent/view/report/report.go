@@ -3,8 +3,8 @@
 //	p, err := report.ReadFile("vmprof.pb.gz")
 //	err = report.Report(os.Stdout, p, nil)
 //
-// Every profile is untrusted, whichever program wrote it. What the agent's own profiles say about themselves is in their
-// metadata (package stored); other profiles show their samples without it.
+// Every profile is untrusted, whichever program wrote it. What the agent's own profiles say about
+// themselves is in their metadata (package stored); other profiles show their samples without it.
 package report
 
 import (
@@ -25,9 +25,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// Footer writes what a reader of any view must know: one sentence that accounts for the samples or events, then the rest of
-// the metadata and the profile's other comments, wrapped at width columns (0: not at all). What the metadata has for each
-// process or window is summed up in one sentence.
+// Footer writes what a reader of any view must know: one sentence that accounts for the samples or
+// events, then the rest of the metadata and the profile's other comments, wrapped at width columns
+// (0: not at all). What the metadata has for each process or window is summed up in one sentence.
 func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	out := bufio.NewWriter(w)
 	comments := Sentences(p)
@@ -41,7 +41,8 @@ func Footer(w io.Writer, p *pprof.Profile, width int) error {
 	return layout.Flush(out, "footer")
 }
 
-// Sentences are what Footer writes. The status comes first where less was observed than profile.Enough, or a part cannot be read.
+// Sentences are what Footer writes. The status comes first where less was observed than
+// profile.Enough, or a part cannot be read.
 func Sentences(p *pprof.Profile) []string {
 	var modes [profile.ContextChain + 1]bool
 	m, err := stored.MetadataOf(p)
@@ -76,8 +77,8 @@ func approximations(p *pprof.Profile) []string {
 		"[inlined in M] is M or a method inlined in M", share)}
 }
 
-// doubts says how certain contexts are that were not walked, if there are any. The modes are those in which contexts were
-// found, as far as the profile says.
+// doubts says how certain contexts are that were not walked, if there are any. The modes are those
+// in which contexts were found, as far as the profile says.
 func doubts(p *pprof.Profile, modes []bool) []string {
 	var list []string
 	for _, c := range []struct {
@@ -132,10 +133,10 @@ func labelShare(p *pprof.Profile, key, value string) float64 {
 	return 100 * stacks.Sum(p, "samples", func(s *pprof.Sample) bool { return s.HasLabel(key, value) }) / all
 }
 
-// Report writes the views that a profile has something for, and the footer. Of events these are their own view and
-// the contexts, which safepoints have none of. Of all else they are hot methods, hot edges of call graphs, the contexts,
-// which edges of call graphs alone do not have, and how these were found if not all stacks were walked. Nil options are
-// DefaultViewOptions.
+// Report writes the views that a profile has something for, and the footer. Of events these are
+// their own view and the contexts, which safepoints have none of. Of all else they are hot methods,
+// hot edges of call graphs, the contexts, which edges of call graphs alone do not have, and how
+// these were found if not all stacks were walked. Nil options are DefaultViewOptions.
 func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -175,19 +176,21 @@ type ViewOptions struct {
 	N        int     // lines of a table: methods, edges, call sites; 0 for all
 	MinShare float64 // of all samples, in percent: contexts below are left out of the tree
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
-	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other threads for itself, as one line each.
+	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other
+	// threads for itself, as one line each.
 	SumVM bool
 	// Idle has views of wall time and off-CPU time show threads that have nothing to do.
 	Idle bool
 	// PID is the only process that Timeline shows, 0 for all.
 	PID   int64
 	parts int // of a method in a table of events: 0 for maxParts, less for none
-	// App matches the names of methods that are of the application, for Layers; nil for all that are not the Java
-	// class library's.
+	// App matches the names of methods that are of the application, for Layers; nil for all that
+	// are not the Java class library's.
 	App *regexp.Regexp
 }
 
-// DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and Nakatani (OOPSLA 2009).
+// DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and
+// Nakatani (OOPSLA 2009).
 func DefaultViewOptions() *ViewOptions {
 	return &ViewOptions{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Slow writes the slowest invocations of a method: when each was, how long it took and because of what, and the stack in which it spent most
-// of that. Nil options are DefaultViewOptions. It fails if the profile has none.
+// Slow writes the slowest invocations of a method: when each was, how long it took and because of
+// what, and the stack in which it spent most of that. Nil options are DefaultViewOptions. It fails
+// if the profile has none.
 func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
@@ -114,7 +115,8 @@ func hasSlow(p *pprof.Profile) bool {
 	return at >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[at] != 0 })
 }
 
-// pathFrom writes the stack of a sample from a method on, outermost first, up to the program's innermost method.
+// pathFrom writes the stack of a sample from a method on, outermost first, up to the program's
+// innermost method.
 func pathFrom(s *stacks.Samples, sample *pprof.Sample, from string) func(width int) string {
 	var tree cct.Tree[string]
 	names := s.NamesFrom(sample, from, true)

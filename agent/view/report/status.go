@@ -27,7 +27,8 @@ const (
 	incomplete  = "incomplete"  // something is missing
 )
 
-// Status is the line that says how a recording is to be read, without the number of notes: "status: good: 695 samples, 0 lost".
+// Status is the line that says how a recording is to be read, without the number of notes: "status:
+// good: 695 samples, 0 lost".
 func Status(p *pprof.Profile) string {
 	word, why := doubt(p)
 	if why != "" {
@@ -36,7 +37,8 @@ func Status(p *pprof.Profile) string {
 	return "status: " + word
 }
 
-// status says in a line, or in up to three, whether something changes how the recording is to be read.
+// status says in a line, or in up to three, whether something changes how the recording is to be
+// read.
 func (o *SummaryOptions) status(p *pprof.Profile) string {
 	word, why := doubt(p)
 	color := green
@@ -184,7 +186,8 @@ func MissingPart(p *pprof.Profile) string {
 // vague is the ratio of the ends of an interval above which a number of calls is only a rough one.
 const vague = 2
 
-// vagueCalls says how far off the number of calls may be, if that changes how they are to be read; "" otherwise.
+// vagueCalls says how far off the number of calls may be, if that changes how they are to be read;
+// "" otherwise.
 func vagueCalls(p *pprof.Profile) string {
 	if !stacks.HasCalls(p) {
 		return ""
@@ -201,7 +204,8 @@ func vagueCalls(p *pprof.Profile) string {
 	return ""
 }
 
-// leastObserved is the extent of all processes together that is observed worst; nil if none is known.
+// leastObserved is the extent of all processes together that is observed worst; nil if none is
+// known.
 func leastObserved(m *stored.Metadata) *profile.Extent {
 	list := m.ExtentsTogether()
 	if i := slices.IndexFunc(list, func(e profile.Extent) bool { return !e.Good() }); i >= 0 {

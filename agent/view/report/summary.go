@@ -27,19 +27,22 @@ type SummaryOptions struct {
 	Lines int      // at most: 24
 	Color bool     // with escape sequences for a terminal
 	Next  []string // lines at the end: where the recording is, and what to do next
-	// Stopped says that the processes were stopped by a signal or a debugger when the recording ended.
+	// Stopped says that the processes were stopped by a signal or a debugger when the recording
+	// ended.
 	Stopped bool
 }
 
 const (
 	summaryRows = 10 // methods in a summary of one file
 	summaryApp  = 3  // methods of the application in it, by their time with callees
-	// leastRows is how many rows each kind has, if there are so many, even if that takes more lines than there are.
+	// leastRows is how many rows each kind has, if there are so many, even if that takes more lines
+	// than there are.
 	leastRows = 5
 )
 
-// Summary writes the end of a recording: what was recorded, the hottest methods, one line that says how good the recording is, and what to
-// do next. It has at most SummaryOptions.Lines lines, which the files of a recording share, unless five rows of each need more.
+// Summary writes the end of a recording: what was recorded, the hottest methods, one line that says
+// how good the recording is, and what to do next. It has at most SummaryOptions.Lines lines, which
+// the files of a recording share, unless five rows of each need more.
 func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	var o SummaryOptions
 	if opts != nil {
@@ -82,7 +85,8 @@ func Summary(w io.Writer, files []*pprof.Profile, opts *SummaryOptions) error {
 	return layout.Flush(out, "summary")
 }
 
-// holder is a paragraph on who was seen to have the lock that threads waited for most; "" if nobody was.
+// holder is a paragraph on who was seen to have the lock that threads waited for most; "" if nobody
+// was.
 func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	at := slices.IndexFunc(files, func(p *pprof.Profile) bool {
 		kind, ofEvents := stacks.EventKindOf(p)
@@ -128,7 +132,8 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int, several
 	return o.fit(w, view, p, lines, several)
 }
 
-// noEvents is the sentence of a profile without events: there were none, or it is not known, or nothing of them was observed.
+// noEvents is the sentence of a profile without events: there were none, or it is not known, or
+// nothing of them was observed.
 func noEvents(p *pprof.Profile, kind profile.EventKind) string {
 	m, err := stored.MetadataOf(p)
 	if err != nil || len(m.Extents) == 0 {
@@ -145,8 +150,8 @@ func noEvents(p *pprof.Profile, kind profile.EventKind) string {
 // empty reports whether nothing was recorded.
 func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
-// fit writes a view with as many rows as fit into so many lines. Where that would leave few rows, they have no parts: the largest
-// rows say more than the parts of fewer ones.
+// fit writes a view with as many rows as fit into so many lines. Where that would leave few rows,
+// they have no parts: the largest rows say more than the parts of fewer ones.
 func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int, several bool) error {
 	opts := DefaultViewOptions()
 	opts.Width = o.Width
@@ -280,7 +285,8 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	return layout.Flush(out, "summary")
 }
 
-// summaryLines is how many of so many methods have a line of their own, if there are so many rows. The others share one.
+// summaryLines is how many of so many methods have a line of their own, if there are so many rows.
+// The others share one.
 func summaryLines(rows, methods int) int {
 	if rows < methods && rows > 1 {
 		rows--

@@ -33,8 +33,8 @@ func TestSummaryGolden(t *testing.T) {
 	}
 }
 
-// The method that has most of the time with its callees is shown, although its own code takes none. Methods above it that only
-// pass on are not, nor is the class library.
+// The method that has most of the time with its callees is shown, although its own code takes none.
+// Methods above it that only pass on are not, nor is the class library.
 func TestSummaryWithCallees(t *testing.T) {
 	p := sinktest.OfPaths(
 		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote java.util.Map.get", Times: 1, Weight: 70},
@@ -51,7 +51,8 @@ func TestSummaryWithCallees(t *testing.T) {
 	}
 }
 
-// manyAllocations has twelve methods that allocate objects of twelve classes, each mostly of one of its own.
+// manyAllocations has twelve methods that allocate objects of twelve classes, each mostly of one of
+// its own.
 func manyAllocations(t *testing.T) *pprof.Profile {
 	p := sinktest.MustPprof(t, sinktest.Only(profile.Allocations))
 	model := p.Sample[0]
@@ -75,7 +76,8 @@ func manyAllocations(t *testing.T) *pprof.Profile {
 	return p
 }
 
-// Of many classes and methods the largest are shown, and no parts of less than 0.05 % in their place.
+// Of many classes and methods the largest are shown, and no parts of less than 0.05 % in their
+// place.
 func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
 	text := summaryOf(t, nil, manyAllocations(t))
 	for _, want := range []string{" C0\n", " C4\n", " com.shop.M0.run\n", " com.shop.M4.run\n"} {
@@ -109,7 +111,8 @@ func TestSummaryOfSeveralKinds(t *testing.T) {
 	}
 }
 
-// The summary of a kind fits on a terminal, and that of several in as many lines as five rows of each need; the marks of colors take no room.
+// The summary of a kind fits on a terminal, and that of several in as many lines as five rows of
+// each need; the marks of colors take no room.
 func TestSummaryFits(t *testing.T) {
 	escape := regexp.MustCompile("\x1b\\[[0-9]+m")
 	shop := sinktest.MustPprof(t, sinktest.Shop())
@@ -162,7 +165,8 @@ func TestSummaryStatus(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	// A call profile of few samples is coarse, however many calls they stand for; one without calls has seen none.
+	// A call profile of few samples is coarse, however many calls they stand for; one without calls
+	// has seen none.
 	caller, callee := sinktest.JavaMethod("M.m()V"), sinktest.JavaMethod("M.n()V")
 	calls := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Basis: profile.Sampled, Graph: sinktest.CallGraph(
 		sinktest.Called{Caller: caller, Callee: callee, Weight: 1e6})}}}}}
@@ -181,7 +185,8 @@ func TestSummaryStatus(t *testing.T) {
 	}
 }
 
-// A recording that follows the calls of a method says if it has none: the name may be wrong, or the method inlined.
+// A recording that follows the calls of a method says if it has none: the name may be wrong, or the
+// method inlined.
 func TestSummaryWithoutSlowCalls(t *testing.T) {
 	const says = "status: incomplete: no call of com.acme.Shop.checkout was seen"
 	p := sinktest.Only(profile.Wall)
@@ -229,7 +234,8 @@ func TestServiceThreads(t *testing.T) {
 	}
 }
 
-// The status follows from how much there was to observe, and "there were none" is said only where that is known.
+// The status follows from how much there was to observe, and "there were none" is said only where
+// that is known.
 func TestSummaryExtents(t *testing.T) {
 	allocated := func(there, observed float64, missed ...profile.Missed) profile.Extent {
 		return profile.Extent{Subject: "alloc", What: "allocated bytes", Unit: "bytes", Source: "the JVM's counters", There: there, Observed: observed, Missed: missed}

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Counts of windows add up; what was learned goes on growing, and the trees of two programs in one window are two.
+// Counts of windows add up; what was learned goes on growing, and the trees of two programs in one
+// window are two.
 func TestSumContexts(t *testing.T) {
 	line := func(comm string, pid, window int64, samples uint64, nodes int) stored.ProcessContexts {
 		l := stored.ProcessContexts{Comm: comm, PID: pid, Window: window, Contexts: profile.Contexts{Mode: profile.ContextChain}}

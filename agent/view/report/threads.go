@@ -21,8 +21,9 @@ type threadKey struct {
 	name    string
 }
 
-// Threads writes which groups of threads used the CPU, or whatever else the profile counts, and below each group its threads, the most
-// first. See stored.ThreadGroup. Nil options are DefaultViewOptions.
+// Threads writes which groups of threads used the CPU, or whatever else the profile counts, and
+// below each group its threads, the most first. See stored.ThreadGroup. Nil options are
+// DefaultViewOptions.
 func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if opts == nil {
 		opts = DefaultViewOptions()

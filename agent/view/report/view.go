@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A view is a stored profile as a calling context tree of method names: lines, addresses and threads are merged.
+// A view is a stored profile as a calling context tree of method names: lines, addresses and
+// threads are merged.
 type view struct {
 	tree    cct.Tree[string]
 	flags   []stacks.Flags       // by NodeID: how that context's innermost method was executed, and its samples' context was found

@@ -22,8 +22,9 @@ type candidateSet [maxCandidates / 64]uint64
 func (s *candidateSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
 func (s *candidateSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 
-// withCallees returns the application's methods with the largest total, at most so many. It leaves out methods that spend
-// nearly all of it in another one of them, such as main or the filters of a server: these are on every stack and say nothing.
+// withCallees returns the application's methods with the largest total, at most so many. It leaves
+// out methods that spend nearly all of it in another one of them, such as main or the filters of a
+// server: these are on every stack and say nothing.
 func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[string] {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e cct.Entry[string]) bool {
 		kind := v.kinds[e.Key]
@@ -37,7 +38,8 @@ func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[st
 		candidates[e.Key] = i
 	}
 
-	// below[i] has the time in each candidate while i was on the stack above it. Of recursion the outermost frame counts.
+	// below[i] has the time in each candidate while i was on the stack above it. Of recursion the
+	// outermost frame counts.
 	below := make([][maxCandidates]uint64, len(entries))
 	totals := v.tree.Totals()
 	onPath := make([]candidateSet, v.tree.Len()+1) // by NodeID: the candidates from the root to that node

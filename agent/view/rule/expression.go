@@ -3,8 +3,9 @@
 //	r, err := rule.Parse(`json: sum(cpu) by service where stack.anyMatches("Json")`)
 //	sums, err := r.Evaluate(ctx, p)
 //
-// Conditions are expressions of CEL (the Common Expression Language), which always end. What an expression may cost at most is checked when it is
-// parsed, and again while it runs, because names in profiles are as long as the profiled programs like.
+// Conditions are expressions of CEL (the Common Expression Language), which always end. What an
+// expression may cost at most is checked when it is parsed, and again while it runs, because names
+// in profiles are as long as the profiled programs like.
 package rule
 
 import (
@@ -47,7 +48,8 @@ var Fields = []string{"stack", "method", "service", "command", "thread", "runtim
 // anyMatches is true if the name of any method on the stack matches a regular expression.
 const anyMatches = "anyMatches"
 
-// environment declares the variables. It is made when the first expression is parsed: an agent without rules does not pay for it.
+// environment declares the variables. It is made when the first expression is parsed: an agent
+// without rules does not pay for it.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.ParserExpressionSizeLimit(maxText), cel.ParserRecursionLimit(maxDepth), cel.ExpressionNodeLimit(maxNodes), cel.RegexProgramSizeLimit(maxPattern),
@@ -251,7 +253,8 @@ func (*patterns) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 	return &cost
 }
 
-// A Reader evaluates expressions over the samples of one profile. It is not safe for concurrent use.
+// A Reader evaluates expressions over the samples of one profile. It is not safe for concurrent
+// use.
 type Reader struct {
 	names  *stacks.Names
 	column int // of value

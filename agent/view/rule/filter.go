@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// Filter returns a profile with the samples of p that meet a condition, in which value is that of the profile's default sample type.
+// Filter returns a profile with the samples of p that meet a condition, in which value is that of
+// the profile's default sample type.
 func Filter(ctx context.Context, p *pprof.Profile, condition *Expression) (*pprof.Profile, error) {
 	column, err := p.SampleIndexByName("")
 	if err != nil {

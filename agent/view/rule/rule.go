@@ -112,7 +112,8 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// quoted returns the length of the quoted text that text begins with, 0 if it does not end. A raw one has no escapes.
+// quoted returns the length of the quoted text that text begins with, 0 if it does not end. A raw
+// one has no escapes.
 func quoted(text string, raw bool) int {
 	for i := 1; i < len(text); i++ {
 		switch {
@@ -141,8 +142,8 @@ const (
 // ErrAbsent is the error for a profile without values of the rule's type.
 var ErrAbsent = errors.New("the profile has no values of the type")
 
-// Evaluate computes the sums of a window. It fails with ErrCost, with that of ctx if it ends before, or if an expression has no value, as
-// labels["x"] of samples without x.
+// Evaluate computes the sums of a window. It fails with ErrCost, with that of ctx if it ends
+// before, or if an expression has no value, as labels["x"] of samples without x.
 func (r *Rule) Evaluate(ctx context.Context, p *pprof.Profile) (*Sums, error) {
 	column := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == r.Of })
 	if column < 0 {

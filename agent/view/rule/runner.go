@@ -58,8 +58,8 @@ type job struct {
 	states  []*State
 }
 
-// NewRunner returns a runner for an agent that records some contents. It fails if two rules have the same name, or if a rule is of a type that
-// is not recorded.
+// NewRunner returns a runner for an agent that records some contents. It fails if two rules have
+// the same name, or if a rule is of a type that is not recorded.
 func NewRunner(rules []*Rule, contents []sink.Content, log *slog.Logger) (*Runner, error) {
 	if len(rules) > MaxRules {
 		return nil, fmt.Errorf("at most %d rules", MaxRules)
@@ -109,7 +109,8 @@ func baseUnit(unit string) string {
 	return unit
 }
 
-// Observe takes a closed window. It never waits: if the window before is not done, this one is counted as a failure.
+// Observe takes a closed window. It never waits: if the window before is not done, this one is
+// counted as a failure.
 func (r *Runner) Observe(p *profile.Profile) {
 	select {
 	case r.queue <- p:

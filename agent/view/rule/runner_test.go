@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// window has 64 samples of a 128th of a second: 48 of them below Json.write, and 640 allocated bytes.
+// window has 64 samples of a 128th of a second: 48 of them below Json.write, and 640 allocated
+// bytes.
 func window() *profile.Profile {
 	tree := new(cct.Tree[symbol.Symbol])
 	run, json := symbol.Intern(symbol.Frame{Function: "Main.run"}), symbol.Intern(symbol.Frame{Function: "Json.write"})

@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// maxRepeated bounds the remarks that consecutive windows add to those of the first: each window may have a remark that no
-// other window has.
+// maxRepeated bounds the remarks that consecutive windows add to those of the first: each window
+// may have a remark that no other window has.
 const maxRepeated = 1000
 
 // accounts collect the metadata of one window or of several.
@@ -267,11 +267,12 @@ func (t *callTotals) list() (list []stored.CallTotal) {
 	return list
 }
 
-// processNotes are what readers of a profile must know about its processes, each note once with the processes it is about.
-// Processes of one name often share a note: forty JVMs without debug information are one note.
+// processNotes are what readers of a profile must know about its processes, each note once with the
+// processes it is about. Processes of one name often share a note: forty JVMs without debug
+// information are one note.
 //
-// Notes that events were not observed all the time differ from window to window in their figures: they are one for each name
-// and subject.
+// Notes that events were not observed all the time differ from window to window in their figures:
+// they are one for each name and subject.
 type processNotes struct {
 	order []noteSubject
 	pids  map[noteSubject][]int

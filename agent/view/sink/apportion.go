@@ -11,10 +11,10 @@ import (
 // errTooLarge says that weights do not fit into 63 bits together.
 var errTooLarge = errors.New("the sum is too large for the format")
 
-// apportion rounds weights to whole numbers whose sum is the rounded sum of the weights: each weight is cut to a whole
-// number, and what is missing then goes to those that lost most, of equals to the first (the method of the largest
-// remainder). Each is off by less than one. It fails if a weight is no count, or if all do not fit into 63
-// bits together.
+// apportion rounds weights to whole numbers whose sum is the rounded sum of the weights: each
+// weight is cut to a whole number, and what is missing then goes to those that lost most, of equals
+// to the first (the method of the largest remainder). Each is off by less than one. It fails if a
+// weight is no count, or if all do not fit into 63 bits together.
 func apportion(weights []float64) ([]int64, error) {
 	var sum float64
 	for _, w := range weights {

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// frameMapping returns the mapping of frame under a name that has its kind, or nothing for what is not code.
+// frameMapping returns the mapping of frame under a name that has its kind, or nothing for what is
+// not code.
 func frameMapping(frame symbol.Frame) symbol.Mapping {
 	var m symbol.Mapping
 	if frame.Mapping != (unique.Handle[symbol.Mapping]{}) { // the zero handle has no value
@@ -39,8 +40,8 @@ func frameMapping(frame symbol.Frame) symbol.Mapping {
 	if strings.HasPrefix(m.File, kind) {
 		return m
 	}
-	// [jit:HotSpot], where an interpreted frame is, becomes [interpreter:HotSpot]; the module [nf_tables]
-	// becomes [kernel:nf_tables].
+	// [jit:HotSpot], where an interpreted frame is, becomes [interpreter:HotSpot]; the module
+	// [nf_tables] becomes [kernel:nf_tables].
 	owner := strings.Trim(m.File, "[]")
 	if _, vm, ok := strings.Cut(owner, ":"); ok {
 		owner = vm
@@ -72,8 +73,8 @@ type functionKey struct {
 	startLine              int64
 }
 
-// locationKey identifies a location by its outermost line and, recursively, by what is inlined there. What pprof cannot distinguish is
-// one location.
+// locationKey identifies a location by its outermost line and, recursively, by what is inlined
+// there. What pprof cannot distinguish is one location.
 type locationKey struct {
 	inlined  *pprof.Location
 	function *pprof.Function
@@ -101,8 +102,9 @@ func newPprofBuilder(content Content) *pprofBuilder {
 	}
 }
 
-// location returns the location in which the frame of a symbol encloses the lines of inlined, which is nil or a location that
-// is not complete: it is only in the profile once it went through complete.
+// location returns the location in which the frame of a symbol encloses the lines of inlined, which
+// is nil or a location that is not complete: it is only in the profile once it went through
+// complete.
 func (b *pprofBuilder) location(inlined *pprof.Location, symbol symbol.Symbol) *pprof.Location {
 	at := b.place(symbol)
 	key := locationKey{inlined, at.function, at.mapping, symbol.Address(), at.line}
@@ -199,7 +201,8 @@ func (b *pprofBuilder) describeMappings() {
 			continue
 		}
 		m.HasInlineFrames = m.HasInlineFrames || len(loc.Line) > 1
-		// Then pprof looks for names in the file, or in one with its build id, when it shows the profile.
+		// Then pprof looks for names in the file, or in one with its build id, when it shows the
+		// profile.
 		if len(loc.Line) == 1 && stored.IsUnnamed(loc.Line[0].Function.Name) && filepath.IsAbs(m.File) {
 			m.HasFunctions = false
 		}
@@ -256,8 +259,8 @@ func (s *programs) add(p *profile.Profile) {
 	}
 }
 
-// busiest returns the executable of the process with most samples, or else most calls, or else most events, of a managed runtime if there
-// is one. It is zero without any process.
+// busiest returns the executable of the process with most samples, or else most calls, or else most
+// events, of a managed runtime if there is one. It is zero without any process.
 func (s *programs) busiest() symbol.Mapping {
 	if len(s.order) == 0 {
 		return symbol.Mapping{}

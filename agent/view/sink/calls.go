@@ -35,7 +35,8 @@ func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 			rare++
 			continue
 		}
-		// Methods of a graph have no line and no address of their own: the caller's are those of the call.
+		// Methods of a graph have no line and no address of their own: the caller's are those of
+		// the call.
 		caller := e.Caller.Value()
 		caller.Line, caller.Address = int(e.Site.Line), stored.SiteAddress(e.Site)
 		sampleNumbers := numbers
@@ -63,7 +64,8 @@ func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 	return nil
 }
 
-// roundedFactor is a factor in percent, rounded up to one of few: samples of several windows merge if all their labels are equal.
+// roundedFactor is a factor in percent, rounded up to one of few: samples of several windows merge
+// if all their labels are equal.
 func roundedFactor(f float64) int64 {
 	const step = 1.2
 	return int64(math.Round(100 * math.Pow(step, math.Ceil(math.Log(max(f, 1))/math.Log(step)))))
@@ -75,8 +77,8 @@ type wholeEdge struct {
 	calls int64
 }
 
-// wholeEdges returns the edges of g that have a weight, the hottest first, with their weights rounded so that the sum
-// stays. Of a rare edge nothing may be left.
+// wholeEdges returns the edges of g that have a weight, the hottest first, with their weights
+// rounded so that the sum stays. Of a rare edge nothing may be left.
 func wholeEdges(g *profile.Graph) ([]wholeEdge, error) {
 	var (
 		edges   []wholeEdge
@@ -98,8 +100,8 @@ func wholeEdges(g *profile.Graph) ([]wholeEdge, error) {
 	return edges, nil
 }
 
-// compareEdges orders edges by caller, site and callee, each as it is shown: symbols have no order of their own, and
-// equal windows must give equal files.
+// compareEdges orders edges by caller, site and callee, each as it is shown: symbols have no order
+// of their own, and equal windows must give equal files.
 func compareEdges(a, b profile.Edge) int {
 	return cmp.Or(
 		compareSymbols(a.Caller, b.Caller),

@@ -12,16 +12,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Collapsed writes one line for each distinct stack, in the form that Brendan Gregg's FlameGraph scripts and most
-// flame graph viewers read:
+// Collapsed writes one line for each distinct stack, in the form that Brendan Gregg's FlameGraph
+// scripts and most flame graph viewers read:
 //
 //	java;java.lang.Thread.run;com.acme.Shop.checkout;java.util.HashMap.get 42
 //
-// The command name of the process comes first and the innermost method last; the number is a count of samples.
-// If calls were recorded, it is a count of calls instead, as the form has room for one number: between two methods, or
-// in whole contexts if these were counted. Of events it is the kind's main value, such as bytes, or
-// nanoseconds of delay without the waits for work. Threads, and processes of the same name, are added up. Lines are ordered by
-// their frames, so that equal profiles give equal files.
+// The command name of the process comes first and the innermost method last; the number is a count
+// of samples. If calls were recorded, it is a count of calls instead, as the form has room for one
+// number: between two methods, or in whole contexts if these were counted. Of events it is the
+// kind's main value, such as bytes, or nanoseconds of delay without the waits for work. Threads,
+// and processes of the same name, are added up. Lines are ordered by their frames, so that equal
+// profiles give equal files.
 //
 // It writes a part of a window: events or calls, if content has them, and time otherwise.
 func Collapsed(w io.Writer, p *profile.Profile, content Content) error {
@@ -45,8 +46,8 @@ func Collapsed(w io.Writer, p *profile.Profile, content Content) error {
 		}
 		return threads, graphs
 	}
-	// One tree by name, because names are fewer than addresses. Nothing here may lose detail: it is as large as
-	// what was recorded, which was bounded then.
+	// One tree by name, because names are fewer than addresses. Nothing here may lose detail: it is
+	// as large as what was recorded, which was bounded then.
 	for _, proc := range p.Processes {
 		threads, graphs := part(proc)
 		for _, thread := range threads {

@@ -80,7 +80,8 @@ func TestCollapsedReportsWriteErrors(t *testing.T) {
 	}
 }
 
-// FuzzCollapsed checks with hostile names that every line is still frames and a count, and that none is lost.
+// FuzzCollapsed checks with hostile names that every line is still frames and a count, and that
+// none is lost.
 func FuzzCollapsed(f *testing.F) {
 	for _, name := range sinktest.HostileNames {
 		f.Add(name, "java", uint32(1))

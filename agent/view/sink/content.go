@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Content is what a profile is made of: time, calls, or both; or else events of one kind, see OfEvents, and perhaps calls.
+// Content is what a profile is made of: time, calls, or both; or else events of one kind, see
+// OfEvents, and perhaps calls.
 type Content uint32
 
 const (
@@ -18,15 +19,17 @@ const (
 	Time Content = 1 << iota
 	// CallCounts is how often calls were made: the sample type calls/count.
 	CallCounts
-	// Entries is how often samples found a context newly entered, which is Whaley's weight of an edge (Java Grande
-	// 2000): the sample type entries/count. It is there together with Time only.
+	// Entries is how often samples found a context newly entered, which is Whaley's weight of an
+	// edge (Java Grande 2000): the sample type entries/count. It is there together with Time only.
 	Entries
-	// Slow is the time of the slowest invocations of a method: the sample type slow/nanoseconds. It is there together with wall time only.
+	// Slow is the time of the slowest invocations of a method: the sample type slow/nanoseconds. It
+	// is there together with wall time only.
 	Slow
 )
 
-// ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where they were counted. If
-// there are neither samples nor calls, it is the first of Kinds, if there is one.
+// ContentOf returns what was recorded in p: time, unless nothing but calls was; and entries where
+// they were counted. If there are neither samples nor calls, it is the first of Kinds, if there is
+// one.
 func ContentOf(p *profile.Profile) Content {
 	if p.Unit == profile.CallCounts {
 		return CallCounts
@@ -69,7 +72,8 @@ func (c Content) includes(subject string) bool {
 // entries says that there is a column for them.
 func (c Content) entries() bool { return c&(Time|Entries) == Time|Entries }
 
-// sampleTypes returns the columns of values that c takes, which values fills, and the column to show first.
+// sampleTypes returns the columns of values that c takes, which values fills, and the column to
+// show first.
 func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 	kind, ofEvents := c.Events()
 	if ofEvents {
@@ -100,7 +104,8 @@ func (c Content) Types() []*pprof.ValueType {
 	return types
 }
 
-// values are those of one sample that is no event: of the sampling event, with the entries of its context, or of calls.
+// values are those of one sample that is no event: of the sampling event, with the entries of its
+// context, or of calls.
 func (c Content) values(samples, cpu, calls, entries int64) []int64 {
 	values := make([]int64, 0, 4)
 	if kind, ok := c.Events(); ok {
@@ -143,7 +148,8 @@ func (c Content) Events() (kind profile.EventKind, ok bool) {
 	return profile.EventKind(bits.TrailingZeros32(uint32(set))), true
 }
 
-// eventValues are those of a sample of events, given the values of the kind and how many events it is of.
+// eventValues are those of a sample of events, given the values of the kind and how many events it
+// is of.
 func (c Content) eventValues(values []int64, events int64) []int64 {
 	values = append(values, events)
 	if c&CallCounts != 0 {
@@ -155,8 +161,8 @@ func (c Content) eventValues(values []int64, events int64) []int64 {
 	return values
 }
 
-// check says whether c fits into one file. Entries with events are no contradiction: they are there together with Time only. Calls may be
-// with time off the CPU.
+// check says whether c fits into one file. Entries with events are no contradiction: they are there
+// together with Time only. Calls may be with time off the CPU.
 func (c Content) check() error {
 	besides := Entries
 	if kind, ok := c.Events(); ok && (kind == profile.OffCPU || kind == profile.Wall) {
@@ -168,8 +174,8 @@ func (c Content) check() error {
 	return nil
 }
 
-// Kinds returns the kinds of events that were recorded in p, whether any happened or not, in their order. Each is for a
-// file of its own, next to that of time and calls:
+// Kinds returns the kinds of events that were recorded in p, whether any happened or not, in their
+// order. Each is for a file of its own, next to that of time and calls:
 //
 //	for _, kind := range sink.Kinds(p) {
 //		err := sink.Write(kind.String()+".pb.gz", nil, p, sink.OfEvents(kind))
@@ -190,9 +196,10 @@ func Kinds(p *profile.Profile) []profile.EventKind {
 	return kinds
 }
 
-// eventPeriod returns the type of the period and the period of a kind. What one event stands for differs from event to
-// event, and the values say it already, so the period is 1. The types of allocations and locks are those that Go's own
-// profiles have, by which their readers know them (runtime/pprof, protoMutex and heap profiles).
+// eventPeriod returns the type of the period and the period of a kind. What one event stands for
+// differs from event to event, and the values say it already, so the period is 1. The types of
+// allocations and locks are those that Go's own profiles have, by which their readers know them
+// (runtime/pprof, protoMutex and heap profiles).
 func eventPeriod(kind profile.EventKind) (*pprof.ValueType, int64) {
 	t := stored.MainValue(kind)
 	switch kind {

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// eventLabels makes the labels of the events of one kind in one process. Rows that agree in them share their maps.
+// eventLabels makes the labels of the events of one kind in one process. Rows that agree in them
+// share their maps.
 type eventLabels struct {
 	kind    profile.EventKind
 	process map[string][]string
@@ -129,8 +130,9 @@ func drawOf(kind profile.EventKind, row *profile.EventRow) int64 {
 	return int64(math.Ceil(min(squares/time, math.MaxInt64/2)))
 }
 
-// wholeValues rounds one value of all rows, so that the sum stays. Sums of what probes saw are of any sign, and of
-// pointers or hashes they may be too large to be stored: then they are 0, and a comment says so.
+// wholeValues rounds one value of all rows, so that the sum stays. Sums of what probes saw are of
+// any sign, and of pointers or hashes they may be too large to be stored: then they are 0, and a
+// comment says so.
 func (b *pprofBuilder) wholeValues(proc *profile.Process, e *profile.Events, index int) ([]int64, error) {
 	values := make([]float64, len(e.Rows))
 	for i, row := range e.Rows {

@@ -88,7 +88,8 @@ func TestPprofEventsLabels(t *testing.T) {
 	}
 }
 
-// Estimates are rounded so that the sum of each value stays, and what was observed is kept even if nothing is left of it.
+// Estimates are rounded so that the sum of each value stays, and what was observed is kept even if
+// nothing is left of it.
 func TestPprofEventsRounding(t *testing.T) {
 	var list []sinktest.Event
 	for range 10 {
@@ -278,7 +279,8 @@ func TestCollapsedEvents(t *testing.T) {
 	}
 }
 
-// Notes that waits were not observed all the time are one for the processes of one name, in profiles of waits only.
+// Notes that waits were not observed all the time are one for the processes of one name, in
+// profiles of waits only.
 func TestPartNotes(t *testing.T) {
 	window := func(share float64, hits int) *profile.Profile {
 		p := sinktest.ShopEvents()

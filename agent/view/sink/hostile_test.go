@@ -57,7 +57,8 @@ func checkHostileEvents(t *testing.T, p *profile.Profile) {
 	}
 }
 
-// FuzzPprofEvents: whatever a guest calls its classes, the file reads back and the views are plain text.
+// FuzzPprofEvents: whatever a guest calls its classes, the file reads back and the views are plain
+// text.
 func FuzzPprofEvents(f *testing.F) {
 	for i, name := range sinktest.HostileNames {
 		f.Add(name, "java", uint8(i), uint32(7))
@@ -74,8 +75,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// checkHostile checks that p makes a profile that pprof reads back with all samples, whose strings are UTF-8 and
-// bounded, and which the views show without a control character.
+// checkHostile checks that p makes a profile that pprof reads back with all samples, whose strings
+// are UTF-8 and bounded, and which the views show without a control character.
 func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 	t.Helper()
 	written := sinktest.MustPprof(t, p)

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// maxHTMLNodes bounds the contexts of one kind in a page. A browser draws as many in a fraction of a second.
+	// maxHTMLNodes bounds the contexts of one kind in a page. A browser draws as many in a fraction
+	// of a second.
 	maxHTMLNodes = 20_000
 	// maxHTMLProfile bounds a profile that a page has inside, gzipped.
 	maxHTMLProfile = 32 << 20
 )
 
-// A Page is one self-contained HTML file: flame graphs, tables and a timeline of some profiles, with these inside.
+// A Page is one self-contained HTML file: flame graphs, tables and a timeline of some profiles,
+// with these inside.
 type Page struct {
 	Title string
 	// Text is shown before the graphs: a comparison.
@@ -50,7 +52,8 @@ func (p *Page) Add(name string, stored *pprof.Profile) error {
 	return p.Attach(name, stored)
 }
 
-// Attach adds a profile under a name, without graphs. One that is too large is left out, and the page says so.
+// Attach adds a profile under a name, without graphs. One that is too large is left out, and the
+// page says so.
 func (p *Page) Attach(name string, stored *pprof.Profile) error {
 	var data bytes.Buffer
 	if err := stored.Write(&data); err != nil {

@@ -17,7 +17,8 @@ type inliners struct {
 
 type calleeKey struct{ pid, method int }
 
-// add adds what is known of a process in a window. Times of windows add up. Place returns where a method's name is in the metadata.
+// add adds what is known of a process in a window. Times of windows add up. Place returns where a
+// method's name is in the metadata.
 func (n *inliners) add(proc *profile.Process, place func(name string) int) {
 	if proc.Inlining == nil {
 		return
@@ -50,7 +51,8 @@ func (n *inliners) add(proc *profile.Process, place func(name string) int) {
 	}
 }
 
-// addSites replaces what is known of the calls with several receivers: counts are those since the VM started.
+// addSites replaces what is known of the calls with several receivers: counts are those since the
+// VM started.
 func (n *inliners) addSites(of *stored.Inlining, sites []profile.VirtualSite, place func(name string) int) {
 	n.sites -= len(of.Sites)
 	of.Sites = nil

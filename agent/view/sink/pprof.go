@@ -9,31 +9,35 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls have calls/count,
-// which is the default if there are any. A window of both has all three, and zeros where they do not apply. If it
-// was counted how often contexts are entered, there is also entries/count. It fails if a value does not fit into 63
-// bits.
+// Pprof converts a window. Samples of time have the values samples/count and cpu/nanoseconds; calls
+// have calls/count, which is the default if there are any. A window of both has all three, and
+// zeros where they do not apply. If it was counted how often contexts are entered, there is also
+// entries/count. It fails if a value does not fit into 63 bits.
 //
-// What has names is marked so, so that pprof does not try again with files that may have changed since. A file in which a function has no
-// name is not, so that pprof looks for a file of the same build id with more names.
-// Methods inlined into each other are lines of one location, innermost first. The first mapping, which pprof takes
-// for the main program, is the executable of the process that a reader most likely cares for: the busiest one with a managed runtime.
+// What has names is marked so, so that pprof does not try again with files that may have changed
+// since. A file in which a function has no name is not, so that pprof looks for a file of the same
+// build id with more names. Methods inlined into each other are lines of one location, innermost
+// first. The first mapping, which pprof takes for the main program, is the executable of the
+// process that a reader most likely cares for: the busiest one with a managed runtime.
 //
-// An edge of a call graph is a stack of two frames: the callee, and the caller with the line of the call. Its labels
-// engine and basis say where it comes from, stride and samples at which rate. Weights are rounded so that their sum
-// stays; the metadata counts edges that are left out for weighing too little.
+// An edge of a call graph is a stack of two frames: the callee, and the caller with the line of the
+// call. Its labels engine and basis say where it comes from, stride and samples at which rate.
+// Weights are rounded so that their sum stays; the metadata counts edges that are left out for
+// weighing too little.
 //
-// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. The metadata has the rest
-// for each process of which not every stack was walked.
+// Samples whose context is not certain carry the label context: ambiguous, fitted or unplaced. The
+// metadata has the rest for each process of which not every stack was walked.
 //
-// Events have the values of their kind (profile.EventKind.Values), then events/count: how many observed events these were
-// estimated from. They are rounded so that their sums stay. What profile.EventLabels says are labels; a class is no frame
-// of the stack, but go tool pprof -tagleaf=class makes it one. The metadata says how the values were obtained.
+// Events have the values of their kind (profile.EventKind.Values), then events/count: how many
+// observed events these were estimated from. They are rounded so that their sums stay. What
+// profile.EventLabels says are labels; a class is no frame of the stack, but go tool pprof
+// -tagleaf=class makes it one. The metadata says how the values were obtained.
 //
 // The samples of one thread share their label maps, and so do those of one call graph.
 //
-// What has the same content has the same sample types, whether anything was sampled or not, so that windows can be merged.
-// Pprof fails if content has events and something else than calls: these are files of their own, see Kinds.
+// What has the same content has the same sample types, whether anything was sampled or not, so that
+// windows can be merged. Pprof fails if content has events and something else than calls: these are
+// files of their own, see Kinds.
 func Pprof(p *profile.Profile, content Content) (*pprof.Profile, error) {
 	b := newPprofBuilder(content)
 	if err := b.add(p); err != nil {

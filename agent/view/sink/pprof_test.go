@@ -51,7 +51,8 @@ func TestPprofHeader(t *testing.T) {
 	}
 }
 
-// Equal things are one entry: a method at one line is one function and one location, whatever stack it is in.
+// Equal things are one entry: a method at one line is one function and one location, whatever stack
+// it is in.
 func TestPprofTablesAreDeduplicated(t *testing.T) {
 	stored := sinktest.MustPprof(t, sinktest.Shop())
 	functions := make(map[string]bool)
@@ -111,7 +112,8 @@ func TestPprofEmpty(t *testing.T) {
 	}
 }
 
-// What people run: the shares, names and inline marks must come out right, and nothing may be symbolised again.
+// What people run: the shares, names and inline marks must come out right, and nothing may be
+// symbolised again.
 func TestGoToolPprof(t *testing.T) {
 	dir := t.TempDir()
 	for name, p := range map[string]*profile.Profile{
@@ -170,7 +172,8 @@ func TestGoToolPprof(t *testing.T) {
 					t.Errorf("no %s in\n%s", want, out)
 				}
 			}
-			// pprof looks for names where some are missing, in libjvm.so of the shop, and nowhere else.
+			// pprof looks for names where some are missing, in libjvm.so of the shop, and nowhere
+			// else.
 			const missing = "symbolization failed for "
 			tried := strings.Count(stderr.String(), missing)
 			if want := strings.Count(stderr.String(), missing+"libjvm.so (build ID bb22)"); tried != want || (tried == 1) != (test.file == "shop" || test.file == "both") {

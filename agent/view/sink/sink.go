@@ -1,10 +1,11 @@
-// Package sink writes profiles: as pprof, as pages, as collapsed stacks, for speedscope, and as text. Package report reads pprof back.
+// Package sink writes profiles: as pprof, as pages, as collapsed stacks, for speedscope, and as
+// text. Package report reads pprof back.
 //
 //	err := sink.CheckWritable(path) // before recording, not after
 //	err = sink.Write(path, os.Stdout, profile, sink.ContentOf(profile)) // the format follows from the extension
 //
-// Names in a profile were chosen by the programs that were profiled and are hostile input. Whatever they are, the output is
-// well-formed, and no terminal that shows it executes them.
+// Names in a profile were chosen by the programs that were profiled and are hostile input. Whatever
+// they are, the output is well-formed, and no terminal that shows it executes them.
 package sink
 
 import (
@@ -33,8 +34,8 @@ const (
 	FormatSpeedscope                   // JSON for speedscope
 )
 
-// FormatOf chooses the format for path by its extension: .html, .pb.gz, .json, .folded or .txt, and pprof for Stdout. The
-// error for any other lists these.
+// FormatOf chooses the format for path by its extension: .html, .pb.gz, .json, .folded or .txt, and
+// pprof for Stdout. The error for any other lists these.
 func FormatOf(path string) (Format, error) {
 	name := strings.ToLower(filepath.Base(path))
 	switch {
@@ -67,7 +68,8 @@ func (f Format) Encode(w io.Writer, p *profile.Profile, content Content) error {
 // Together says that one file of the format has all parts of a recording.
 func (f Format) Together() bool { return f == FormatHTML || f == FormatSpeedscope }
 
-// encodeStored writes a converted profile to w, under a name: as pprof, as a page or for speedscope, or as the report of it.
+// encodeStored writes a converted profile to w, under a name: as pprof, as a page or for
+// speedscope, or as the report of it.
 func (f Format) encodeStored(w io.Writer, name string, p *pprof.Profile) error {
 	switch f {
 	case FormatPprof:

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// slow appends the slowest invocations of all processes, the slowest first. The numeric label call numbers them from 1.
+// slow appends the slowest invocations of all processes, the slowest first. The numeric label call
+// numbers them from 1.
 func (b *pprofBuilder) slow(p *profile.Profile) error {
 	type slowCall struct {
 		*profile.SlowCall

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// The JSON that www.speedscope.app and its offline version open: frames once, and stacks as lists of their numbers.
+// The JSON that www.speedscope.app and its offline version open: frames once, and stacks as lists
+// of their numbers.
 type speedscopeFile struct {
 	Schema   string `json:"$schema"`
 	Name     string `json:"name"`
@@ -40,7 +41,8 @@ type speedscopeProfile struct {
 // speedscopeUnits are its words for pprof's.
 var speedscopeUnits = map[string]string{stored.UnitTime: stored.UnitTime, stored.UnitBytes: stored.UnitBytes}
 
-// Speedscope writes stored profiles as one speedscope file: one profile for each sample type with values. The outermost frame is the process.
+// Speedscope writes stored profiles as one speedscope file: one profile for each sample type with
+// values. The outermost frame is the process.
 func Speedscope(w io.Writer, name string, profiles ...*pprof.Profile) error {
 	f := speedscopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Name: name, Exporter: "vmprof-agent", Profiles: []speedscopeProfile{}}
 	f.Shared.Frames = []speedscopeFrame{}

@@ -56,7 +56,8 @@ func TestPprofEntries(t *testing.T) {
 	}
 }
 
-// The CPU time of a file is that of its threads, though a sample of one stands for more than one of another, and some time has no sample.
+// The CPU time of a file is that of its threads, though a sample of one stands for more than one of
+// another, and some time has no sample.
 func TestCPUTime(t *testing.T) {
 	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Comm: "java", Threads: []*profile.Thread{
 		{TID: 1, SampleTime: 12.4, Unseen: 7, UnseenIn: profile.Waking, Tree: sinktest.Entered(

@@ -21,8 +21,8 @@ type versionKey struct {
 	id  uint32
 }
 
-// add adds the versions of a process in a window, which began so long after the profile did. What a later window says replaces what is
-// known, except for the beginning.
+// add adds the versions of a process in a window, which began so long after the profile did. What a
+// later window says replaces what is known, except for the beginning.
 func (c *codeVersions) add(proc *profile.Process, began time.Duration) {
 	if c.index == nil {
 		c.index = make(map[versionKey]int)

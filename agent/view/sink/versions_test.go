@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// versions is a window with samples of two versions of one method at one address, as the VM used its memory again.
+// versions is a window with samples of two versions of one method at one address, as the VM used
+// its memory again.
 func versions() *profile.Profile {
 	tree := new(cct.Tree[symbol.Symbol])
 	proc := &profile.Process{PID: 7, Comm: "java", Threads: []*profile.Thread{{TID: 7, Tree: tree}}}
@@ -27,7 +28,8 @@ func versions() *profile.Profile {
 	return &profile.Profile{Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Processes: []*profile.Process{proc}}
 }
 
-// A profile distinguishes versions by mappings of the same name: pprof merges them by function, and keeps them apart when it merges files.
+// A profile distinguishes versions by mappings of the same name: pprof merges them by function, and
+// keeps them apart when it merges files.
 func TestVersions(t *testing.T) {
 	p, err := sink.Pprof(versions(), sink.Time)
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 
 // Bounds of the windows in one profile.
 const (
-	// maxWindowSamples and maxWindowFrames bound the memory that the windows take until they are written: about 150
-	// bytes for a sample and 8 for each of its frames.
+	// maxWindowSamples and maxWindowFrames bound the memory that the windows take until they are
+	// written: about 150 bytes for a sample and 8 for each of its frames.
 	maxWindowSamples = 1 << 20
 	maxWindowFrames  = 1 << 25
 )
 
-// Windows makes one pprof profile of consecutive windows of one recording, which stay apart: each sample carries the
-// number of its window as the numeric label window, from 1. The metadata says when each window began and accounts
-// for its samples; its contexts name their window. All else is that of Pprof, for all windows together.
+// Windows makes one pprof profile of consecutive windows of one recording, which stay apart: each
+// sample carries the number of its window as the numeric label window, from 1. The metadata says
+// when each window began and accounts for its samples; its contexts name their window. All else is
+// that of Pprof, for all windows together.
 //
 //	w := sink.NewWindows(sink.Time)
 //	for !w.Full() {
@@ -36,15 +37,16 @@ type Windows struct {
 	max     struct{ windows, samples, frames int }
 }
 
-// NewWindows begins a profile of this content. Entries need not be asked for: there is a column for them once a window
-// has some.
+// NewWindows begins a profile of this content. Entries need not be asked for: there is a column for
+// them once a window has some.
 func NewWindows(content Content) *Windows {
 	w := &Windows{builder: newPprofBuilder(content)}
 	w.max.windows, w.max.samples, w.max.frames = stored.MaxWindows, maxWindowSamples, maxWindowFrames
 	return w
 }
 
-// Full says that the window which is being recorded should be the last: it still has room, however long it takes.
+// Full says that the window which is being recorded should be the last: it still has room, however
+// long it takes.
 func (w *Windows) Full() bool {
 	return w.Len() >= w.max.windows-1 || len(w.builder.profile.Sample) >= w.max.samples || w.frames >= w.max.frames
 }

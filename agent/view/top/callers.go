@@ -66,8 +66,8 @@ func (c content) contexts(p *profile.Process, f func(tree *cct.Tree[symbol.Symbo
 	}
 }
 
-// callers is the tree of those who call a method, the heaviest first, by what the method has itself. Branches of less than least of
-// that, 0 to 1, are left out.
+// callers is the tree of those who call a method, the heaviest first, by what the method has
+// itself. Branches of less than least of that, 0 to 1, are left out.
 func (m *Model) callers(in content, sel selection, of methodName, least float64) []callerRow {
 	tree := cct.Tree[method]{Limit: maxCallerNodes}
 	var path []method
@@ -121,8 +121,8 @@ func compareMethods(a, b method) int {
 	return cmp.Or(strings.Compare(a.Value().name, b.Value().name), cmp.Compare(a.Value().code, b.Value().code))
 }
 
-// profiles returns the profiles of the span, oldest first, with the processes of the selected service only. Those for which there was
-// no room are missing.
+// profiles returns the profiles of the span, oldest first, with the processes of the selected
+// service only. Those for which there was no room are missing.
 func (m *Model) profiles(of content, sel selection) (list []*profile.Profile) {
 	for _, w := range m.windows(of, sel.span) {
 		if w.profile == nil {

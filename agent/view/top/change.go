@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A change is a row of the difference between now and before, in CPU time per time: 1 is one busy CPU.
+// A change is a row of the difference between now and before, in CPU time per time: 1 is one busy
+// CPU.
 type change struct {
 	method      methodName
 	now, before float64
@@ -25,8 +26,8 @@ func (c *change) certain() bool { return math.Abs(c.delta()) > c.within }
 // baselineTime is how long the windows are, all together, that the present is compared with.
 const baselineTime = 30 * time.Second
 
-// diff compares the span with the oldest windows, the largest change first. ago is how long their middle was before the middle of the
-// span; it is 0 if there are none yet.
+// diff compares the span with the oldest windows, the largest change first. ago is how long their
+// middle was before the middle of the span; it is 0 if there are none yet.
 func (m *Model) diff(sel selection) (list []change, ago time.Duration) {
 	now := within(m.cpu, sel.span)
 	if len(now) == 0 {
@@ -59,7 +60,8 @@ func (m *Model) diff(sel selection) (list []change, ago time.Duration) {
 		if g != nil {
 			n = float64(g.n)
 		}
-		// A count of events that come by themselves varies by its root. A count of nothing may have been some.
+		// A count of events that come by themselves varies by its root. A count of nothing may have
+		// been some.
 		return n * one, max(n, 1) * one * one
 	}
 	for key := range keys {

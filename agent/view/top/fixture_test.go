@@ -12,8 +12,8 @@ import (
 // began is when the first window of tests begins.
 var began = time.Date(2026, 3, 1, 14, 0, 0, 0, time.UTC)
 
-// A stack is a weighted stack of a test: names from the outermost to the innermost, separated by ;. A name that begins with k: is the
-// kernel's, with n: a library's.
+// A stack is a weighted stack of a test: names from the outermost to the innermost, separated by ;.
+// A name that begins with k: is the kernel's, with n: a library's.
 type stack struct {
 	thread string
 	frames string
@@ -49,7 +49,8 @@ func process(pid int, service string, stacks ...stack) *profile.Process {
 	return p
 }
 
-// events adds events of one kind: a stack for each, its weight being the number of events, and the label and value of one.
+// events adds events of one kind: a stack for each, its weight being the number of events, and the
+// label and value of one.
 func events(p *profile.Process, kind profile.EventKind, label string, value float64, stacks ...stack) {
 	e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbol.Symbol])}
 	for _, s := range stacks {

@@ -1,5 +1,6 @@
-// Package top is what the verb top shows: a Model of the last five minutes, and a Screen that turns it and the user's keys into lines.
-// Neither knows a terminal or an agent, so that tests write windows by hand and read lines.
+// Package top is what the verb top shows: a Model of the last five minutes, and a Screen that turns
+// it and the user's keys into lines. Neither knows a terminal or an agent, so that tests write
+// windows by hand and read lines.
 //
 //	model := top.NewModel(runtime.NumCPU())
 //	screen := top.NewScreen(model)
@@ -48,8 +49,8 @@ type methodName struct {
 	code profile.CodeKind
 }
 
-// A Model holds the windows of the last five minutes: sums of all of them, and the whole profiles as far as there is room. One goroutine
-// uses it.
+// A Model holds the windows of the last five minutes: sums of all of them, and the whole profiles
+// as far as there is room. One goroutine uses it.
 type Model struct {
 	cpus   int
 	cpu    []*window                     // oldest first
@@ -205,7 +206,8 @@ func (m *Model) push(windows []*window, w *window) []*window {
 	return windows
 }
 
-// expire forgets old windows of events that are no longer recorded, and profiles that there is no room for.
+// expire forgets old windows of events that are no longer recorded, and profiles that there is no
+// room for.
 func (m *Model) expire(now time.Time) {
 	var all []*window
 	for kind, windows := range m.events {
@@ -300,8 +302,9 @@ func (m *Model) method(tree *cct.Tree[symbol.Symbol], id cct.NodeID) method {
 	return m.named(tree.Node(id).Key)
 }
 
-// program is the context of the application's innermost method, as those of the class library only say how a thread waits; or of the class
-// library's that does not even say that; or of the innermost frame if there is none.
+// program is the context of the application's innermost method, as those of the class library only
+// say how a thread waits; or of the class library's that does not even say that; or of the
+// innermost frame if there is none.
 func (m *Model) program(tree *cct.Tree[symbol.Symbol], id cct.NodeID) cct.NodeID {
 	library := cct.Root
 	for at := id; at != cct.Root; at = tree.Node(at).Parent {

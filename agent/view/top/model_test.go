@@ -64,7 +64,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// Waits are of the program's methods, and those for a CPU are a figure of the service. Idle threads are no part of either.
+// Waits are of the program's methods, and those for a CPU are a figure of the service. Idle threads
+// are no part of either.
 func TestWaitRows(t *testing.T) {
 	m := filled(3)
 	p := process(4711, "shop.service")

@@ -43,8 +43,8 @@ type interval struct{ low, high float64 }
 
 const normal95 = 1.96
 
-// shareInterval is Wilson's interval of a share of which k of n independent samples are (Wilson, JASA 22, 1927). It is right for few
-// samples as well.
+// shareInterval is Wilson's interval of a share of which k of n independent samples are (Wilson,
+// JASA 22, 1927). It is right for few samples as well.
 func shareInterval(k, n uint64) interval {
 	if n == 0 {
 		return interval{0, 1}
@@ -81,7 +81,8 @@ type rowKey struct {
 	label  text
 }
 
-// table adds up cells by key, and counts what by returns as the caller. weight is what shares are of.
+// table adds up cells by key, and counts what by returns as the caller. weight is what shares are
+// of.
 func table(windows []*window, service string, by func(*cell) (key rowKey, caller method), weight func(*cell) float64) (map[rowKey]*group, *group) {
 	groups, all := map[rowKey]*group{}, &group{}
 	for _, w := range windows {
@@ -166,8 +167,8 @@ func (m *Model) samples(sel selection, by func(*cell) (rowKey, method)) ([]row, 
 	return list, all.n
 }
 
-// eventRows are the methods and classes of events by their main value, and how many seconds were observed. Intervals are those of shares
-// of as many events as were observed, as if all were alike.
+// eventRows are the methods and classes of events by their main value, and how many seconds were
+// observed. Intervals are those of shares of as many events as were observed, as if all were alike.
 func (m *Model) eventRows(kind profile.EventKind, sel selection) ([]row, float64) {
 	windows := m.recent(kind, sel.span)
 	groups, all := table(windows, sel.service, func(c *cell) (rowKey, method) {
@@ -180,7 +181,8 @@ func (m *Model) eventRows(kind profile.EventKind, sel selection) ([]row, float64
 	return list, observed(windows).Seconds()
 }
 
-// valueInterval is the interval of a row's share of a value. A row of k events of n varies by 1/√k of itself, and the rest likewise.
+// valueInterval is the interval of a row's share of a value. A row of k events of n varies by 1/√k
+// of itself, and the rest likewise.
 func valueInterval(r row, all *group) interval {
 	if r.samples == 0 || all.value <= 0 {
 		return interval{0, 1}

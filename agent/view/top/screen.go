@@ -122,13 +122,15 @@ func (s *Screen) Say(message string) { s.message = message }
 // Recording sets what is shown of a kind of events until there are some: why there are none.
 func (s *Screen) Recording(kind profile.EventKind, state string) { s.states[kind] = state }
 
-// Stopped sets why nothing runs of what is shown, as a tracer or a signal stopped all of it; "" if something may run.
+// Stopped sets why nothing runs of what is shown, as a tracer or a signal stopped all of it; "" if
+// something may run.
 func (s *Screen) Stopped(why string) { s.stopped = why }
 
 // Own sets the CPU time that top itself takes, as a share of one CPU.
 func (s *Screen) Own(share float64) { s.own = share }
 
-// Wants reports which kind of events the view shows; false for none. Only then should they be recorded, as it costs something.
+// Wants reports which kind of events the view shows; false for none. Only then should they be
+// recorded, as it costs something.
 func (s *Screen) Wants() (profile.EventKind, bool) {
 	v := s.view
 	if v == viewCallers || v == viewHelp {
@@ -406,7 +408,8 @@ func (s *Screen) table() (list []tableRow) {
 	return list
 }
 
-// matches reports whether a text has what is searched for. Capitals count only if some are searched for.
+// matches reports whether a text has what is searched for. Capitals count only if some are searched
+// for.
 func (s *Screen) matches(in string) bool {
 	if strings.ToLower(s.search) == s.search {
 		in = strings.ToLower(in)

@@ -92,7 +92,8 @@ func (m *Model) services(span time.Duration, cells int) []serviceRow {
 	return result
 }
 
-// addEvents adds the rates of events of the span, where they are recorded now and a VM may have some.
+// addEvents adds the rates of events of the span, where they are recorded now and a VM may have
+// some.
 func (m *Model) addEvents(rows []*serviceRow, span time.Duration) {
 	rates := func(kind profile.EventKind, of func(*serviceSums) float64) func(name string) float64 {
 		windows := m.recent(kind, span)
@@ -123,7 +124,8 @@ func (m *Model) addEvents(rows []*serviceRow, span time.Duration) {
 	}
 }
 
-// recent are the windows of events of a span that ends now, by the newest window of any kind: none if the events are no longer recorded.
+// recent are the windows of events of a span that ends now, by the newest window of any kind: none
+// if the events are no longer recorded.
 func (m *Model) recent(kind profile.EventKind, span time.Duration) []*window {
 	windows := within(m.events[kind], span)
 	if len(windows) > 0 && len(m.cpu) > 0 && m.cpu[len(m.cpu)-1].end.Sub(windows[len(windows)-1].end) > span {
@@ -174,7 +176,8 @@ func (m *Model) sparks(cells int) map[string][]float64 {
 	return result
 }
 
-// fillGaps repeats a value in cells that are narrower than a window; before the first value nothing is known.
+// fillGaps repeats a value in cells that are narrower than a window; before the first value nothing
+// is known.
 func fillGaps(spark []float64) {
 	last, from := math.NaN(), -1
 	for i, v := range spark {

@@ -193,7 +193,8 @@ func (s *Screen) header(width, height int) []Line {
 	return lines
 }
 
-// serviceColumns are the figures of a service, or for nil their headings. Native is what is left: libraries and the VM's other threads.
+// serviceColumns are the figures of a service, or for nil their headings. Native is what is left:
+// libraries and the VM's other threads.
 func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 	events, queue := narrow, wide+8
 	if s.ground() == viewWaits { // what else there is only while another view is open
@@ -515,7 +516,8 @@ func cut(s string, width int) (string, int) {
 	return s[:at], columns
 }
 
-// shorten shortens the name of a Java method or class to so many columns if it can, as stored.Abbreviate does.
+// shorten shortens the name of a Java method or class to so many columns if it can, as
+// stored.Abbreviate does.
 func shorten(name string, width, last int) string {
 	return stored.Abbreviate(name, uniseg.StringWidth(name)-width, last)
 }

@@ -1,10 +1,12 @@
-// Team-labels is for serve --window-exec: it labels processes with the team that their service belongs to.
+// Team-labels is for serve --window-exec: it labels processes with the team that their service
+// belongs to.
 //
 //	echo 'checkout ^shop-(cart|pay)' >>/etc/vmprof-agent/teams
 //	go build -o /usr/local/libexec/team-labels ./contrib/rules/team-labels
 //	vmprof-agent serve --window-exec=/usr/local/libexec/team-labels
 //
-// Each line of the file is a team and a regular expression. The first one that matches a service counts.
+// Each line of the file is a team and a regular expression. The first one that matches a service
+// counts.
 package main
 
 import (

@@ -30,7 +30,8 @@ func enterDisk() error {
 	return errors.Join(os.Chdir(wire.DiskDir), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/"))
 }
 
-// prepare does what distributions do at boot: the loopback interface is up, and control groups can have a quota.
+// prepare does what distributions do at boot: the loopback interface is up, and control groups can
+// have a quota.
 func prepare() error {
 	// Not every hierarchy of version 2 offers this controller.
 	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu"), 0); err != nil {

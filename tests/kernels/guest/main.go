@@ -1,6 +1,7 @@
-// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests need, with the disk as the root if there is
-// one, loads every BPF object, runs every test binary, and powers off. It reports to the host over the second serial port, so that kernel messages on the
-// first one never split a line of results.
+// Command guest is the init of the machines that the kernel rig boots: it mounts what the tests
+// need, with the disk as the root if there is one, loads every BPF object, runs every test binary,
+// and powers off. It reports to the host over the second serial port, so that kernel messages on
+// the first one never split a line of results.
 package main
 
 import (
@@ -27,7 +28,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guest:", err) // the kernel's console
 	}
 	unix.Sync()
-	// Only fails without privilege, which pid 1 has; if it did, the rig's own limit ends the machine.
+	// Only fails without privilege, which pid 1 has; if it did, the rig's own limit ends the
+	// machine.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
@@ -105,8 +107,8 @@ func mountAll() error {
 	return nil
 }
 
-// announce reports to the host which kernel booted and how long that took on the guest's clock, which under emulation may differ from the
-// host's.
+// announce reports to the host which kernel booted and how long that took on the guest's clock,
+// which under emulation may differ from the host's.
 func announce(out io.Writer) error {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {

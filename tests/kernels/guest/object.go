@@ -11,8 +11,9 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// loadObject loads all programs and maps of one object, as compiled, and releases them. It prints the number of instructions that the
-// verifier examined for every program: that number changes first when a kernel becomes stricter.
+// loadObject loads all programs and maps of one object, as compiled, and releases them. It prints
+// the number of instructions that the verifier examined for every program: that number changes
+// first when a kernel becomes stricter.
 func loadObject(out io.Writer, path string) error {
 	spec, err := ebpf.LoadCollectionSpec(path)
 	if err != nil {

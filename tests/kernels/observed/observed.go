@@ -1,6 +1,7 @@
-// Package observed keeps what the agent's trials have found out about kernels: agent/probe/attach.TestKernelFeatures makes the trials, on every kernel
-// that tests run on, and compares the outcome with what is kept. docs/reliability.md has it as a table (go test ./tests/faults -run TestDocument
-// -update). After a change, and for further kernels:
+// Package observed keeps what the agent's trials have found out about kernels:
+// agent/probe/attach.TestKernelFeatures makes the trials, on every kernel that tests run on, and
+// compares the outcome with what is kept. docs/reliability.md has it as a table (go test
+// ./tests/faults -run TestDocument -update). After a change, and for further kernels:
 //
 //	go run ./tests/kernels -kernels 6.1,6.12,newest -run '^TestKernelFeatures$' -observed agent/probe/attach/testdata/kernels.json ./agent/probe/attach
 //	go test ./agent/probe/attach -run '^TestKernelFeatures$' -observed testdata/kernels.json    # this machine's kernel
@@ -109,7 +110,8 @@ func Parse(output string) (k Kernel, ok bool) {
 	return k, m != nil && json.Unmarshal([]byte(m[1]), &k) == nil
 }
 
-// Markdown is the table of features and kernels. without has what the agent does without a feature, by its name.
+// Markdown is the table of features and kernels. without has what the agent does without a feature,
+// by its name.
 func Markdown(kernels []Kernel, without map[string]string) string {
 	table := report.Table{Header: []string{"Feature"}}
 	var names []string

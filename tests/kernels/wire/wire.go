@@ -1,6 +1,6 @@
-// Package wire is the text that the guest's init and the rig on the host exchange over a serial line: marker
-// lines around the unchanged output of each step. A step loads one BPF object or runs one test binary. Both sides
-// build from this one definition.
+// Package wire is the text that the guest's init and the rig on the host exchange over a serial
+// line: marker lines around the unchanged output of each step. A step loads one BPF object or runs
+// one test binary. Both sides build from this one definition.
 //
 //	== up 6.1.0-56-cloud-amd64 2.31
 //	== run bpf_profile.o

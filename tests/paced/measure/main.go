@@ -1,5 +1,7 @@
-// Command measure records programs that compute at a pace, and compares the CPU time of the profile, in all and in their units, with their own
-// clocks; then it compares recordings of such programs with each other, and counts how often the interval of `compare --per` contains the truth.
+// Command measure records programs that compute at a pace, and compares the CPU time of the
+// profile, in all and in their units, with their own clocks; then it compares recordings of such
+// programs with each other, and counts how often the interval of `compare --per` contains the
+// truth.
 //
 //	go run ./tests/paced/measure             # six minutes, on a quiet machine
 //	go run ./tests/paced/measure -pairs 0    # only the profiles
@@ -93,7 +95,8 @@ type result struct {
 	unobserved   time.Duration // of the CPU time, by the profile itself
 }
 
-// chance is the standard error of the shown CPU time of units, as a part of it: it is a share of all samples, and the total is exact.
+// chance is the standard error of the shown CPU time of units, as a part of it: it is a share of
+// all samples, and the total is exact.
 func (r *result) chance() float64 {
 	share := float64(r.units) / float64(r.truth)
 	return math.Sqrt((1 - share) / (share * float64(max(r.samples, 1))))
@@ -106,7 +109,8 @@ const (
 
 func (r *result) totalHolds() bool { return math.Abs(paced.Off(r.truth, r.total)) <= mostTotal }
 
-// unitsHold reports whether what is shown for units is right but for chance, and for some time that the profile may have given to the wrong rows.
+// unitsHold reports whether what is shown for units is right but for chance, and for some time that
+// the profile may have given to the wrong rows.
 func (r *result) unitsHold(misplaced time.Duration) bool {
 	return math.Abs(paced.Off(r.units, r.shown)) <= mostUnits+3*r.chance()+float64(misplaced)/float64(r.units)
 }
@@ -114,7 +118,8 @@ func (r *result) unitsHold(misplaced time.Duration) bool {
 // missed is the verdict on a profile that is wrong and does not say so.
 const missed = "MISSED"
 
-// verdict is ok if total and units are right, and said if units are wrong by no more than the part that the profile says was not observed.
+// verdict is ok if total and units are right, and said if units are wrong by no more than the part
+// that the profile says was not observed.
 func (r *result) verdict() string {
 	switch {
 	case r.totalHolds() && r.unitsHold(0):

@@ -20,7 +20,8 @@ import (
 // slower are by how many percent units of the second recording of a pair are longer.
 var slower = []int{0, 5, 20, 50}
 
-// comparePairs compares pairs of recordings, and counts the intervals that do not contain the truth: of the CPU time of units per unit.
+// comparePairs compares pairs of recordings, and counts the intervals that do not contain the
+// truth: of the CPU time of units per unit.
 func comparePairs(ctx context.Context, agent profiler.Agent, dir string, length time.Duration, pairs int) (t table.Table, outside, all int, err error) {
 	t.Header = []string{"units longer by", "pairs", "mean of truths", "mean of changes", "widest interval", "intervals that contain the truth"}
 	for _, percent := range slower {
@@ -45,7 +46,8 @@ func comparePairs(ctx context.Context, agent profiler.Agent, dir string, length 
 	return t, outside, all, nil
 }
 
-// A change is by how much units cost more, in percent, by the guests' clocks and as compare has it with 99 %.
+// A change is by how much units cost more, in percent, by the guests' clocks and as compare has it
+// with 99 %.
 type change struct{ truth, change, within float64 }
 
 // starting is for how long the guest works before and after the recording, together.
@@ -56,7 +58,8 @@ const rounding = 0.1
 
 func (c *change) holds() bool { return math.Abs(c.change-c.truth) <= c.within+rounding }
 
-// comparePair records two guests one after the other, in the middle of their work, and compares them.
+// comparePair records two guests one after the other, in the middle of their work, and compares
+// them.
 func comparePair(ctx context.Context, agent profiler.Agent, dir string, length time.Duration, longer int) (c change, err error) {
 	const each, rate = 110 * time.Microsecond, 1000
 	var paths [2]string

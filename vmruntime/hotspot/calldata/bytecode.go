@@ -7,8 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Instructions that matter here (JVM specification, section 6.5), and those that HotSpot puts in the place of others
-// when it links a class or runs it (src/hotspot/share/interpreter/bytecodes.hpp, the same numbers from JDK 9 to 25).
+// Instructions that matter here (JVM specification, section 6.5), and those that HotSpot puts in
+// the place of others when it links a class or runs it
+// (src/hotspot/share/interpreter/bytecodes.hpp, the same numbers from JDK 9 to 25).
 const (
 	opIInc            = 132
 	opTableSwitch     = 170
@@ -26,9 +27,10 @@ const (
 	OpInvokeHandle    = 233 // was invokevirtual, of a method handle
 )
 
-// bytecodeLengths has the length of each instruction by its number: bytes, 0 for what has no fixed length. Those of
-// HotSpot have the length of what they replaced: the second instruction of a fused pair stays where it was, so that
-// fast_iaccess_0 is as long as the aload_0 that it begins with. What a breakpoint (202) hides is not in the bytecode.
+// bytecodeLengths has the length of each instruction by its number: bytes, 0 for what has no fixed
+// length. Those of HotSpot have the length of what they replaced: the second instruction of a fused
+// pair stays where it was, so that fast_iaccess_0 is as long as the aload_0 that it begins with.
+// What a breakpoint (202) hides is not in the bytecode.
 const bytecodeLengths = "" +
 	"111111111111111123233222221111111111111111111111111111222221" + // from 0, nop
 	"111111111111111111111111111111111111111111111111111111111111" + // from 60, istore_1
@@ -43,8 +45,8 @@ type Invoke struct {
 	Index uint32 // in the constant pool cache: of a method, or for a DynamicCall by OpInvokeDynamic of a call site
 }
 
-// Invokes lists the calls in a method's bytecode, by ascending index. complete is false if it ends in the middle, at
-// something that is no instruction.
+// Invokes lists the calls in a method's bytecode, by ascending index. complete is false if it ends
+// in the middle, at something that is no instruction.
 func Invokes(code []byte) (calls []Invoke, complete bool) {
 	for bci := 0; bci < len(code); {
 		length := bytecodeLength(code, bci)
@@ -75,8 +77,8 @@ func MonitorEnters(code []byte, most int) (enters []uint16) {
 	return enters
 }
 
-// invokeAt decodes the instruction that code begins with, which is all there. The linked class has indexes in the
-// byte order of the machine, not in that of class files.
+// invokeAt decodes the instruction that code begins with, which is all there. The linked class has
+// indexes in the byte order of the machine, not in that of class files.
 func invokeAt(code []byte) (Invoke, bool) {
 	call := Invoke{Op: code[0]}
 	switch code[0] {

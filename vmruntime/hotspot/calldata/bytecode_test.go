@@ -65,7 +65,8 @@ func TestMonitorEnters(t *testing.T) {
 	}
 }
 
-// FuzzInvokes: calls are in the code, in order, and do not overlap; what follows complete code changes nothing.
+// FuzzInvokes: calls are in the code, in order, and do not overlap; what follows complete code
+// changes nothing.
 func FuzzInvokes(f *testing.F) {
 	f.Add([]byte{170, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 184, 0, 0})
 	f.Add([]byte{196, 132})

@@ -31,8 +31,8 @@ type BranchCount struct {
 	Cases    []uint64 // of a switch, in the order of its targets
 }
 
-// Branches lists the counts of jumps, branches and arrays of counts, by ascending bytecode index. Which arrays are those of
-// switches only the bytecode shows.
+// Branches lists the counts of jumps, branches and arrays of counts, by ascending bytecode index.
+// Which arrays are those of switches only the bytecode shows.
 func (d *Decoder) Branches(data []byte) (counts []BranchCount, err error) {
 	if _, err := d.Decode(data); err != nil {
 		return nil, err // and d knows whether there is a gap
@@ -68,9 +68,9 @@ func (d *Decoder) Branches(data []byte) (counts []BranchCount, err error) {
 	return counts, nil
 }
 
-// Flow divides a method's bytecode into basic blocks, by ascending index, with the costs of their instructions. Handlers of
-// exceptions are blocks only where something else leads to them or ends before them. An error says that it is no bytecode, or
-// more than the bounds allow.
+// Flow divides a method's bytecode into basic blocks, by ascending index, with the costs of their
+// instructions. Handlers of exceptions are blocks only where something else leads to them or ends
+// before them. An error says that it is no bytecode, or more than the bounds allow.
 func Flow(code []byte) ([]vmruntime.FlowBlock, error) {
 	begins := make([]bool, len(code)+1)
 	instruction := make([]bool, len(code))
@@ -125,8 +125,8 @@ func Flow(code []byte) ([]vmruntime.FlowBlock, error) {
 	return blocks, nil
 }
 
-// jumps are the indexes that an instruction can lead to, if it ends a block: for a branch its target and the next instruction, for a
-// switch the default and then its targets.
+// jumps are the indexes that an instruction can lead to, if it ends a block: for a branch its
+// target and the next instruction, for a switch the default and then its targets.
 func jumps(code []byte, bci, length int) (to []int, ends bool) {
 	short := func() int { return bci + int(int16(binary.BigEndian.Uint16(code[bci+1:]))) }
 	long := func(at int) int { return bci + int(int32(binary.BigEndian.Uint32(code[at:]))) }
@@ -157,16 +157,16 @@ func jumps(code []byte, bci, length int) (to []int, ends bool) {
 	return nil, false
 }
 
-// Instructions that change a local variable: one each for int, long, float, double and reference, with its number behind it, then four each
-// for the numbers 0 to 3.
+// Instructions that change a local variable: one each for int, long, float, double and reference,
+// with its number behind it, then four each for the numbers 0 to 3.
 const (
 	opStoreFirst, opStoreLast           = 54, 58
 	opStoreNumberFirst, opStoreNumbered = 59, 4
 	opStoreNumberLast                   = 78
 )
 
-// Writes are the instructions of a method that change a local variable, by ascending bytecode index. It ends at what is no
-// instruction.
+// Writes are the instructions of a method that change a local variable, by ascending bytecode
+// index. It ends at what is no instruction.
 func Writes(code []byte) (writes []vmruntime.LocalWrite) {
 	for bci := 0; bci < len(code); {
 		length := bytecodeLength(code, bci)
@@ -200,8 +200,9 @@ func Writes(code []byte) (writes []vmruntime.LocalWrite) {
 	return writes
 }
 
-// CountFlow sets how often the blocks were executed, by the counts of invocations and of jumps: what enters a block is counted where
-// it comes from, or it falls through from the block before. Blocks that only exceptions reach count what leaves them.
+// CountFlow sets how often the blocks were executed, by the counts of invocations and of jumps:
+// what enters a block is counted where it comes from, or it falls through from the block before.
+// Blocks that only exceptions reach count what leaves them.
 func CountFlow(blocks []vmruntime.FlowBlock, invocations uint64, counts []BranchCount) {
 	entered := make([]uint64, len(blocks))
 	if len(blocks) == 0 {
@@ -245,7 +246,8 @@ func CountFlow(blocks []vmruntime.FlowBlock, invocations uint64, counts []Branch
 	}
 }
 
-// opcodeCost is about what an instruction costs in compiled code, in units of an addition. Calls have at least the cost of a call.
+// opcodeCost is about what an instruction costs in compiled code, in units of an addition. Calls
+// have at least the cost of a call.
 func opcodeCost(op byte) float64 {
 	const (
 		free, simple, memory, multiply, checked, divide, call, allocate, raise = 0.5, 1, 3, 3, 4, 20, vmruntime.CallCost, 20, 50

@@ -109,7 +109,8 @@ func TestBranches(t *testing.T) {
 	}
 }
 
-// Whatever the bytecode and the counts are: blocks follow each other without gaps, and successors exist.
+// Whatever the bytecode and the counts are: blocks follow each other without gaps, and successors
+// exist.
 func FuzzFlow(f *testing.F) {
 	f.Add(loopCode, []byte{})
 	f.Add([]byte{26, 170, 0, 0, 0, 0, 0, 27}, dataEntry(7, 5, 10, 8, 4))

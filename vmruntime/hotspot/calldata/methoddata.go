@@ -7,12 +7,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A MethodData (src/hotspot/share/oops/methodData.hpp) is what the interpreter and C1 counted in a method. After its
-// header come entries in the order of the bytecode: one for each instruction that is worth it, a header of 8 bytes and
-// some cells of 8. This file decodes them.
+// A MethodData (src/hotspot/share/oops/methodData.hpp) is what the interpreter and C1 counted in a
+// method. After its header come entries in the order of the bytecode: one for each instruction that
+// is worth it, a header of 8 bytes and some cells of 8. This file decodes them.
 
-// Bounds on the rows of one entry. -XX:TypeProfileWidth is 2 by default and at most 8, -XX:BciProfileWidth likewise
-// (JDK 17: 0 to 1000, which nobody sets).
+// Bounds on the rows of one entry. -XX:TypeProfileWidth is 2 by default and at most 8,
+// -XX:BciProfileWidth likewise (JDK 17: 0 to 1000, which nobody sets).
 const (
 	usualRows = 2
 	maxRows   = 1000
@@ -99,7 +99,8 @@ type Decoder struct {
 	gap     int // cells before the rows: 0 or 1
 }
 
-// NewDecoder reads the VM's flags for the numbers of rows. Where a flag is missing it takes the default of the VM.
+// NewDecoder reads the VM's flags for the numbers of rows. Where a flag is missing it takes the
+// default of the VM.
 func NewDecoder(t vmstructs.Reader, flags *vmstructs.FlagSchema, tags *[256]dataKind, jdk int) *Decoder {
 	rows := func(flag string) int {
 		if n, err := vmstructs.ReadNumber(t, flags, flag); err == nil && n >= 0 && n <= maxRows {
@@ -114,8 +115,9 @@ func NewDecoder(t vmstructs.Reader, flags *vmstructs.FlagSchema, tags *[256]data
 	return d
 }
 
-// Decode lists the counts of calls. Whether there is a gap cannot be looked up: it is as it was for the last method,
-// unless only the other way the entries end where they must end, in the order of the bytecode; that is kept then.
+// Decode lists the counts of calls. Whether there is a gap cannot be looked up: it is as it was for
+// the last method, unless only the other way the entries end where they must end, in the order of
+// the bytecode; that is kept then.
 func (d *Decoder) Decode(data []byte) ([]SiteCount, error) {
 	sites, err := d.entries(data)
 	if err == nil {
@@ -184,7 +186,8 @@ func (d *Decoder) size(entry []byte) int {
 	return entryHeader + cells*EntryCell
 }
 
-// counted is the number of cells that cell i says will follow: more than there can be if it makes no sense.
+// counted is the number of cells that cell i says will follow: more than there can be if it makes
+// no sense.
 func counted(entry []byte, i int) int {
 	if at := entryHeader + i*EntryCell; at+EntryCell <= len(entry) {
 		return int(min(vmstructs.Number(entry[at:at+4]), MaxMethodData))

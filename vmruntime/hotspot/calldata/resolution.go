@@ -4,10 +4,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// PoolSchema leads from a method's constant pool to what its calls were resolved to. The interpreter writes that down
-// when it first makes a call: up to JDK 21 in the ConstantPoolCacheEntries behind the ConstantPoolCache
-// (src/hotspot/share/oops/cpCache.hpp), from 22 on in an array of ResolvedMethodEntry (resolvedMethodEntry.hpp). Call
-// sites of invokedynamic have an array of ResolvedIndyEntry from 21 on (resolvedIndyEntry.hpp).
+// PoolSchema leads from a method's constant pool to what its calls were resolved to. The
+// interpreter writes that down when it first makes a call: up to JDK 21 in the
+// ConstantPoolCacheEntries behind the ConstantPoolCache (src/hotspot/share/oops/cpCache.hpp), from
+// 22 on in an array of ResolvedMethodEntry (resolvedMethodEntry.hpp). Call sites of invokedynamic
+// have an array of ResolvedIndyEntry from 21 on (resolvedIndyEntry.hpp).
 type PoolSchema struct {
 	Cache           vmstructs.Field // of ConstantPool: ConstantPoolCache*
 	Length          vmstructs.Field // of ConstantPool: constants
@@ -59,8 +60,9 @@ func newPoolSchema(r *vmstructs.Resolver) PoolSchema {
 	return s
 }
 
-// Layout of a ResolvedMethodEntry: the method; the interface, or the index in the vtable; index of the constant,
-// number of parameters, kind of result, flags, and the instructions that it was resolved for.
+// Layout of a ResolvedMethodEntry: the method; the interface, or the index in the vtable; index of
+// the constant, number of parameters, kind of result, flags, and the instructions that it was
+// resolved for.
 const (
 	methodEntryMethod = 0
 	methodEntryTable  = 8
@@ -84,7 +86,8 @@ type Resolution struct {
 	Method   uint64 // of an interface, if it depends on the receiver which method implements it
 }
 
-// DecodeEntry decodes a ConstantPoolCacheEntry, for the instruction op: it may be resolved for another.
+// DecodeEntry decodes a ConstantPoolCacheEntry, for the instruction op: it may be resolved for
+// another.
 func (s *PoolSchema) DecodeEntry(entry []byte, op byte) (constant uint16, found Resolution) {
 	indices := s.indices.Of(entry)
 	op1, op2 := byte(indices>>16), byte(indices>>24)
@@ -108,8 +111,9 @@ func (s *PoolSchema) DecodeMethodEntry(entry []byte, op byte) (constant uint16, 
 			method, virtual, method)
 }
 
-// resolve says what a call by op goes to. op1 and op2 are the instructions for which the entry is resolved; direct is the
-// method of calls that are not virtual, virtual that of final ones, or the index in the vtable.
+// resolve says what a call by op goes to. op1 and op2 are the instructions for which the entry is
+// resolved; direct is the method of calls that are not virtual, virtual that of final ones, or the
+// index in the vtable.
 func resolve(op, op1, op2 byte, isFinal, forced bool, direct, virtual, ifaceMethod uint64) Resolution {
 	if op == OpFastInvokeFinal {
 		op = OpInvokeVirtual

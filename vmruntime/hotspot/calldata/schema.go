@@ -1,5 +1,5 @@
-// Package calldata decodes what HotSpot keeps of the calls in a method: its bytecode, what the calls were resolved to,
-// and how often the interpreter and C1 counted them.
+// Package calldata decodes what HotSpot keeps of the calls in a method: its bytecode, what the
+// calls were resolved to, and how often the interpreter and C1 counted them.
 //
 //	calls, complete := calldata.Invokes(bytecode)
 //	constant, to := schema.Pool.DecodeEntry(entry, op)     // of the constant pool cache
@@ -13,7 +13,8 @@
 //	methoddata  counts of calls and classes of receivers
 //	vtable      the vtable and itable of a class
 //
-// The decoders take bytes that may be anything: they return an error, or less, but never read outside.
+// The decoders take bytes that may be anything: they return an error, or less, but never read
+// outside.
 package calldata
 
 import (
@@ -23,11 +24,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A Schema leads from a Method to what the VM counted in it. What each JDK moved is in the table in hotspot/jdks.go.
+// A Schema leads from a Method to what the VM counted in it. What each JDK moved is in the table in
+// hotspot/jdks.go.
 //
-// Measured on JDK 17 and 25 (hotspot.TestKnownCalls): with C1's code of level 3 every count is exact. Level 2 counts
-// nothing but invocations, and level 1, C2 and -Xint count nothing at all. A method that C1 finds trivial never gets a
-// MethodData.
+// Measured on JDK 17 and 25 (hotspot.TestKnownCalls): with C1's code of level 3 every count is
+// exact. Level 2 counts nothing but invocations, and level 1, C2 and -Xint count nothing at all. A
+// method that C1 finds trivial never gets a MethodData.
 type Schema struct {
 	MethodData, MethodCounters vmstructs.Field // of Method
 	VtableIndex                vmstructs.Field // of Method; negative for those that are not in a vtable
@@ -44,7 +46,8 @@ type Schema struct {
 	lacks []string // what the VM does not export
 }
 
-// NewSchema looks up the fields. Schema.Err says what is missing, as only counts of calls need them.
+// NewSchema looks up the fields. Schema.Err says what is missing, as only counts of calls need
+// them.
 func NewSchema(from *vmstructs.Tables) Schema {
 	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
 	s := Schema{

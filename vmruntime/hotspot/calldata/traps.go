@@ -7,8 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A TrapSchema decodes the counts of uncommon traps in a MethodData: a byte for each reason (MethodData::_trap_hist), which stops at 255,
-// and how many optimised compilations of the method were given up.
+// A TrapSchema decodes the counts of uncommon traps in a MethodData: a byte for each reason
+// (MethodData::_trap_hist), which stops at 255, and how many optimised compilations of the method
+// were given up.
 type TrapSchema struct {
 	Histogram, Decompiles vmstructs.Field // of MethodData
 	Reasons               map[int]string  // by their place in the histogram
@@ -25,7 +26,8 @@ const (
 // otherCompilers are names by which compilers other than C2 know reasons that have names already.
 var otherCompilers = map[string]bool{"unreached0": true, "type_checked_inlining": true, "optimized_type_check": true}
 
-// newTrapSchema looks up the fields. JDK 8 has the counters in MethodData itself, JDK 17 in a part of it (_compiler_counters).
+// newTrapSchema looks up the fields. JDK 8 has the counters in MethodData itself, JDK 17 in a part
+// of it (_compiler_counters).
 func newTrapSchema(from *vmstructs.Tables) TrapSchema {
 	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
 	s := TrapSchema{
@@ -54,10 +56,12 @@ func newTrapSchema(from *vmstructs.Tables) TrapSchema {
 	return s
 }
 
-// Length is how many bytes of a MethodData Decode needs; 0 if the VM does not say where the counts are.
+// Length is how many bytes of a MethodData Decode needs; 0 if the VM does not say where the counts
+// are.
 func (s *TrapSchema) Length() uint64 { return s.length }
 
-// Decode reads the counts of a method from the beginning of its MethodData. It is false if that is another method's.
+// Decode reads the counts of a method from the beginning of its MethodData. It is false if that is
+// another method's.
 func (s *TrapSchema) Decode(method uint64, data []byte) (vmruntime.Traps, bool) {
 	if uint64(len(data)) < s.length || s.length == 0 || s.owner.Of(data) != method {
 		return vmruntime.Traps{}, false

@@ -4,10 +4,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// KlassSchema leads from a class to the methods that it dispatches to. Behind the fixed part of a Klass comes its
-// vtable, an array of Methods; behind that the itable: pairs of an interface and where in this Klass its methods are,
-// up to a pair that is null, and the methods (src/hotspot/share/oops/klassVtable.hpp). Classes of arrays have their
-// vtable at the same place.
+// KlassSchema leads from a class to the methods that it dispatches to. Behind the fixed part of a
+// Klass comes its vtable, an array of Methods; behind that the itable: pairs of an interface and
+// where in this Klass its methods are, up to a pair that is null, and the methods
+// (src/hotspot/share/oops/klassVtable.hpp). Classes of arrays have their vtable at the same place.
 type KlassSchema struct {
 	Super, VtableLength vmstructs.Field // of Klass; the length in words
 	ItableLength        vmstructs.Field // of InstanceKlass; words
@@ -32,15 +32,16 @@ func newKlassSchema(r *vmstructs.Resolver) KlassSchema {
 	return s
 }
 
-// Bounds on one class: the JVM specification allows 65,535 interfaces and as many methods, and the vtable of a class
-// has one entry for each method that it or a superclass adds.
+// Bounds on one class: the JVM specification allows 65,535 interfaces and as many methods, and the
+// vtable of a class has one entry for each method that it or a superclass adds.
 const (
 	MaxVtable     = 64 << 10 // words
 	MaxItable     = 1 << 20  // words
 	MaxInterfaces = 4096     // that are searched
 )
 
-// Layout of an itable: what says where the methods of an interface are, and how a Method says which one it is.
+// Layout of an itable: what says where the methods of an interface are, and how a Method says which
+// one it is.
 const (
 	ItableEntry  = 16  // bytes: pointer to the interface, offset in 32 bits
 	ItableOffset = 8   // of the offset, from the Klass

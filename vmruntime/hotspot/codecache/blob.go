@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// BlobSchema decodes the header of a CodeBlob (src/hotspot/share/code/codeBlob.hpp), and of an nmethod, which is a
-// CodeBlob that holds a compiled method.
+// BlobSchema decodes the header of a CodeBlob (src/hotspot/share/code/codeBlob.hpp), and of an
+// nmethod, which is a CodeBlob that holds a compiled method.
 type BlobSchema struct {
 	Name, Size               vmstructs.Field
 	CodeBegin, CodeEnd       vmstructs.Field // pointers, up to JDK 22
@@ -112,8 +112,8 @@ func (s *BlobSchema) Decode(addr uint64, header []byte) (Blob, error) {
 	return b, nil
 }
 
-// IsAdapter reports whether the blob at addr says that it is an adapter, whatever its name is: that of one that comes from
-// an AOT cache (JDK 26) is the signature that it is for.
+// IsAdapter reports whether the blob at addr says that it is an adapter, whatever its name is: that
+// of one that comes from an AOT cache (JDK 26) is the signature that it is for.
 func (s *BlobSchema) IsAdapter(t vmstructs.Reader, addr uint64) bool {
 	if !s.Kind.Known || s.AdapterKind == 0 {
 		return false

@@ -26,7 +26,8 @@ const (
 	OldUpcallName = "optimized_upcall_stub"
 )
 
-// KindOf classifies a blob by its name. HotSpot creates all blobs of a kind with the same string literal.
+// KindOf classifies a blob by its name. HotSpot creates all blobs of a kind with the same string
+// literal.
 func KindOf(name string) Kind {
 	switch name {
 	case "nmethod":
@@ -42,15 +43,16 @@ func KindOf(name string) Kind {
 	case UpcallName, OldUpcallName:
 		return KindUpcall
 	}
-	// "StubRoutines (continuation stubs)", in JDK 25 without a space; later "continuation_blob (stub gen)".
+	// "StubRoutines (continuation stubs)", in JDK 25 without a space; later "continuation_blob
+	// (stub gen)".
 	if lower := strings.ToLower(name); strings.Contains(lower, "continuation") && strings.Contains(lower, "stub") {
 		return KindContinuation
 	}
 	return KindStub
 }
 
-// A KindTable remembers the names of blobs by the addresses of these names. It is learned: a kind is known once a
-// blob of it was seen.
+// A KindTable remembers the names of blobs by the addresses of these names. It is learned: a kind
+// is known once a blob of it was seen.
 type KindTable struct {
 	Names map[uint64]string
 }
@@ -88,8 +90,8 @@ func (k *KindTable) Learn(t vmstructs.Reader, addrs []uint64) (news bool, err er
 // Of returns the kind of blobs whose name is at addr.
 func (k *KindTable) Of(addr uint64) Kind { return KindOf(k.Names[addr]) }
 
-// Pointer returns where the name of a kind is, or 0 if no blob of that kind was seen yet. Where a linker did not
-// merge equal strings, the lowest address counts.
+// Pointer returns where the name of a kind is, or 0 if no blob of that kind was seen yet. Where a
+// linker did not merge equal strings, the lowest address counts.
 func (k *KindTable) Pointer(kind Kind) (lowest uint64) {
 	for addr, name := range k.Names {
 		if KindOf(name) == kind && (lowest == 0 || addr < lowest) {

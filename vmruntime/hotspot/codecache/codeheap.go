@@ -1,5 +1,5 @@
-// Package codecache finds code in HotSpot's code cache: which heap, segment and blob an address belongs to, and what
-// kind of code the blob has.
+// Package codecache finds code in HotSpot's code cache: which heap, segment and blob an address
+// belongs to, and what kind of code the blob has.
 //
 //	heaps, shift, err := codecache.ReadHeaps(reader, &schema)
 //	cache := codecache.Cache{Memory: &reader, Schema: &schema, Heaps: heaps, Shift: shift}
@@ -15,8 +15,8 @@
 //	blobkind  kinds of blobs by their names
 //	stubs     code that the VM generates for itself: parts of the interpreter, stub routines
 //
-// The VM may change its code cache during every read. ErrStale says that the code at an address is gone; callers
-// compare what they read before and after.
+// The VM may change its code cache during every read. ErrStale says that the code at an address is
+// gone; callers compare what they read before and after.
 package codecache
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A Heap is one part of the code cache (src/hotspot/share/memory/heap.hpp): memory that is cut into segments of
-// equal size, and a segment map with one byte for each.
+// A Heap is one part of the code cache (src/hotspot/share/memory/heap.hpp): memory that is cut into
+// segments of equal size, and a segment map with one byte for each.
 type Heap struct {
 	Low    uint64 // address of the first segment
 	High   uint64 // end of what is reserved: no code of this heap is there or behind it
@@ -36,7 +36,8 @@ type Heap struct {
 	used uint64 // end of what was in use when this was read
 }
 
-// Bounds on the code cache. HotSpot has at most three heaps, and refuses a cache of more than 2 GiB.
+// Bounds on the code cache. HotSpot has at most three heaps, and refuses a cache of more than 2
+// GiB.
 const (
 	maxHeaps    = 8
 	maxHeapSize = 2 << 30

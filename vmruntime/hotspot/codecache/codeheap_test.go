@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// heapImage lays out code heaps: a CodeHeap is two VirtualSpaces of low, high and boundary, and the log2 of the
-// segment size.
+// heapImage lays out code heaps: a CodeHeap is two VirtualSpaces of low, high and boundary, and the
+// log2 of the segment size.
 func heapImage(m *vmtest.Image, heaps ...[7]uint64) *Schema {
 	word := func(i uint32) vmstructs.Field { return vmstructs.Field{Offset: 8 * i, Width: 8, Known: true} }
 	s := &Schema{

@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Values of a segment map. Any other number says how many segments to go back, at most 254, towards the start of the
-// block: long blocks take several hops.
+// Values of a segment map. Any other number says how many segments to go back, at most 254, towards
+// the start of the block: long blocks take several hops.
 const (
 	segmentStart = 0
 	segmentFree  = 0xff
@@ -32,8 +32,8 @@ func (c *Cache) HeapOf(addr uint64) *Heap {
 	return nil
 }
 
-// Find returns the address of the CodeBlob that addr is in. It returns ErrUnknown if addr is not in the code
-// cache, and ErrStale if it is in a part that has no code now.
+// Find returns the address of the CodeBlob that addr is in. It returns ErrUnknown if addr is not in
+// the code cache, and ErrStale if it is in a part that has no code now.
 func (c *Cache) Find(addr uint64) (uint64, error) {
 	blob, _, err := c.FindHeader(addr, 0)
 	return blob, err
@@ -56,8 +56,9 @@ func (c *Cache) FindHeader(addr, n uint64) (blob uint64, header []byte, err erro
 	return blob, header, nil
 }
 
-// Header returns the first n bytes of the blob that FindHeader found for addr. ErrStale says that addr is in no blob that begins there
-// now. It is one read, without the segment map: the header of a block that was freed says so until something else is written there.
+// Header returns the first n bytes of the blob that FindHeader found for addr. ErrStale says that
+// addr is in no blob that begins there now. It is one read, without the segment map: the header of
+// a block that was freed says so until something else is written there.
 func (c *Cache) Header(blob, addr, n uint64) ([]byte, error) {
 	size := c.Schema.BlockSize
 	block := blob - size

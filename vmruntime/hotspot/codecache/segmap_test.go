@@ -9,8 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// testCache is a code cache of one heap of 128-byte segments at 0x100000 with the given segment map. Blocks have a
-// header of 16 bytes: their length in segments, and whether they are used.
+// testCache is a code cache of one heap of 128-byte segments at 0x100000 with the given segment
+// map. Blocks have a header of 16 bytes: their length in segments, and whether they are used.
 func testCache(segmap []byte) (*Cache, *vmtest.Memory) {
 	const low, maps = 0x100000, 0x900000
 	size := uint64(len(segmap)) << 7

@@ -69,7 +69,8 @@ const (
 	maxCodelets    = 4096
 )
 
-// InterpreterCode returns the bounds of the interpreter's code; ErrStarting if it is not generated yet.
+// InterpreterCode returns the bounds of the interpreter's code; ErrStarting if it is not generated
+// yet.
 func InterpreterCode(t vmstructs.Reader, s *StubSchema) (low, high uint64, err error) {
 	queue, err := t.Word(s.Interpreter)
 	if err != nil {
@@ -90,8 +91,9 @@ func InterpreterCode(t vmstructs.Reader, s *StubSchema) (low, high uint64, err e
 	return buffer + begin, buffer + end, nil
 }
 
-// ReadCodelets lists the parts of the interpreter: one for each bytecode, each kind of method entry, and so on. They
-// lie one behind the other in a StubQueue (src/hotspot/share/code/stubs.hpp), each behind a header.
+// ReadCodelets lists the parts of the interpreter: one for each bytecode, each kind of method
+// entry, and so on. They lie one behind the other in a StubQueue
+// (src/hotspot/share/code/stubs.hpp), each behind a header.
 func ReadCodelets(t vmstructs.Reader, s *StubSchema) (Pieces, error) {
 	low, high, err := InterpreterCode(t, s)
 	if err != nil {
@@ -131,12 +133,13 @@ type Routines struct {
 	head uint64 // of the list: new routines are put before it
 }
 
-// Read lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose head is the
-// variable at list, a hidden symbol. A StubCodeDesc (src/hotspot/share/runtime/stubCodeGenerator.hpp) begins with five
-// words: next, group, name, begin, end. It is in no table; what does not look like one is left out.
+// Read lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose
+// head is the variable at list, a hidden symbol. A StubCodeDesc
+// (src/hotspot/share/runtime/stubCodeGenerator.hpp) begins with five words: next, group, name,
+// begin, end. It is in no table; what does not look like one is left out.
 //
-// Entry points that the VM exports (StubRoutines._…, up to about JDK 24) are no substitute: they are fewer, so that the
-// next one below an address is often that of another routine.
+// Entry points that the VM exports (StubRoutines._…, up to about JDK 24) are no substitute: they
+// are fewer, so that the next one below an address is often that of another routine.
 func (r *Routines) Read(t vmstructs.Reader, list uint64) error {
 	const words = 5
 	head, err := t.Word(list)

@@ -15,8 +15,8 @@ const (
 	mapChunk  = 1 << 20 // bytes of a segment map that are read together
 )
 
-// Walk visits all blobs that are in use, a chunk at a time. Blobs that come or go meanwhile may be missed. A blob that is
-// half written is left out, or its header is found to be inconsistent later.
+// Walk visits all blobs that are in use, a chunk at a time. Blobs that come or go meanwhile may be
+// missed. A blob that is half written is left out, or its header is found to be inconsistent later.
 func (c *Cache) Walk(s *BlobSchema, visit func([]Blob) error) error {
 	count := 0
 	for i := range c.Heaps {
@@ -65,8 +65,8 @@ func (c *Cache) eachChunk(h *Heap, visit func(blocks []uint64) error) error {
 	return visit(blocks)
 }
 
-// ReadBlobs reads the headers of the blobs in these blocks, as many as a chunk has at most. Those that are free or
-// malformed are left out.
+// ReadBlobs reads the headers of the blobs in these blocks, as many as a chunk has at most. Those
+// that are free or malformed are left out.
 func (c *Cache) ReadBlobs(s *BlobSchema, blocks []uint64) ([]Blob, error) {
 	var b vmstructs.Batch
 	for _, block := range blocks {

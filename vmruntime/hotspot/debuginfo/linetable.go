@@ -27,12 +27,15 @@ func (e *lineEntry) next(s *Unsigned5) (more bool) {
 	return true
 }
 
-// LineOf finds the source line of a bytecode index in a method's compressed line number table, or 0.
+// LineOf finds the source line of a bytecode index in a method's compressed line number table, or
+// 0.
 //
-// The format is that of CompressedLineNumberReadStream (src/hotspot/share/code/compressedStream.hpp): a byte of 0
-// ends the table, 255 is followed by two signed UNSIGNED5 differences, any other byte holds five bits of bytecode and
-// three bits of line difference. The rule is that of Method::line_number_from_bci: entries need not be in order, as
-// javac moves code (finally blocks, loop conditions), so the nearest one before bci counts, wherever it is.
+// The format is that of CompressedLineNumberReadStream
+// (src/hotspot/share/code/compressedStream.hpp): a byte of 0 ends the table, 255 is followed by two
+// signed UNSIGNED5 differences, any other byte holds five bits of bytecode and three bits of line
+// difference. The rule is that of Method::line_number_from_bci: entries need not be in order, as
+// javac moves code (finally blocks, loop conditions), so the nearest one before bci counts,
+// wherever it is.
 func LineOf(table []byte, bci int, bias uint32) int {
 	var e, best lineEntry
 	best.bci = -1

@@ -59,8 +59,8 @@ func TestLineTableSize(t *testing.T) {
 	}
 }
 
-// FuzzLineTable checks that any bytes give a line that a class file can have, and the same one when the table is cut
-// where it ends.
+// FuzzLineTable checks that any bytes give a line that a class file can have, and the same one when
+// the table is cut where it ends.
 func FuzzLineTable(f *testing.F) {
 	f.Add(lineTable(0, lineEntry{0, 10}, lineEntry{20, 11}, lineEntry{8, 12}), 9, false)
 	f.Add(lineTable(1, lineEntry{0, 500}), 0, true)

@@ -22,8 +22,8 @@ const (
 	valueMarker
 )
 
-// A location is a number (src/hotspot/share/code/location.hpp): the type, whether it is a register, and which one or where in the
-// frame, in words of 32 bits.
+// A location is a number (src/hotspot/share/code/location.hpp): the type, whether it is a register,
+// and which one or where in the frame, in words of 32 bits.
 const (
 	locationType     = 0xf
 	locationNormal   = 1 // int
@@ -33,7 +33,8 @@ const (
 	frameWord        = 4
 )
 
-// ScopeAt is the offset of the scope of the i-th position, as Decode numbers positions. It is 0 if there is none.
+// ScopeAt is the offset of the scope of the i-th position, as Decode numbers positions. It is 0 if
+// there is none.
 func (raw *RawScopes) ScopeAt(i int) uint32 {
 	if i < 0 || i >= len(raw.PCs)/pcDescSize {
 		return 0
@@ -41,8 +42,9 @@ func (raw *RawScopes) ScopeAt(i int) uint32 {
 	return binary.LittleEndian.Uint32(raw.PCs[i*pcDescSize+pcDescScope:])
 }
 
-// Locals are where a frame keeps the local variables of a scope, as far as they are numbers of type int: others, and those behind an
-// object that exists only in pieces, are LocalUnknown, or absent at the end.
+// Locals are where a frame keeps the local variables of a scope, as far as they are numbers of type
+// int: others, and those behind an object that exists only in pieces, are LocalUnknown, or absent
+// at the end.
 func (raw *RawScopes) Locals(scope, bias uint32) (locals []vmruntime.Local) {
 	if scope == 0 || uint64(scope) >= uint64(len(raw.Scopes)) {
 		return nil
@@ -79,7 +81,8 @@ func (raw *RawScopes) Locals(scope, bias uint32) (locals []vmruntime.Local) {
 	return locals
 }
 
-// local decodes a location. On amd64 and arm64 a register has two slots, so that its number is half of theirs.
+// local decodes a location. On amd64 and arm64 a register has two slots, so that its number is half
+// of theirs.
 func local(location uint32) vmruntime.Local {
 	if of := location & locationType; of != locationNormal && of != locationIntLong {
 		return vmruntime.Local{}

@@ -5,12 +5,12 @@ import (
 	"sort"
 )
 
-// What is known of instructions that have no position of their own. Without DebugNonSafepoints that is nearly all of
-// them: HotSpot then records calls and polls only.
+// What is known of instructions that have no position of their own. Without DebugNonSafepoints that
+// is nearly all of them: HotSpot then records calls and polls only.
 //
-// The answer is what the places around have in common, as many as neighbours says on each side: if all of them are in a
-// method, or in what was inlined into it, so is what lies between. How often that is true is measured in docs/accuracy.md.
-// Two sources make the places many and close:
+// The answer is what the places around have in common, as many as neighbours says on each side: if
+// all of them are in a method, or in what was inlined into it, so is what lies between. How often
+// that is true is measured in docs/accuracy.md. Two sources make the places many and close:
 //
 //   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
 //     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
@@ -19,8 +19,8 @@ import (
 //     is such a call again.
 
 const (
-	// neighbours is how many places on each side must agree. With fewer, more is named and more of it is wrong: checks are
-	// hoisted out of what they belong to.
+	// neighbours is how many places on each side must agree. With fewer, more is named and more of
+	// it is wrong: checks are hoisted out of what they belong to.
 	neighbours = 3
 	// neighboursComplete is the same where DebugNonSafepoints records all instructions but some.
 	neighboursComplete = 1
@@ -71,10 +71,11 @@ func (t *Table) path(scope int32) []int32 {
 	return path
 }
 
-// ForgetDefault takes their scope from positions that have it by default. C2 notes the scope of each node of its graph as it
-// parses. Nodes that it makes later, as copies to the stack and most comparisons, get the note that stood last
-// (Compile::default_node_notes), which is none unless methods were inlined late: then about half of all positions
-// between safepoints have the same scope.
+// ForgetDefault takes their scope from positions that have it by default. C2 notes the scope of
+// each node of its graph as it parses. Nodes that it makes later, as copies to the stack and most
+// comparisons, get the note that stood last (Compile::default_node_notes), which is none unless
+// methods were inlined late: then about half of all positions between safepoints have the same
+// scope.
 func (t *Table) ForgetDefault(safepoints map[int32]bool) {
 	const few, share = 16, 0.3
 	count, total := make(map[int32]int), 0

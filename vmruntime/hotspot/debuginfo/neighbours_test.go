@@ -47,7 +47,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestForgetDefault: a scope that every third position between safepoints has says nothing; its neighbours do.
+// TestForgetDefault: a scope that every third position between safepoints has says nothing; its
+// neighbours do.
 func TestForgetDefault(t *testing.T) {
 	for _, usual := range []int{4, 12} { // of 24
 		t.Run(fmt.Sprint(usual), func(t *testing.T) {

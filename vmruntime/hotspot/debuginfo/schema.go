@@ -7,9 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Schema leads from an nmethod to its debug information, which lies in one of three ways: all of it behind the
-// code (up to JDK 22), positions and scopes in a block of immutable data (from 23 on), pointers in a block of mutable
-// data (from 25 on).
+// Schema leads from an nmethod to its debug information, which lies in one of three ways: all of it
+// behind the code (up to JDK 22), positions and scopes in a block of immutable data (from 23 on),
+// pointers in a block of mutable data (from 25 on).
 type Schema struct {
 	pcs                            vmstructs.Field // offset of the positions: from the nmethod, or in the immutable data
 	scopesBegin, scopesOffset      vmstructs.Field // of the scopes: pointer (JDK 9-22), or offset like that of the positions
@@ -52,8 +52,8 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 	}
 }
 
-// Known reports whether this VM's debug information can be found. Without it, methods are named but not what is
-// inlined into them.
+// Known reports whether this VM's debug information can be found. Without it, methods are named but
+// not what is inlined into them.
 func (s *Schema) Known() bool {
 	if !s.pcs.Known || s.pcDescSize != pcDescSize || s.pcDescScope != pcDescScope {
 		return false

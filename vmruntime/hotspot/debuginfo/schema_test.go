@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
-// TestScopeSpans: the three places where debug information has been. Every field is 8 bytes wide here.
+// TestScopeSpans: the three places where debug information has been. Every field is 8 bytes wide
+// here.
 func TestScopeSpans(t *testing.T) {
 	next := uint32(0)
 	at := func() vmstructs.Field { next += 8; return vmstructs.Field{Offset: next - 8, Width: 8, Known: true} }

@@ -1,5 +1,5 @@
-// Package debuginfo decodes HotSpot's compressed debug information: what is inlined at which instruction of a compiled
-// method, and the lines of a method.
+// Package debuginfo decodes HotSpot's compressed debug information: what is inlined at which
+// instruction of a compiled method, and the lines of a method.
 //
 //	s := debuginfo.NewSchema(resolver)
 //	raw, err := debuginfo.Read(reader, &s, nmethod, header)
@@ -15,7 +15,8 @@
 //	linetable   lines by bytecode index
 //	unsigned5   the code of numbers in all of these
 //
-// Everything is decoded once and completely. Decoding bounds every count, and chains of scopes cannot have cycles.
+// Everything is decoded once and completely. Decoding bounds every count, and chains of scopes
+// cannot have cycles.
 package debuginfo
 
 import (
@@ -59,15 +60,16 @@ const (
 	pcDescScope = 4
 )
 
-// A Position says where in the source an instruction comes from. HotSpot records one for every place where it may
-// have to look at the frame (the return address of a call, a poll, an implicit null check), and with
-// DebugNonSafepoints one more whenever the place in the source changes.
+// A Position says where in the source an instruction comes from. HotSpot records one for every
+// place where it may have to look at the frame (the return address of a call, a poll, an implicit
+// null check), and with DebugNonSafepoints one more whenever the place in the source changes.
 type Position struct {
 	Offset int32 // bytes from the method's first instruction
 	Scope  int32 // index, NoScope for none
 }
 
-// A Table is decoded debug information: what is inlined at which instruction of one compiled method.
+// A Table is decoded debug information: what is inlined at which instruction of one compiled
+// method.
 type Table struct {
 	Positions []Position // in ascending order
 	Scopes    []Scope
@@ -85,20 +87,22 @@ type Place struct {
 
 // At returns what is known of the instruction at offset, which was sampled or is returned to.
 //
-// A position is recorded behind the instructions that it is about. For calls it is the return address; between
-// safepoints, both compilers note the place in the source after they have emitted an instruction (NonSafepointEmitter in
-// src/hotspot/share/opto/output.cpp, LIR_Assembler::process_debug_info in c1). Disassembly of a method with three inlined
-// leaves shows it: each position is the end of the last instruction of its leaf. So where there are positions for all
-// instructions, the first one at or after offset counts.
+// A position is recorded behind the instructions that it is about. For calls it is the return
+// address; between safepoints, both compilers note the place in the source after they have emitted
+// an instruction (NonSafepointEmitter in src/hotspot/share/opto/output.cpp,
+// LIR_Assembler::process_debug_info in c1). Disassembly of a method with three inlined leaves shows
+// it: each position is the end of the last instruction of its leaf. So where there are positions
+// for all instructions, the first one at or after offset counts.
 //
-// Why an equal one counts, though it ends the code before: a sampled pc is that of the instruction that was not yet
-// executed, and the processor was interrupted while it waited for the one before. In a chain of dependent additions
-// and divisions all samples are on the instruction behind a slow one, none on the slow one itself. Measured on such
-// a chain, of leaves whose shares are known, one of which ends in a division: "at or after" gives it its share, "after" less
-// than half of it, "at or before" swaps two other leaves (TestInlinedShares).
+// Why an equal one counts, though it ends the code before: a sampled pc is that of the instruction
+// that was not yet executed, and the processor was interrupted while it waited for the one before.
+// In a chain of dependent additions and divisions all samples are on the instruction behind a slow
+// one, none on the slow one itself. Measured on such a chain, of leaves whose shares are known, one
+// of which ends in a division: "at or after" gives it its share, "after" less than half of it, "at
+// or before" swaps two other leaves (TestInlinedShares).
 //
-// Without DebugNonSafepoints the first position after offset is that of another instruction, often of a method that was
-// inlined next to the sampled one: see shared.
+// Without DebugNonSafepoints the first position after offset is that of another instruction, often
+// of a method that was inlined next to the sampled one: see shared.
 func (t *Table) At(offset int32) Place {
 	i := sort.Search(len(t.Positions), func(i int) bool { return t.Positions[i].Offset >= offset })
 	if i < len(t.Positions) && t.Positions[i].Scope != NoScope && (t.Complete || t.Positions[i].Offset == offset) {
@@ -110,7 +114,8 @@ func (t *Table) At(offset int32) Place {
 	return t.shared(offset)
 }
 
-// Decode decodes raw completely, so that the process's memory is not needed again. Lines stay 0: the caller sets them.
+// Decode decodes raw completely, so that the process's memory is not needed again. Lines stay 0:
+// the caller sets them.
 func Decode(raw RawScopes, bias uint32) (*Table, error) {
 	if n := len(raw.PCs) / pcDescSize; n > MaxPositions {
 		return nil, fmt.Errorf("%d code positions: %w", n, vmruntime.ErrMalformed)
@@ -137,7 +142,8 @@ func Decode(raw RawScopes, bias uint32) (*Table, error) {
 	return &table, nil
 }
 
-// A scopeDecoder turns offsets into the scope stream into scopes, each once, as positions share their callers.
+// A scopeDecoder turns offsets into the scope stream into scopes, each once, as positions share
+// their callers.
 type scopeDecoder struct {
 	raw      RawScopes
 	bias     uint32 // of UNSIGNED5
@@ -178,8 +184,9 @@ func (d *scopeDecoder) chain(offset uint32) (first int32, err error) {
 	return NoScope, fmt.Errorf("more than %d levels of inlining: %w", MaxInlining, vmruntime.ErrMalformed)
 }
 
-// decode adds the scope at offset: the offset of the one that it is inlined into, the method's index in the metadata
-// (from 1), and the bytecode index plus 1. What follows (locals, expressions, monitors) is not needed.
+// decode adds the scope at offset: the offset of the one that it is inlined into, the method's
+// index in the metadata (from 1), and the bytecode index plus 1. What follows (locals, expressions,
+// monitors) is not needed.
 func (d *scopeDecoder) decode(offset uint32) (index int32, sender uint32, err error) {
 	if uint64(offset) >= uint64(len(d.raw.Scopes)) || len(d.table.Scopes) >= maxScopes {
 		return 0, 0, fmt.Errorf("scope at %#x of %#x bytes: %w", offset, len(d.raw.Scopes), vmruntime.ErrMalformed)
@@ -208,5 +215,6 @@ func (d *scopeDecoder) method(address uint64) int32 {
 	return i
 }
 
-// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM specification, 4.7.3).
+// maxCodeSize is the largest bytecode index: a method has at most 64 KiB of bytecode (JVM
+// specification, 4.7.3).
 const maxCodeSize = 1<<16 - 1

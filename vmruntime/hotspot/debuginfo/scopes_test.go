@@ -102,7 +102,8 @@ func TestDecodeScopesRefuses(t *testing.T) {
 	}
 }
 
-// FuzzScopes checks that decoding ends, that what comes out points nowhere else, and that chains end.
+// FuzzScopes checks that decoding ends, that what comes out points nowhere else, and that chains
+// end.
 func FuzzScopes(f *testing.F) {
 	w := vmtest.NewScopeWriter(0, 0x1000, 0x2000)
 	w.Position(8, w.Scope(w.Scope(0, 1, 3), 2, 4))

@@ -1,17 +1,19 @@
 package debuginfo
 
-// UNSIGNED5 is HotSpot's code for small numbers (src/hotspot/share/utilities/unsigned5.hpp): one to five bytes, the
-// lowest first, each worth 64 times the one before. A byte of 192 or more says that another one follows, except in
-// fifth place. Numbers below 192 take one byte.
+// UNSIGNED5 is HotSpot's code for small numbers (src/hotspot/share/utilities/unsigned5.hpp): one to
+// five bytes, the lowest first, each worth 64 times the one before. A byte of 192 or more says that
+// another one follows, except in fifth place. Numbers below 192 take one byte.
 //
-// From JDK 20 on (JDK-8292758) no byte is zero, so that zero can end a list: every byte carries its value plus one.
+// From JDK 20 on (JDK-8292758) no byte is zero, so that zero can end a list: every byte carries its
+// value plus one.
 
 const (
 	unsigned5High  = 192 // bytes from here on have a successor
 	unsigned5Bytes = 5
 )
 
-// A Unsigned5 reads UNSIGNED5 numbers. After a read past the end, failed is true and every number is 0.
+// A Unsigned5 reads UNSIGNED5 numbers. After a read past the end, failed is true and every number
+// is 0.
 type Unsigned5 struct {
 	Data   []byte
 	Bias   uint32 // 1 from JDK 20 on, else 0

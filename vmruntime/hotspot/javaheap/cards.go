@@ -27,7 +27,8 @@ func NewCardSchema(r *vmstructs.Resolver) CardSchema {
 
 var errNoCards = errors.New("this JVM does not say where its table of cards is")
 
-// Read reads where the table is; number reads a command line flag, with an error if the VM has none of that name.
+// Read reads where the table is; number reads a command line flag, with an error if the VM has none
+// of that name.
 func (s *CardSchema) Read(t vmstructs.Reader, number func(name string) (int64, error)) (c vmruntime.Cards, err error) {
 	if s.barrierSet == 0 || !s.table.Known || !s.base.Known {
 		return c, errNoCards

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A ColourSchema leads to the bits that ZGC keeps next to the address in a reference (src/hotspot/share/gc/z/zAddress.hpp).
+// A ColourSchema leads to the bits that ZGC keeps next to the address in a reference
+// (src/hotspot/share/gc/z/zAddress.hpp).
 type ColourSchema struct {
 	globals, oldGlobals uint64          // statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
 	mask, oldMask       vmstructs.Field // of them: pointer to the largest offset in the heap
@@ -20,7 +21,8 @@ type ColourSchema struct {
 	forwarding, oldForwarding forwardingSchema
 }
 
-// NewColourSchema looks up the variables of ZGC. All are optional: a VM may have been built without it.
+// NewColourSchema looks up the variables of ZGC. All are optional: a VM may have been built without
+// it.
 func NewColourSchema(r *vmstructs.Resolver) ColourSchema {
 	return ColourSchema{
 		globals:      r.OptionalStatic("ZGlobalsForVMStructs._instance_p"),
@@ -36,8 +38,8 @@ func NewColourSchema(r *vmstructs.Resolver) ColourSchema {
 	}
 }
 
-// Where references of generational ZGC have their bits. On amd64 an address, whose lowest three bits are 0, begins with
-// those right behind the one bit of colourFirst to colourLast that is set.
+// Where references of generational ZGC have their bits. On amd64 an address, whose lowest three
+// bits are 0, begins with those right behind the one bit of colourFirst to colourLast that is set.
 const (
 	colourFirst, colourLast = 12, 15
 	colourShiftARM64        = 16
@@ -49,8 +51,9 @@ func (r Reader) GenerationalZ() bool {
 	return r.Colours.generational && (!mayBeOff || r.Flags.On("ZGenerational"))
 }
 
-// colouredHeap is where ZGC's objects are: offsets up to a power of two, and above it in the address a bit that says
-// which view of the heap it is. Generational ZGC has one view; the one before had three, in three bits.
+// colouredHeap is where ZGC's objects are: offsets up to a power of two, and above it in the
+// address a bit that says which view of the heap it is. Generational ZGC has one view; the one
+// before had three, in three bits.
 func (r Reader) colouredHeap() (low, high uint64, err error) {
 	s := r.Colours
 	globals, field, views := s.globals, s.mask, uint64(2)
@@ -82,7 +85,8 @@ func (r Reader) colouredHeap() (low, high uint64, err error) {
 	return mask + 1, views * (mask + 1), nil
 }
 
-// BadColours is where the VM has the bits by which a reference may be to an object that has moved; 0 if it does not say.
+// BadColours is where the VM has the bits by which a reference may be to an object that has moved;
+// 0 if it does not say.
 func (r Reader) BadColours() (uint64, error) {
 	s := r.Colours
 	globals, field := s.globals, s.bad

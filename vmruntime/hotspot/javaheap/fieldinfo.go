@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// maxFields bounds the fields of one class, its superclasses aside. A class file may have 65,535; those of the JDK and
-// of the suite's programs have less than 1,000.
+// maxFields bounds the fields of one class, its superclasses aside. A class file may have 65,535;
+// those of the JDK and of the suite's programs have less than 1,000.
 const maxFields = 4096
 
 // A FieldRecord is one field as an InstanceKlass keeps it.
@@ -20,15 +20,17 @@ type FieldRecord struct {
 	Injected        bool // by the VM, not by the class file
 }
 
-// Bits of access flags: JVM specification, section 4.5; and the one by which JDKs up to 20 know that an array has one
-// more number for a field, with the generic signature (src/hotspot/share/utilities/accessFlags.hpp).
+// Bits of access flags: JVM specification, section 4.5; and the one by which JDKs up to 20 know
+// that an array has one more number for a field, with the generic signature
+// (src/hotspot/share/utilities/accessFlags.hpp).
 const (
 	accessStatic  = 0x0008
 	accessGeneric = 0x0800
 )
 
-// Layout of a field in the array of JDKs up to 20: 16-bit numbers (src/hotspot/share/oops/fieldInfo.hpp). The last two
-// are the offset's lower and upper half, shifted by two bits that say what it is.
+// Layout of a field in the array of JDKs up to 20: 16-bit numbers
+// (src/hotspot/share/oops/fieldInfo.hpp). The last two are the offset's lower and upper half,
+// shifted by two bits that say what it is.
 const (
 	slotAccess    = 0
 	slotName      = 1
@@ -41,9 +43,9 @@ const (
 	packedIsOffset = 1 // set when the class was laid out
 )
 
-// ParseFieldArray reads the fields of a class from an array of 16-bit numbers. The first few, declared of them, are
-// those of the class file; the others the VM injected; behind all of them is a number each for those that are generic.
-// What was cut off is missing.
+// ParseFieldArray reads the fields of a class from an array of 16-bit numbers. The first few,
+// declared of them, are those of the class file; the others the VM injected; behind all of them is
+// a number each for those that are generic. What was cut off is missing.
 func ParseFieldArray(data []byte, declared int) (records []FieldRecord) {
 	slot := func(i int) uint32 { return uint32(data[2*i]) | uint32(data[2*i+1])<<8 }
 	slots := len(data) / 2
@@ -70,8 +72,8 @@ func ParseFieldArray(data []byte, declared int) (records []FieldRecord) {
 	return records
 }
 
-// FieldBits are the flags of a field in the stream of JDK 21 and later that say what follows; 0 where the VM has no such
-// flag. The last two came with value classes.
+// FieldBits are the flags of a field in the stream of JDK 21 and later that say what follows; 0
+// where the VM has no such flag. The last two came with value classes.
 type FieldBits struct{ initialised, injected, generic, contended, flat, nullMarker uint32 }
 
 // NewFieldBits looks up the numbers of the flags.
@@ -87,9 +89,10 @@ func NewFieldBits(r *vmstructs.Resolver) FieldBits {
 }
 
 // ParseFieldStream reads the fields of a class from an UNSIGNED5 stream (FieldInfoReader in
-// src/hotspot/share/oops/fieldInfo.inline.hpp): how many are declared and how many injected; for each its name, its
-// signature, its offset, access flags and other flags; and where the latter say so, its initial value, its generic
-// signature, its contention group, how it is flat and where it says that it is null. It is an error if the stream ends early, or says more than maxFields.
+// src/hotspot/share/oops/fieldInfo.inline.hpp): how many are declared and how many injected; for
+// each its name, its signature, its offset, access flags and other flags; and where the latter say
+// so, its initial value, its generic signature, its contention group, how it is flat and where it
+// says that it is null. It is an error if the stream ends early, or says more than maxFields.
 func ParseFieldStream(data []byte, bias uint32, bits FieldBits) (records []FieldRecord, err error) {
 	s := debuginfo.Unsigned5{Data: data, Bias: bias}
 	count := uint64(s.Next()) + uint64(s.Next())

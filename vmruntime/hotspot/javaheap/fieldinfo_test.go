@@ -93,8 +93,8 @@ func TestParseFieldStream(t *testing.T) {
 	}
 }
 
-// FuzzFieldInfo checks both forms of field information: bounds are kept, and a stream that was understood is
-// understood in the same way when something follows.
+// FuzzFieldInfo checks both forms of field information: bounds are kept, and a stream that was
+// understood is understood in the same way when something follows.
 func FuzzFieldInfo(f *testing.F) {
 	f.Add(shorts(0x2, 10, 11, 0, 12<<2|1, 0), 1)
 	f.Add(stream(1, 1, 20, 21, 70_000, 8, 21, 1, 2, 3, 50, 51, 16, 0, 2), 0)

@@ -4,13 +4,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Forwarding is how ZGC finds an object that it has moved, until it has updated all references to where the object was: by a hash
-// table for each page whose objects it moves (src/hotspot/share/gc/z/zForwarding.hpp). Addresses in the heap are offsets there,
-// from HeapLayout.Low on. The zero value says that this is not known.
+// Forwarding is how ZGC finds an object that it has moved, until it has updated all references to
+// where the object was: by a hash table for each page whose objects it moves
+// (src/hotspot/share/gc/z/zForwarding.hpp). Addresses in the heap are offsets there, from
+// HeapLayout.Low on. The zero value says that this is not known.
 //
-// The pointer at Table + 8*(offset>>GranuleShift) leads to the forwarding of that page, null if there is none. Its Length entries of
-// 64 bits are at Entries, a power of two. An object's entry is at the hash of its index, (offset-Start)>>AlignmentShift, or behind
-// that, before an entry of 0. It has the index from bit 46 on, the new offset from bit 1 on, and bit 0 set.
+// The pointer at Table + 8*(offset>>GranuleShift) leads to the forwarding of that page, null if
+// there is none. Its Length entries of 64 bits are at Entries, a power of two. An object's entry is
+// at the hash of its index, (offset-Start)>>AlignmentShift, or behind that, before an entry of 0.
+// It has the index from bit 46 on, the new offset from bit 1 on, and bit 0 set.
 type Forwarding struct {
 	Tables       [2]uint64 // one for each generation; 0 for none
 	GranuleShift uint8
@@ -35,7 +37,8 @@ type forwardingSchema struct {
 	size                                                   uint64
 }
 
-// newForwardingSchema looks up what begins with that letter: Z, or X for the ZGC without generations that JDK 21 to 23 have as well.
+// newForwardingSchema looks up what begins with that letter: Z, or X for the ZGC without
+// generations that JDK 21 to 23 have as well.
 func newForwardingSchema(r *vmstructs.Resolver, letter string) forwardingSchema {
 	return forwardingSchema{
 		heap:           r.Optional(letter + "CollectedHeap._heap"),
@@ -65,7 +68,8 @@ func (s *forwardingSchema) known() bool {
 // maxHeapObject is how many bytes of the VM's ZHeap are searched. JDK 25 has 15 KB.
 const maxHeapObject = 64 << 10
 
-// Forwarding reads where the tables are, for a heap that begins at low. The VM does not export where its generations have theirs.
+// Forwarding reads where the tables are, for a heap that begins at low. The VM does not export
+// where its generations have theirs.
 func (r Reader) Forwarding(low uint64) (f Forwarding, err error) {
 	s := &r.Colours.forwarding
 	if !r.GenerationalZ() && r.Colours.generational {
@@ -95,9 +99,11 @@ func (r Reader) Forwarding(low uint64) (f Forwarding, err error) {
 	return f, nil
 }
 
-// tables looks for the tables in the bytes of ZHeap. There a table is its length and a pointer (src/hotspot/share/gc/z/zGranuleMap.hpp).
-// So is the table of pages, which is exported. The generations' tables are behind that one and have the same length as each other. Up
-// to JDK 24 it is also the length of the table of pages. Since JDK 25 that one is longer: 4096 or a larger power of two.
+// tables looks for the tables in the bytes of ZHeap. There a table is its length and a pointer
+// (src/hotspot/share/gc/z/zGranuleMap.hpp). So is the table of pages, which is exported. The
+// generations' tables are behind that one and have the same length as each other. Up to JDK 24 it
+// is also the length of the table of pages. Since JDK 25 that one is longer: 4096 or a larger power
+// of two.
 func (s *forwardingSchema) tables(heap []byte, low uint64) (tables [2]uint64) {
 	pair := func(at uint64) (length, table uint64) {
 		if at+2*vmstructs.WordSize > uint64(len(heap)) {

@@ -11,7 +11,8 @@ func known(offset uint32) vmstructs.Field {
 	return vmstructs.Field{Offset: offset, Width: vmstructs.WordSize, Known: true}
 }
 
-// zForwarding is the part of the VM's tables that leads to forwardings; the offsets are those of no build.
+// zForwarding is the part of the VM's tables that leads to forwardings; the offsets are those of no
+// build.
 func zForwarding() forwardingSchema {
 	return forwardingSchema{
 		heap: known(8), heapSize: 96,

@@ -31,11 +31,12 @@ func (l *ObjectLayout) ClassOf(header []byte) uint64 {
 	return l.KlassBase + word<<l.KlassShift
 }
 
-// userEnd is where addresses of processes end: 47 bits on amd64, 48 on arm64, as long as nobody asks for more.
+// userEnd is where addresses of processes end: 47 bits on amd64, 48 on arm64, as long as nobody
+// asks for more.
 const userEnd = 1 << 48
 
-// AppendCandidate appends an object that may be at start, unless what its header says cannot be the address of a class,
-// or what is before that cannot be a mark word.
+// AppendCandidate appends an object that may be at start, unless what its header says cannot be the
+// address of a class, or what is before that cannot be a mark word.
 func (l *ObjectLayout) AppendCandidate(list []Candidate, start uint64, header []byte) []Candidate {
 	klass := l.ClassOf(header)
 	if klass < vmstructs.PageSize || klass >= userEnd || klass%vmstructs.WordSize != 0 || !l.isMark(vmstructs.Number(header[:vmstructs.WordSize])) {
@@ -44,8 +45,8 @@ func (l *ObjectLayout) AppendCandidate(list []Candidate, start uint64, header []
 	return append(list, Candidate{start, klass, uint32(vmstructs.Number(header[l.ArrayLength : l.ArrayLength+4]))})
 }
 
-// isMark reports whether a word may be a mark word (src/hotspot/share/oops/markWord.hpp): of an object that is not
-// locked, with its hash and its age; or an address with some bits below.
+// isMark reports whether a word may be a mark word (src/hotspot/share/oops/markWord.hpp): of an
+// object that is not locked, with its hash and its age; or an address with some bits below.
 func (l *ObjectLayout) isMark(mark uint64) bool {
 	const kindBits, unlocked = 7, 1
 	switch {

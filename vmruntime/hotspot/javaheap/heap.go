@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A Schema leads to the heap and its generations. Only the bounds are required: a heap of unknown generations is of
-// use.
+// A Schema leads to the heap and its generations. Only the bounds are required: a heap of unknown
+// generations is of use.
 type Schema struct {
 	Heap                     uint64          // static CollectedHeap*
 	Reserved, start, words   vmstructs.Field // of CollectedHeap: a MemRegion, which has the other two
@@ -22,7 +22,8 @@ type Schema struct {
 	oldMask, humongousMask   uint32
 }
 
-// NewSchema looks up the fields of the heap of each collector. What is missing of the bounds is in r.Err.
+// NewSchema looks up the fields of the heap of each collector. What is missing of the bounds is in
+// r.Err.
 func NewSchema(r *vmstructs.Resolver) Schema {
 	within := func(outer, inner vmstructs.Field) vmstructs.Field {
 		return vmstructs.Field{Offset: outer.Offset + inner.Offset, Width: inner.Width, Known: outer.Known && inner.Known}
@@ -55,7 +56,8 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 	return s
 }
 
-// Moves reports whether a collector moves objects while Java threads run, or may do so because it is not known.
+// Moves reports whether a collector moves objects while Java threads run, or may do so because it
+// is not known.
 func (c Collector) Moves() bool {
 	return c == CollectorZ || c == CollectorShenandoah || c == CollectorUnknown
 }
@@ -82,7 +84,8 @@ type Reader struct {
 	Missing func(sentence string)
 }
 
-// Layout reads where the heap is, and what distinguishes its generations. It returns ErrStarting if there is no heap yet.
+// Layout reads where the heap is, and what distinguishes its generations. It returns ErrStarting if
+// there is no heap yet.
 func (r Reader) Layout() (l HeapLayout, err error) {
 	s := r.Heap
 	heap, err := r.Word(s.Heap)
@@ -150,8 +153,8 @@ func (r Reader) serial(heap uint64, l *HeapLayout) error {
 	return r.bounds(s.generation.At(young), l)
 }
 
-// parallel reads the bounds of the young generation. They move only with -XX:+UseAdaptiveGCBoundary, which was
-// experimental, and is gone from JDK 15 on.
+// parallel reads the bounds of the young generation. They move only with
+// -XX:+UseAdaptiveGCBoundary, which was experimental, and is gone from JDK 15 on.
 func (r Reader) parallel(l *HeapLayout) error {
 	s := r.Heap
 	if s.parallelYoung == 0 || !s.parallelGeneration.Known || r.Flags.On("UseAdaptiveGCBoundary") {
@@ -175,7 +178,8 @@ func (r Reader) bounds(addr uint64, l *HeapLayout) (err error) {
 	return nil
 }
 
-// regions reads where G1 keeps what it knows of a region (src/hotspot/share/gc/g1/g1BiasedArray.hpp).
+// regions reads where G1 keeps what it knows of a region
+// (src/hotspot/share/gc/g1/g1BiasedArray.hpp).
 func (r Reader) regions(heap uint64, l *HeapLayout) (err error) {
 	s := r.Heap
 	if !s.regionTable.Known || !s.RegionShift.Known || !s.regionTag.Known ||

@@ -4,7 +4,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// A Shape is the size of a class's objects: a Klass's layout helper in the clear (src/hotspot/share/oops/klass.hpp).
+// A Shape is the size of a class's objects: a Klass's layout helper in the clear
+// (src/hotspot/share/oops/klass.hpp).
 type Shape struct {
 	Size   uint64 // of all of them, in bytes; of arrays 0
 	Array  bool
@@ -12,8 +13,8 @@ type Shape struct {
 	Shift  uint8  // array: log2 of the bytes of an element
 }
 
-// Layout of a layout helper: of an instance the size in bytes, with a bit that says that allocating it is slow; of an
-// array a negative number with these parts.
+// Layout of a layout helper: of an instance the size in bytes, with a bit that says that allocating
+// it is slow; of an array a negative number with these parts.
 const (
 	helperSlowBits    = vmstructs.WordSize - 1
 	helperHeaderShift = 16

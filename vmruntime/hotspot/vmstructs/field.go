@@ -32,8 +32,9 @@ func (f Field) SignedOf(object []byte) int64 {
 // At is the field's address in the object at addr.
 func (f Field) At(addr uint64) uint64 { return addr + uint64(f.Offset) }
 
-// Bounds on what the tables may say, so that no process can make the agent read much at once. The largest offset in
-// use is 1,560 (JavaThread), the largest type that is read whole has 352 bytes (nmethod).
+// Bounds on what the tables may say, so that no process can make the agent read much at once. The
+// largest offset in use is 1,560 (JavaThread), the largest type that is read whole has 352 bytes
+// (nmethod).
 const (
 	MaxOffset = 16 << 10
 	MaxSize   = 4 << 10

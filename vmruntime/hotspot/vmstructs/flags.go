@@ -10,14 +10,16 @@ import (
 // maxFlags bounds the table of command line flags. JDK 25 has 1,300.
 const maxFlags = 8 << 10
 
-// FlagSchema leads to the command line flags: an array of JVMFlag (src/hotspot/share/runtime/flags/jvmFlag.hpp).
+// FlagSchema leads to the command line flags: an array of JVMFlag
+// (src/hotspot/share/runtime/flags/jvmFlag.hpp).
 type FlagSchema struct {
 	flags, count uint64 // statics
 	name, addr   Field  // of JVMFlag
 	size         uint64
 }
 
-// NewFlagSchema looks up where the flags are. If the VM does not export them, every read of a flag fails.
+// NewFlagSchema looks up where the flags are. If the VM does not export them, every read of a flag
+// fails.
 func NewFlagSchema(r *Resolver) FlagSchema {
 	s := FlagSchema{
 		flags: r.OptionalStatic("JVMFlag.flags"),
@@ -103,8 +105,8 @@ func FindFlags(t Reader, s *FlagSchema, wanted ...string) (map[string]uint64, er
 	return found, nil
 }
 
-// FlagValues are command line flags by name, as the eight bytes at each: a bool has one of them. Those that the VM
-// does not have are absent.
+// FlagValues are command line flags by name, as the eight bytes at each: a bool has one of them.
+// Those that the VM does not have are absent.
 type FlagValues map[string]uint64
 
 // On reports whether a flag of type bool is set.

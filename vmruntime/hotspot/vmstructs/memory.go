@@ -30,8 +30,8 @@ func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Nearby reads small objects that often lie close together, such as those of a linked list, a page at a time. What it has read does not
-// change any more: it is for one walk.
+// Nearby reads small objects that often lie close together, such as those of a linked list, a page
+// at a time. What it has read does not change any more: it is for one walk.
 type Nearby struct {
 	Reader
 	page uint64 // that was read last
@@ -70,11 +70,12 @@ func (t Reader) Text(addr uint64) (string, error) {
 // WordSize is the size of a pointer, in bytes.
 const WordSize = 8
 
-// PageSize is the smallest page size of any architecture: a range within a page is mapped as a whole or not at all.
+// PageSize is the smallest page size of any architecture: a range within a page is mapped as a
+// whole or not at all.
 const PageSize = 4096
 
-// Texts reads NUL-terminated strings in a few batches. Those that cannot be read, or are longer than MaxNameBytes,
-// are absent.
+// Texts reads NUL-terminated strings in a few batches. Those that cannot be read, or are longer
+// than MaxNameBytes, are absent.
 func (t Reader) Texts(addrs []uint64) (map[uint64]string, error) {
 	const (
 		first  = 64 // bytes; nearly all names are shorter
@@ -144,8 +145,8 @@ func (b *Batch) Add(addr, n uint64) {
 // batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
 const batchBytes = 2 << 20
 
-// Read fills the ranges. Those at address 0 fail without a try, because every range that fails costs a system call. An
-// error means that the process cannot be read at all.
+// Read fills the ranges. Those at address 0 fail without a try, because every range that fails
+// costs a system call. An error means that the process cannot be read at all.
 func (b *Batch) Read(mem vmruntime.Memory) error {
 	if b.plain() {
 		return mem.ReadBatch(b.Ranges)

@@ -41,7 +41,8 @@ func (c *counted) Read(addr uint64, p []byte) error {
 	return c.Memory.Read(addr, p)
 }
 
-// Objects near each other are read together; those at the edge of a page, and on a page that cannot be read as a whole, by themselves.
+// Objects near each other are read together; those at the edge of a page, and on a page that cannot
+// be read as a whole, by themselves.
 func TestNearby(t *testing.T) {
 	m := &vmtest.Image{Base: PageSize}
 	m.Put(make([]byte, 2*PageSize+16))

@@ -1,4 +1,5 @@
-// Package vmstructs reads how a HotSpot VM describes itself: four arrays of fields, types and constants, the command
+// Package vmstructs reads how a HotSpot VM describes itself: four arrays of fields, types and
+// constants, the command
 // line flags, and the encodings of its texts.
 //
 //	tables, err := vmstructs.ReadTables(reader, symbols)
@@ -26,9 +27,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// HotSpot describes itself to debuggers in four arrays (src/hotspot/share/runtime/vmStructs.cpp): fields of C++ classes,
-// sizes of types, and named constants of two widths. Exported symbols have their addresses and layouts. The arrays
-// must be read from a running process, because the dynamic linker fills in addresses.
+// HotSpot describes itself to debuggers in four arrays (src/hotspot/share/runtime/vmStructs.cpp):
+// fields of C++ classes, sizes of types, and named constants of two widths. Exported symbols have
+// their addresses and layouts. The arrays must be read from a running process, because the dynamic
+// linker fills in addresses.
 
 // Bounds on one array. JDK 17 has 788 fields, 768 types and 398 constants.
 const (
@@ -36,8 +38,8 @@ const (
 	maxEntrySize = 256 // bytes
 )
 
-// A Array is one of the arrays: the symbol of the pointer to it, the prefix of the symbols that describe an entry,
-// and the columns that are read.
+// A Array is one of the arrays: the symbol of the pointer to it, the prefix of the symbols that
+// describe an entry, and the columns that are read.
 type Array struct {
 	array, entry string
 	columns      []string
@@ -55,8 +57,8 @@ var (
 
 const symbolPrefix = "gHotSpot"
 
-// Symbols are the names of the exported variables: the pointer to the array, the size of an entry, and for each
-// column where in the entry it is.
+// Symbols are the names of the exported variables: the pointer to the array, the size of an entry,
+// and for each column where in the entry it is.
 func (t Array) Symbols() []string {
 	names := []string{symbolPrefix + t.array, symbolPrefix + t.entry + "ArrayStride"}
 	for _, column := range t.columns {
@@ -79,9 +81,9 @@ type StructField struct {
 	width  uint8  // bytes, 8 if unknown
 }
 
-// ReadTables reads the arrays. symbols returns addresses in the process. It returns ErrStarting if the dynamic linker or
-// the constructors of libjvm have not filled the arrays in yet. If only some entries are missing it is another error,
-// as nothing shows whether they will come.
+// ReadTables reads the arrays. symbols returns addresses in the process. It returns ErrStarting if
+// the dynamic linker or the constructors of libjvm have not filled the arrays in yet. If only some
+// entries are missing it is another error, as nothing shows whether they will come.
 func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) {
 	tables := make(map[string][][]uint64)
 	var pointers []uint64
@@ -103,7 +105,8 @@ func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) 
 	if err != nil {
 		return nil, fmt.Errorf("names of fields: %w", err)
 	}
-	// A name that is not there has the address that it has in the file: the dynamic linker is not done with the array.
+	// A name that is not there has the address that it has in the file: the dynamic linker is not
+	// done with the array.
 	for _, table := range Arrays {
 		for _, row := range tables[table.array] {
 			for i, column := range table.columns {
@@ -133,7 +136,8 @@ func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) 
 	return s, nil
 }
 
-// readTable reads one array up to the entry whose first column is null. A row has the values of the columns.
+// readTable reads one array up to the entry whose first column is null. A row has the values of the
+// columns.
 func readTable(t Reader, table Array, symbols func(string) (uint64, bool)) ([][]uint64, error) {
 	var b Batch
 	for _, name := range table.Symbols() {
@@ -196,8 +200,8 @@ func isString(column string) bool {
 	return strings.HasSuffix(column, "Name") || column == "TypeString"
 }
 
-// typeWidth is the size in bytes of a C++ type as the VM spells it. Pointers and unknown types have 8, which is right
-// for all fields that are read.
+// typeWidth is the size in bytes of a C++ type as the VM spells it. Pointers and unknown types have
+// 8, which is right for all fields that are read.
 func typeWidth(name string) uint8 {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "volatile "), "const ")
 	switch name {

@@ -9,9 +9,10 @@ import (
 // MaxNameBytes bounds one name of a class, a method, a signature or a stub. Longer ones are cut.
 const MaxNameBytes = 512
 
-// CleanText makes a name out of the process's memory fit for people and tools: HotSpot's modified UTF-8 (JVM
-// specification, section 4.4.7) becomes UTF-8, control characters and what is malformed become U+FFFD, and it is cut
-// at MaxNameBytes. It decodes, so it leaves the escapes that outputs need to symbol.Printable.
+// CleanText makes a name out of the process's memory fit for people and tools: HotSpot's modified
+// UTF-8 (JVM specification, section 4.4.7) becomes UTF-8, control characters and what is malformed
+// become U+FFFD, and it is cut at MaxNameBytes. It decodes, so it leaves the escapes that outputs
+// need to symbol.Printable.
 func CleanText(name []byte) string {
 	if isPlain(name) && len(name) <= MaxNameBytes {
 		return string(name)
@@ -40,8 +41,8 @@ func isPlain(name []byte) bool {
 	return true
 }
 
-// decodeRune decodes one character. Modified UTF-8 writes characters beyond U+FFFF as two surrogates of three bytes
-// each, and NUL as two bytes; the latter is a control character here.
+// decodeRune decodes one character. Modified UTF-8 writes characters beyond U+FFFF as two
+// surrogates of three bytes each, and NUL as two bytes; the latter is a control character here.
 func decodeRune(b []byte) (r rune, size int) {
 	if high, ok := surrogate(b, 0xa0); ok {
 		if low, ok := surrogate(b[3:], 0xb0); ok {
@@ -51,8 +52,8 @@ func decodeRune(b []byte) (r rune, size int) {
 	return utf8.DecodeRune(b)
 }
 
-// surrogate returns the ten bits of a surrogate that is encoded in three bytes, the second of them second to
-// second+15.
+// surrogate returns the ten bits of a surrogate that is encoded in three bytes, the second of them
+// second to second+15.
 func surrogate(b []byte, second byte) (bits rune, ok bool) {
 	if len(b) < 3 || b[0] != 0xed || b[1]&0xf0 != second || b[2]&0xc0 != 0x80 {
 		return 0, false

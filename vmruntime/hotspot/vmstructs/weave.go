@@ -7,12 +7,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Weave is a memory that reads for several functions at once. What leads from a method to its name is a chain of reads, each of which
-// needs the one before; a system call takes longer than what it reads. Together runs many chains side by side, and reads the next step of
-// all of them in one batch.
+// A Weave is a memory that reads for several functions at once. What leads from a method to its
+// name is a chain of reads, each of which needs the one before; a system call takes longer than
+// what it reads. Together runs many chains side by side, and reads the next step of all of them in
+// one batch.
 //
-// The functions take turns on one thread: one of them runs until it reads, then the next. So they may share data without a lock, but what
-// they share may have changed after each read.
+// The functions take turns on one thread: one of them runs until it reads, then the next. So they
+// may share data without a lock, but what they share may have changed after each read.
 type Weave struct {
 	Memory vmruntime.Memory // that is read
 
@@ -31,8 +32,9 @@ type strand struct {
 // errEnded is the error of reads of a function that was ended, as another one panicked.
 var errEnded = errors.New("reading was ended")
 
-// Together runs functions whose reads are done together, and returns when all have ended. A function may call it, too. What a function
-// panics with, Together panics with; the reads of all others fail then.
+// Together runs functions whose reads are done together, and returns when all have ended. A
+// function may call it, too. What a function panics with, Together panics with; the reads of all
+// others fail then.
 func (t Reader) Together(functions ...func()) {
 	w, ok := t.Mem.(*Weave)
 	if !ok || len(functions) < 2 {

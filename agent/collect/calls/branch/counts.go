@@ -16,8 +16,8 @@ const trialCalls = 100_000
 //go:noinline
 func called() {}
 
-// countsCalls makes trialCalls calls on this thread and checks that the event counts them. A raw event on a CPU of another design, or under
-// a hypervisor that invents counts, does not.
+// countsCalls makes trialCalls calls on this thread and checks that the event counts them. A raw
+// event on a CPU of another design, or under a hypervisor that invents counts, does not.
 func countsCalls(e attach.RawEvent) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -43,7 +43,8 @@ func countsCalls(e attach.RawEvent) error {
 	return plausible(after - before)
 }
 
-// plausible reports whether counted can be trialCalls calls plus those that the Go runtime made meanwhile.
+// plausible reports whether counted can be trialCalls calls plus those that the Go runtime made
+// meanwhile.
 func plausible(counted uint64) error {
 	if counted < trialCalls || counted > trialCalls*5/4 {
 		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU", counted, trialCalls)

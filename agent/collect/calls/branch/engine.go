@@ -22,7 +22,8 @@ const (
 	retired                   // an event at every Nth call
 )
 
-// MinPeriod bounds how often retired calls are sampled: at 600 million calls a second, 6,000 times a second.
+// MinPeriod bounds how often retired calls are sampled: at 600 million calls a second, 6,000 times
+// a second.
 const MinPeriod = 100_000
 
 // An Engine samples calls of all selected processes on all CPUs. It implements calls.Engine.
@@ -47,9 +48,9 @@ func (e *Engine) Describe() string {
 	return "an event at every Nth call that the CPU retires"
 }
 
-// Tune changes the rate. With branch records, every tick records the latest Samples calls, from at most MaxBranches records; Stride is
-// ignored. With retired calls, only Stride matters, at least MinPeriod: the number of calls from one sample to the next. Hz 0 pauses the
-// engine.
+// Tune changes the rate. With branch records, every tick records the latest Samples calls, from at
+// most MaxBranches records; Stride is ignored. With retired calls, only Stride matters, at least
+// MinPeriod: the number of calls from one sample to the next. Hz 0 pauses the engine.
 func (e *Engine) Tune(r profile.Rate) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,7 +99,8 @@ func (e *Engine) Refresh() error {
 	return e.ticks.Refresh()
 }
 
-// Cost implements calls.Engine. HitTime covers the BPF programs; the CPU's own cost of raising an event comes on top.
+// Cost implements calls.Engine. HitTime covers the BPF programs; the CPU's own cost of raising an
+// event comes on top.
 func (e *Engine) Cost() budget.Cost {
 	var perCPU []bpf.BranchCost
 	if err := e.objects.BranchCosts.Lookup(uint32(0), &perCPU); err != nil {

@@ -71,8 +71,9 @@ func (p *pmu) retiredCalls() (attach.RawEvent, error) {
 	if vendor != "GenuineIntel" {
 		return attach.RawEvent{}, fmt.Errorf("only Intel CPUs count retired calls; this CPU is from %q", vendor)
 	}
-	// BR_INST_RETIRED.NEAR_CALL: event 0xc4, umask 0x02, with precise sampling (Intel SDM volume 3, performance monitoring events; the same
-	// in all core designs since Nehalem). The kernel defines in which bits they are.
+	// BR_INST_RETIRED.NEAR_CALL: event 0xc4, umask 0x02, with precise sampling (Intel SDM volume 3,
+	// performance monitoring events; the same in all core designs since Nehalem). The kernel
+	// defines in which bits they are.
 	for name, want := range map[string]string{"event": "config:0-7", "umask": "config:8-15"} {
 		got, err := p.read("format/" + name)
 		if err != nil {

@@ -17,8 +17,9 @@ const (
 	trialPeriod = 1 << 30
 )
 
-// Try loads the kernel side next to o and finds out what the machine supports. It samples nothing until Tune. root is the root of the file
-// system, for /sys and /proc. The error says what is missing for both ways of sampling. Close must be called before o's.
+// Try loads the kernel side next to o and finds out what the machine supports. It samples nothing
+// until Tune. root is the root of the file system, for /sys and /proc. The error says what is
+// missing for both ways of sampling. Close must be called before o's.
 func Try(o *bpf.Objects, root fs.FS) (*Engine, error) {
 	machine, err := findPMU(root)
 	if err != nil {

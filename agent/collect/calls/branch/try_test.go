@@ -28,7 +28,8 @@ func load(t *testing.T) *bpf.Objects {
 	return o
 }
 
-// On the machine that runs the test, the engine either samples calls or reports what the machine lacks.
+// On the machine that runs the test, the engine either samples calls or reports what the machine
+// lacks.
 func TestTry(t *testing.T) {
 	o := load(t)
 	root := os.DirFS("/")
@@ -70,7 +71,8 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// On a machine that claims to have counters but lacks the needed ones, the error says what both ways of sampling lack.
+// On a machine that claims to have counters but lacks the needed ones, the error says what both
+// ways of sampling lack.
 func TestTryRefuses(t *testing.T) {
 	if _, err := findPMU(os.DirFS("/")); err == nil {
 		t.Skip("this machine has counters: TestTry checks what they can do")

@@ -12,8 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A Book caches callees and names, for when the VM has ended or unloaded its classes. The zero value is empty. It is immutable: a holder
-// may read it while another goroutine calls Learn.
+// A Book caches callees and names, for when the VM has ended or unloaded its classes. The zero
+// value is empty. It is immutable: a holder may read it while another goroutine calls Learn.
 type Book struct {
 	epoch   uint32
 	targets map[Call]callee
@@ -29,8 +29,9 @@ type callee struct {
 // maxTries bounds how often the VM is asked what a call leads to: its class may not be linked yet.
 const maxTries = 3
 
-// Learn asks the VM for the callees that the book lacks, which takes ten microseconds per calling method. epoch is the number of times that
-// the VM has unloaded or changed classes. If it has grown, the new book does not keep what was known before.
+// Learn asks the VM for the callees that the book lacks, which takes ten microseconds per calling
+// method. epoch is the number of times that the VM has unloaded or changed classes. If it has
+// grown, the new book does not keep what was known before.
 func (b *Book) Learn(vm VM, epoch uint32, d *Difference) (*Book, error) {
 	next := &Book{epoch: epoch, targets: map[Call]callee{}, frames: map[vmruntime.Scope]vmruntime.Frame{}}
 	if b.targets != nil && b.epoch == epoch {
@@ -162,8 +163,8 @@ func (b *Book) Callees(d *Difference) cct.Weights[uint64] {
 	return w
 }
 
-// Elsewhere returns how often counted methods were entered by calls that the VM does not count: calls by native methods, by reflection, by
-// the VM, and by methods that it did not yet count in.
+// Elsewhere returns how often counted methods were entered by calls that the VM does not count:
+// calls by native methods, by reflection, by the VM, and by methods that it did not yet count in.
 func (b *Book) Elsewhere(d *Difference) (n uint64) {
 	callees := b.Callees(d)
 	for m, entered := range d.entered {

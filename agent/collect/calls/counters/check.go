@@ -23,14 +23,16 @@ const (
 	width = 8
 )
 
-// A FlagError says that the JVM's code does not count its calls, which cannot be changed while it runs.
+// A FlagError says that the JVM's code does not count its calls, which cannot be changed while it
+// runs.
 type FlagError struct{ Why string }
 
 func (e *FlagError) Error() string {
 	return fmt.Sprintf("the JVM's code does not count its calls, because %s: start it with %s", e.Why, Flags)
 }
 
-// Check returns nil if all code of the VM counts its calls, a FlagError if not, and another error if that cannot be found out.
+// Check returns nil if all code of the VM counts its calls, a FlagError if not, and another error
+// if that cannot be found out.
 func Check(vm VM) error {
 	for _, f := range []struct {
 		name     string

@@ -209,7 +209,8 @@ func TestSinceWraps(t *testing.T) {
 	}
 }
 
-// newVM has a method that makes a static call, a virtual one of two known classes and others, and one that is not resolved.
+// newVM has a method that makes a static call, a virtual one of two known classes and others, and
+// one that is not resolved.
 func newVM() *fakeVM {
 	return &fakeVM{
 		counts: []vmruntime.MethodCounts{
@@ -231,7 +232,8 @@ func markerOf(text string) symbol.Symbol {
 	return symbol.Intern(symbol.Frame{Function: text})
 }
 
-// Sites of the same callee with different receiver classes are one edge. Unknown callees are shown as unknown, and a note reports them.
+// Sites of the same callee with different receiver classes are one edge. Unknown callees are shown
+// as unknown, and a note reports them.
 func TestBook(t *testing.T) {
 	vm := newVM()
 	end, err := Read(vm, func() uint32 { return 1 })
@@ -268,8 +270,8 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// Known callees are not looked up again, even after the VM has ended. Unknown ones are looked up a few times only. A new class epoch
-// invalidates everything.
+// Known callees are not looked up again, even after the VM has ended. Unknown ones are looked up a
+// few times only. A new class epoch invalidates everything.
 func TestLearn(t *testing.T) {
 	vm := newVM()
 	d := at(2, vm.counts...).Since(at(1))

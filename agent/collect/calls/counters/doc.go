@@ -1,6 +1,7 @@
-// Package counters makes the call graph of a HotSpot JVM from the counters that its own code keeps. The interpreter and C1's code of level
-// 3 count every call by bytecode index, inlined ones too; C2's code counts nothing. So the JVM must be started with Flags. The difference
-// of two readings is the calls between them.
+// Package counters makes the call graph of a HotSpot JVM from the counters that its own code keeps.
+// The interpreter and C1's code of level 3 count every call by bytecode index, inlined ones too;
+// C2's code counts nothing. So the JVM must be started with Flags. The difference of two readings
+// is the calls between them.
 //
 //	err := counters.Check(vm)             // the flags, or what to do about them
 //	begin, err := counters.Read(vm, epoch)

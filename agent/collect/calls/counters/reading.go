@@ -112,7 +112,8 @@ func (r *Reading) Since(earlier *Reading) *Difference {
 	return d
 }
 
-// uncounted returns how often a method was invoked between two readings before the VM counted its calls.
+// uncounted returns how often a method was invoked between two readings before the VM counted its
+// calls.
 func uncounted(m, before *vmruntime.MethodCounts, known bool) uint64 {
 	if known && m.Before < before.Before {
 		return 0 // the address belongs to another method by now
@@ -172,8 +173,8 @@ func (d *Difference) addSite(method uint64, s, before *vmruntime.SiteCounts) {
 	}
 }
 
-// byClass returns the counters of a call by the class of receivers; 0 is for those in no row. Two rows may have the same class if two
-// compilations took one each.
+// byClass returns the counters of a call by the class of receivers; 0 is for those in no row. Two
+// rows may have the same class if two compilations took one each.
 func byClass(s *vmruntime.SiteCounts) map[uint64]uint64 {
 	counts := map[uint64]uint64{0: s.Others}
 	for _, row := range s.Rows {

@@ -19,7 +19,8 @@ import (
 // countersEngine is the engine of edges that the JVM's own code counted.
 const countersEngine = "exact counters"
 
-// The pause between readings while a recording goes on. They guard against the loss of all counts when the JVM ends.
+// The pause between readings while a recording goes on. They guard against the loss of all counts
+// when the JVM ends.
 const (
 	readingPause = time.Second
 	readingShare = 10 // a pause lasts at least this many times as long as the reading before it
@@ -85,7 +86,8 @@ func (x *Source) begin(g *guest.VM) (*Reading, error) {
 	return x.reading(g)
 }
 
-// reading reads the counters. Class unloading comes in bursts, so that a second attempt nearly always succeeds.
+// reading reads the counters. Class unloading comes in bursts, so that a second attempt nearly
+// always succeeds.
 func (x *Source) reading(g *guest.VM) (r *Reading, err error) {
 	vm, err := guest.As[VM](g)
 	if err != nil {

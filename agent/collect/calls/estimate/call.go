@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// A siteKey identifies a call site of a code: all places in the machine code that share one inline chain.
+// A siteKey identifies a call site of a code: all places in the machine code that share one inline
+// chain.
 type siteKey struct {
 	caller CodeID
 	chain  string
@@ -20,7 +21,8 @@ func keyOf(caller CodeID, site []Place) siteKey {
 	return siteKey{caller, string(b)}
 }
 
-// A call is all samples of one callee from one site. The machine code may contain the same call several times.
+// A call is all samples of one callee from one site. The machine code may contain the same call
+// several times.
 type call struct {
 	caller, callee  CodeID
 	site            []Place // empty if unknown
@@ -75,8 +77,8 @@ func (in *Input) knows(site []Place) bool {
 // sensible reports whether x can be a count.
 func sensible(x float64) bool { return x >= 0 && finite(x) }
 
-// attribute sets how often calls are made per entry of their callers. Calls of one site that its profile does not attribute share its
-// remaining count in proportion to their samples.
+// attribute sets how often calls are made per entry of their callers. Calls of one site that its
+// profile does not attribute share its remaining count in proportion to their samples.
 func attribute(in *Input, frequencies frequencies, list []call) {
 	sites := map[siteKey][]*call{}
 	var order []siteKey
@@ -119,13 +121,15 @@ func attribute(in *Input, frequencies frequencies, list []call) {
 	}
 }
 
-// weight divides a total over several calls: samples at an edge are closer to the number of calls than other samples.
+// weight divides a total over several calls: samples at an edge are closer to the number of calls
+// than other samples.
 func (c *call) weight() float64 { return c.atEdge + 0.15*c.samples + 0.01 }
 
-// unseen returns the calls that no timer sample shows, but that profiles count and the callers' code makes, to methods with code of their
-// own. Wrappers of native methods are left out: if a compiler replaces a native method, its code still contains the call for the cases that
-// the replacement cannot handle. Most call sites of a program are unsampled: a call takes some nanoseconds, and the next sample is
-// milliseconds away. seen are the sampled calls.
+// unseen returns the calls that no timer sample shows, but that profiles count and the callers'
+// code makes, to methods with code of their own. Wrappers of native methods are left out: if a
+// compiler replaces a native method, its code still contains the call for the cases that the
+// replacement cannot handle. Most call sites of a program are unsampled: a call takes some
+// nanoseconds, and the next sample is milliseconds away. seen are the sampled calls.
 func unseen(in *Input, f frequencies, seen []call) []call {
 	u := unseenCalls{in: in, frequencies: f, entries: entryCodes(in, samplesOf(in, seen)), known: map[knownCall]bool{}}
 	for i := range seen {
@@ -189,7 +193,8 @@ func (u *unseenCalls) code(id CodeID) {
 	}
 }
 
-// sites adds the calls of one method's body. outer is where the body was inlined; made reports which of its sites are calls.
+// sites adds the calls of one method's body. outer is where the body was inlined; made reports
+// which of its sites are calls.
 func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci int32, callee MethodID) bool) {
 	for s := range u.in.Methods[m].Sites {
 		at := Place{m, u.in.Methods[m].Sites[s].BCI}
@@ -211,7 +216,8 @@ func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci 
 	}
 }
 
-// entryCodes returns the code that calls of each method enter: the one with the most samples, otherwise the last one.
+// entryCodes returns the code that calls of each method enter: the one with the most samples,
+// otherwise the last one.
 func entryCodes(in *Input, samples []float64) map[MethodID]CodeID {
 	entries := map[MethodID]CodeID{}
 	for c := range in.Codes {

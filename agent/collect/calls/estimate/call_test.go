@@ -2,8 +2,8 @@ package estimate
 
 import "testing"
 
-// unseenInput is a root that was sampled. It has two calls of a method without samples: one from its own body, and one from an inlined copy
-// of loop. Calls that were inlined there are not made.
+// unseenInput is a root that was sampled. It has two calls of a method without samples: one from
+// its own body, and one from an inlined copy of loop. Calls that were inlined there are not made.
 func unseenInput() *Input {
 	in := chainInput()
 	in.Edges = in.Edges[:1]
@@ -58,8 +58,9 @@ func TestUnseenRates(t *testing.T) {
 	}
 }
 
-// TestNativeBehindItsReplacement: a compiler replaces a native method by its own code, which calls the method only in cases that it cannot
-// handle. Without samples, such a call counts as inferred; the method's wrapper is not called.
+// TestNativeBehindItsReplacement: a compiler replaces a native method by its own code, which calls
+// the method only in cases that it cannot handle. Without samples, such a call counts as inferred;
+// the method's wrapper is not called.
 func TestNativeBehindItsReplacement(t *testing.T) {
 	in := unseenInput()
 	found := false

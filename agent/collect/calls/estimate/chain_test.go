@@ -17,8 +17,8 @@ const (
 	methods
 )
 
-// chainInput is a root that calls loop once, which calls work 3 times, which calls leaf 5 times. Breakpoints observed 1000 calls of root a
-// second. All samples are in bodies, and give no rates.
+// chainInput is a root that calls loop once, which calls work 3 times, which calls leaf 5 times.
+// Breakpoints observed 1000 calls of root a second. All samples are in bodies, and give no rates.
 func chainInput() *Input {
 	in := &Input{
 		Duration: 10, CPU: 10, Period: 0.01, HitCost: 10e-6,

@@ -6,16 +6,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// counterVariance is the variance of the logarithm of a count by the VM. Its counters are read some moments after the window's beginning,
-// and threads that count at once overwrite each other's counts.
+// counterVariance is the variance of the logarithm of a count by the VM. Its counters are read some
+// moments after the window's beginning, and threads that count at once overwrite each other's
+// counts.
 const counterVariance = 0.0025
 
-// leastCounting is the share of the samples that must be in code that counts its calls. Below it counts are just as correct, but rates of
-// the other code are all too high or too low by a common factor (scaleVariance). Next to correct counts, that would make the shares of all
-// calls worse.
+// leastCounting is the share of the samples that must be in code that counts its calls. Below it
+// counts are just as correct, but rates of the other code are all too high or too low by a common
+// factor (scaleVariance). Next to correct counts, that would make the shares of all calls worse.
 const leastCounting = 0.5
 
-// MostlyCounts reports whether most of the time was spent in code that counts its calls, so that Estimate uses the counts.
+// MostlyCounts reports whether most of the time was spent in code that counts its calls, so that
+// Estimate uses the counts.
 func (in *Input) MostlyCounts() bool {
 	counting, all := 0., 0.
 	for i := range in.Edges {
@@ -35,15 +37,16 @@ func (in *Input) MostlyCounts() bool {
 func (c *Code) counts() bool { return c.CountsCalls || c.Tier == Interpreted }
 
 const (
-	// fullyCovered is the share of the executions from which on the rest does not matter: counters are read some moments after the window's
-	// beginning.
+	// fullyCovered is the share of the executions from which on the rest does not matter: counters
+	// are read some moments after the window's beginning.
 	fullyCovered = 0.95
 	// hardlyCovered is the share below which counts say little.
 	hardlyCovered = 0.5
 )
 
-// useCounters replaces estimates by the VM's counts in the window, for methods whose calls were all counted: those that ran only in the
-// interpreter and in code that counts calls. That is most code of a program, though not the hottest.
+// useCounters replaces estimates by the VM's counts in the window, for methods whose calls were all
+// counted: those that ran only in the interpreter and in code that counts calls. That is most code
+// of a program, though not the hottest.
 func (in *Input) useCounters(n *network, to callSet, logical bool) {
 	if !in.MostlyCounts() {
 		return
@@ -85,11 +88,13 @@ type edgeAt struct {
 	callee MethodID
 }
 
-// A countedSite is the number of counting codes in which a call was inlined, and in which it is made.
+// A countedSite is the number of counting codes in which a call was inlined, and in which it is
+// made.
 type countedSite struct{ inlined, made int }
 
-// counting returns, by method, the number of counting codes that contain it, or -1 if a code that does not count contains it. sites says
-// whether its calls are inlined or made in the counting codes.
+// counting returns, by method, the number of counting codes that contain it, or -1 if a code that
+// does not count contains it. sites says whether its calls are inlined or made in the counting
+// codes.
 func (in *Input) counting(n *network) (counts []int, sites map[edgeAt]countedSite) {
 	counts, sites = make([]int, len(in.Methods)), map[edgeAt]countedSite{}
 	note := func(m MethodID, all bool) {
@@ -135,8 +140,9 @@ type counted struct {
 	variance float64
 }
 
-// count sets the rate of a call that was counted. Known calls are scaled, so that made and inlined ones keep their proportion. Without
-// known calls, the code decides; an intrinsic is not a call that is made.
+// count sets the rate of a call that was counted. Known calls are scaled, so that made and inlined
+// ones keep their proportion. Without known calls, the code decides; an intrinsic is not a call
+// that is made.
 func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, logical bool, how counted) {
 	if !logical && inlined {
 		return // the counts include both
@@ -164,20 +170,22 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 	}
 }
 
-// A tally is how often the VM counted entries of methods, each with the codes that count there. C2's code does not count: entries into it
-// are missing.
+// A tally is how often the VM counted entries of methods, each with the codes that count there.
+// C2's code does not count: entries into it are missing.
 type tally []tallied
 
 type tallied struct {
 	codes    []CodeID // that count their entries
 	rate     float64  // logarithm of entries per second of CPU time, of all codes together
 	variance float64
-	// If most is set, rate is an upper bound for the codes: other counting code has the method inlined, and its entries are included.
+	// If most is set, rate is an upper bound for the codes: other counting code has the method
+	// inlined, and its entries are included.
 	most bool
 }
 
-// tallyVariance is the variance of the logarithm of a count: while the process changes, the counters' time is not quite the window's. Small
-// counts vary more: a method that was entered before the window makes calls in it.
+// tallyVariance is the variance of the logarithm of a count: while the process changes, the
+// counters' time is not quite the window's. Small counts vary more: a method that was entered
+// before the window makes calls in it.
 const tallyVariance = 0.05
 
 func newTally(in *Input, n *network) (t tally) {
@@ -206,8 +214,8 @@ func newTally(in *Input, n *network) (t tally) {
 	return t
 }
 
-// equations adds that the sum of the codes' rates is the counted rate, for rates near exp(x). Other equations decide how it divides among
-// the codes.
+// equations adds that the sum of the codes' rates is the counted rate, for rates near exp(x). Other
+// equations decide how it divides among the codes.
 func (t tally) equations(x []float64, to []equation) []equation {
 	for _, m := range t {
 		sum := 0.
@@ -228,8 +236,9 @@ func (t tally) equations(x []float64, to []equation) []equation {
 	return to
 }
 
-// made returns how often a second of wall time the VM counted the calls of each link whose caller counts its calls, and the variance of the
-// logarithm; 0 if that is not known. If several codes count into the same site, it is not known which of them made the calls.
+// made returns how often a second of wall time the VM counted the calls of each link whose caller
+// counts its calls, and the variance of the logarithm; 0 if that is not known. If several codes
+// count into the same site, it is not known which of them made the calls.
 func (in *Input) made(n *network) (rates, variances []float64) {
 	rates, variances = make([]float64, len(n.links)), make([]float64, len(n.links))
 	counting := map[Place]CodeID{}
@@ -280,7 +289,8 @@ func (in *Input) made(n *network) (rates, variances []float64) {
 	return rates, variances
 }
 
-// siteRate is how often a second the VM counted a call, and the share of the window in which it did not count; -1 if unknown.
+// siteRate is how often a second the VM counted a call, and the share of the window in which it did
+// not count; -1 if unknown.
 func (in *Input) siteRate(c *call) (rate, missing float64) {
 	if len(c.site) == 0 || !in.knowsMethod(c.site[0].Method) {
 		return -1, 0

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A program that warms up: main is interpreted and counted. It calls parse, which was compiled by C1 and by C2; only C1's code counts. The
-// rate of counting code must equal the counters, whatever the samples of time suggest.
+// A program that warms up: main is interpreted and counted. It calls parse, which was compiled by
+// C1 and by C2; only C1's code counts. The rate of counting code must equal the counters, whatever
+// the samples of time suggest.
 func TestTallyOfSeveralCodes(t *testing.T) {
 	const loop, parse = 0, 1
 	alone := func(m MethodID, calls ...int32) []Copy { return []Copy{{Method: m, Parent: -1, BCI: -1, Calls: calls}} }
@@ -36,7 +37,8 @@ func TestTallyOfSeveralCodes(t *testing.T) {
 	if all := rates[1].PerSecond + rates[2].PerSecond + rates[3].PerSecond; all < 4e3 || all > 18e3 {
 		t.Errorf("all is entered %.0f times a second; 10000 calls were counted", all)
 	}
-	// C1's code of loop has parse inlined and counts that, too: so the count is only an upper bound.
+	// C1's code of loop has parse inlined and counts that, too: so the count is only an upper
+	// bound.
 	in.Codes = append(in.Codes, Code{Method: loop, Tier: Profiling, CountsCalls: true, Copies: []Copy{
 		{Method: loop, Parent: -1, BCI: -1, Calls: []int32{3}}, {Method: parse, Parent: 0, BCI: 3},
 	}})
@@ -60,8 +62,9 @@ func TestTallyOfLoop(t *testing.T) {
 	}
 }
 
-// A program with two phases: calls of the first one are counted, and show that rates from time are four times too high. For the second one
-// only the time is known, and its rates must come out four times lower as well.
+// A program with two phases: calls of the first one are counted, and show that rates from time are
+// four times too high. For the second one only the time is known, and its rates must come out four
+// times lower as well.
 func TestScaleOfTime(t *testing.T) {
 	const codes = 30
 	in := &Input{Duration: 10, CPU: 10, Period: 1. / 400}

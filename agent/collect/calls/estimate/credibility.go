@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Requirements on profiles. A median error beyond maxError would make most calls wrong by more than a third.
+// Requirements on profiles. A median error beyond maxError would make most calls wrong by more than
+// a third.
 const (
 	maxError       = 0.3
 	minComparisons = 5
@@ -17,8 +18,8 @@ const (
 // medianSquare is the median of the square of a normally distributed number with variance 1.
 const medianSquare = 0.455
 
-// believe compares the profiles with what breakpoints observed, and puts the observations into the links. Variances of links without
-// observations follow from the median error.
+// believe compares the profiles with what breakpoints observed, and puts the observations into the
+// links. Variances of links without observations follow from the median error.
 func believe(n *network, h *hearing) profile.Credibility {
 	type comparison struct{ error, hits float64 }
 	var list []comparison
@@ -58,12 +59,13 @@ func believe(n *network, h *hearing) profile.Credibility {
 	return c
 }
 
-// profileVariance is the variance of the logarithm of calls per entry according to profiles, in the middle of its distribution: most
-// profiles are exact, others are from another phase of the program.
+// profileVariance is the variance of the logarithm of calls per entry according to profiles, in the
+// middle of its distribution: most profiles are exact, others are from another phase of the
+// program.
 const profileVariance = 0.03
 
-// How often a rarely taken branch is taken changes with what the program does: below this logarithm of calls per entry, the variance grows
-// by rareness per square of the distance.
+// How often a rarely taken branch is taken changes with what the program does: below this logarithm
+// of calls per entry, the variance grows by rareness per square of the distance.
 const (
 	seldom   = -4.
 	rareness = 0.2
@@ -96,7 +98,8 @@ func (n *network) apply(c *profile.Credibility, h *hearing) {
 		if !ok {
 			continue
 		}
-		// Two measurements of the same quantity. If they contradict each other, the profile is the wrong one.
+		// Two measurements of the same quantity. If they contradict each other, the profile is the
+		// wrong one.
 		if l.perEntry <= 0 || math.Abs(math.Log(l.perEntry/heard)) > 3*math.Sqrt(v+variance) {
 			l.perEntry, l.spread = heard, v
 		} else {

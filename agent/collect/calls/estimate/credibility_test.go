@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestCredibility has breakpoints observe all links of the chain, with profiles that are wrong by some factor.
+// TestCredibility has breakpoints observe all links of the chain, with profiles that are wrong by
+// some factor.
 func TestCredibility(t *testing.T) {
 	for _, tt := range []struct {
 		factor   float64

@@ -2,11 +2,13 @@ package estimate
 
 import "math"
 
-// An equation states that x[to] - x[from] is about value; unknowns are logarithms of calls a second.
+// An equation states that x[to] - x[from] is about value; unknowns are logarithms of calls a
+// second.
 type equation struct {
 	to, from CodeID // from is VM for x[to] alone
 	value    float64
-	// The error has Student's t distribution: variance is that of its middle, freedom says how rare outliers are.
+	// The error has Student's t distribution: variance is that of its middle, freedom says how rare
+	// outliers are.
 	variance float64
 	freedom  float64
 	bound    bound
@@ -37,8 +39,8 @@ func (e *equation) error(x []float64) float64 {
 	return r
 }
 
-// reweight sets the weight that makes least squares stand for the t distribution near x (the usual iteratively
-// reweighted least squares). Softness above 1 widens the distribution.
+// reweight sets the weight that makes least squares stand for the t distribution near x (the usual
+// iteratively reweighted least squares). Softness above 1 widens the distribution.
 func (e *equation) reweight(x []float64, softness float64) {
 	r := e.error(x)
 	if r == 0 && e.bound != about {
@@ -59,9 +61,11 @@ const (
 // near keeps an unknown's logarithm within what floating-point numbers and their products can hold.
 func near(x float64) float64 { return math.Min(math.Max(x, -60), 60) }
 
-// solve moves x to the most likely point under the equations. Each round sets the equations' weights and solves the normal equations by
-// conjugate gradients, with their diagonal as preconditioner (Hestenes & Stiefel, 1952; Saad, Iterative Methods for Sparse Linear Systems,
-// algorithm 9.1). It costs some tens of passes over the equations. Unknowns that are in no equation keep their value.
+// solve moves x to the most likely point under the equations. Each round sets the equations'
+// weights and solves the normal equations by conjugate gradients, with their diagonal as
+// preconditioner (Hestenes & Stiefel, 1952; Saad, Iterative Methods for Sparse Linear Systems,
+// algorithm 9.1). It costs some tens of passes over the equations. Unknowns that are in no equation
+// keep their value.
 func solve(x []float64, equations []equation, softness float64, rounds int) {
 	s := newLeastSquares(len(x))
 	for range rounds {

@@ -1,12 +1,12 @@
-// Package estimate estimates how often calls are made in a process whose calls cannot be counted: from timer samples, from the VM's own
-// counters, and from short watches of breakpoints.
+// Package estimate estimates how often calls are made in a process whose calls cannot be counted:
+// from timer samples, from the VM's own counters, and from short watches of breakpoints.
 //
 //	result := estimate.Estimate(in, estimate.Options{Logical: true})
 //	for _, request := range estimate.Plan(in, result, budget) { … } // what to listen to next
 //
-// Samples show where time goes, and nearly how it divides among the callers of a method. How often a method is called does not follow from
-// them, as a call may take any time. (Whaley's partial stacks and Arnold & Grove's counters, CGO 2005, start from the same fact.) Other facts
-// help:
+// Samples show where time goes, and nearly how it divides among the callers of a method. How often
+// a method is called does not follow from them, as a call may take any time. (Whaley's partial
+// stacks and Arnold & Grove's counters, CGO 2005, start from the same fact.) Other facts help:
 //
 //   - The VM counts how often it takes each branch, and so how much bytecode a call executes. What that takes is known within a factor of a
 //     few, though not for single methods.
@@ -23,12 +23,14 @@
 //   - A breakpoint on a rarely called method counts its calls for some milliseconds; no hits bound the rate.
 //   - Breakpoints on a caller and its callee at once show how often one calls the other, however hot they are.
 //
-// All of them are equations between logarithms of rates, each with a variance: "this is about that", or "this exceeds that by so much". The
-// estimate is the most likely solution of all of them. Errors have Student's t distribution, as each kind of equation is sometimes far off:
-// see equation. How the entries of a code divide among its callers depends on the callers' rates, so that both are computed in alternation:
-// see network.divide.
+// All of them are equations between logarithms of rates, each with a variance: "this is about
+// that", or "this exceeds that by so much". The estimate is the most likely solution of all of
+// them. Errors have Student's t distribution, as each kind of equation is sometimes far off: see
+// equation. How the entries of a code divide among its callers depends on the callers' rates, so
+// that both are computed in alternation: see network.divide.
 //
-// The package is pure arithmetic: it reads nothing, keeps no state, and returns the same result for the same input.
+// The package is pure arithmetic: it reads nothing, keeps no state, and returns the same result for
+// the same input.
 package estimate
 
 import (
@@ -37,18 +39,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Options select what to estimate. The zero value is the physical call graph: calls from code of one method to code of another.
+// Options select what to estimate. The zero value is the physical call graph: calls from code of
+// one method to code of another.
 type Options struct {
 	// Logical adds the calls that were inlined.
 	Logical bool
-	// Depth bounds how deep calls are followed into methods that were inlined without a trace in the code. 0 means DefaultDepth.
+	// Depth bounds how deep calls are followed into methods that were inlined without a trace in
+	// the code. 0 means DefaultDepth.
 	Depth int
 }
 
 // DefaultDepth is deeper than compilers inline.
 const DefaultDepth = 16
 
-// Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the input.
+// Estimate returns the most likely call graph. Its cost is linear in the edges and codes of the
+// input.
 func Estimate(in *Input, options Options) *Result {
 	if !in.measured() {
 		return &Result{Credibility: profile.Credibility{Error: math.NaN(), Why: "no time was observed"}}
@@ -88,17 +93,19 @@ func (in *Input) measured() bool {
 	return sensible(in.HitCost) && sensible(in.CPU)
 }
 
-// solve computes the logarithms of rates, in calls per second of CPU time, so that samples and windows are about the same time, whatever
-// else runs on the machine. Shares depend on rates and rates on shares: a few rounds of both are enough. In the first rounds all variances are
-// larger, so that no equation counts as far off before the others have been heard. The second result is the variances of x.
+// solve computes the logarithms of rates, in calls per second of CPU time, so that samples and
+// windows are about the same time, whatever else runs on the machine. Shares depend on rates and
+// rates on shares: a few rounds of both are enough. In the first rounds all variances are larger,
+// so that no equation counts as far off before the others have been heard. The second result is the
+// variances of x.
 func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
 	const (
 		outer, inner   = 8, 6
 		gentle, softer = 3, 4. // rounds with larger variances, and by how much in each
 	)
 	tally := newTally(in, n)
-	// Breakpoints alone observe rarely called code, whose time does not calibrate that of hot code. Counts reach hot code through the
-	// profiles, if these are used.
+	// Breakpoints alone observe rarely called code, whose time does not calibrate that of hot code.
+	// Counts reach hot code through the profiles, if these are used.
 	learn := profiles && len(tally) > 0
 	x = make([]float64, n.unknowns)
 	for c := range n.spent {
@@ -123,8 +130,9 @@ func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float
 	return x, variances(x, all, n.edges(x, in), n.worked(x, in))
 }
 
-// settle records for each code the evidence that its rate mostly follows from. Measurements of the code itself come first: links to others
-// are often stronger, but only carry on measurements made elsewhere.
+// settle records for each code the evidence that its rate mostly follows from. Measurements of the
+// code itself come first: links to others are often stronger, but only carry on measurements made
+// elsewhere.
 func (n *network) settle(x []float64, equations []equation) {
 	n.evidence = make([]Evidence, len(n.into))
 	weights := make([][evidences]float64, len(x))

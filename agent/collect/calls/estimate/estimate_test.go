@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestSimulated compares estimates with simulated processes of known rates. The required overlaps are a few points below the actual ones,
-// and far above those without one of the sources. With exact profiles, rates follow from those of three roots. If all profiles are wrong by
-// a factor of more than four, time and breakpoints remain.
+// TestSimulated compares estimates with simulated processes of known rates. The required overlaps
+// are a few points below the actual ones, and far above those without one of the sources. With
+// exact profiles, rates follow from those of three roots. If all profiles are wrong by a factor of
+// more than four, time and breakpoints remain.
 func TestSimulated(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")

@@ -7,9 +7,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// An expansion adds the inlined calls. The rate of a code gives the rates of the copies that debug information shows in it, each by the
-// profile of the method that contains it. It also gives the calls of methods inlined without a trace: all calls that their profiles count
-// and that are not made physically.
+// An expansion adds the inlined calls. The rate of a code gives the rates of the copies that debug
+// information shows in it, each by the profile of the method that contains it. It also gives the
+// calls of methods inlined without a trace: all calls that their profiles count and that are not
+// made physically.
 type expansion struct {
 	in          *Input
 	frequencies frequencies
@@ -22,7 +23,8 @@ type expansion struct {
 	least    float64            // calls a second that are worth following
 	physical map[knownCall]bool // calls that are made
 	native   map[MethodID]bool  // has a wrapper
-	// interpreted is an upper bound of the calls a second of methods without code, from their samples.
+	// interpreted is an upper bound of the calls a second of methods without code, from their
+	// samples.
 	interpreted map[MethodID]float64
 }
 
@@ -53,7 +55,8 @@ func newExpansion(in *Input, f frequencies, n *network, r *Result, depth int, to
 	return e
 }
 
-// mostInterpreted is how many calls a second the interpreter has time for, given the samples of a method.
+// mostInterpreted is how many calls a second the interpreter has time for, given the samples of a
+// method.
 func (e *expansion) mostInterpreted(samples float64) float64 {
 	return (samples + 2*math.Sqrt(samples) + 2) * e.in.Period / e.in.Duration / interpretedTime
 }
@@ -69,10 +72,12 @@ func (e *expansion) expand() {
 // leastShare is the share of all physical calls below which a call is not followed.
 const leastShare = 1e-7
 
-// maxSteps bounds the calls that are followed into methods inlined without a trace, over all codes: profiles are not trees.
+// maxSteps bounds the calls that are followed into methods inlined without a trace, over all codes:
+// profiles are not trees.
 const maxSteps = 1 << 20
 
-// inlinedTime is the minimum time of an inlined call, in seconds. Some take none, but calls around them do.
+// inlinedTime is the minimum time of an inlined call, in seconds. Some take none, but calls around
+// them do.
 const inlinedTime = 0.2e-9
 
 // code follows the calls in one code.
@@ -169,8 +174,8 @@ func (w *codeWalk) add(caller Place, callee MethodID, perSecond, variance float6
 	}
 }
 
-// finish hands over what was found. Inlined calls take time, too: if there are more of them than the code has time for, its profiles are
-// from another phase, and all of them are scaled down.
+// finish hands over what was found. Inlined calls take time, too: if there are more of them than
+// the code has time for, its profiles are from another phase, and all of them are scaled down.
 func (w *codeWalk) finish() {
 	scale := 1.
 	if w.inferred > w.most {
@@ -234,7 +239,8 @@ func (w *codeWalk) copy(i int32) {
 	}
 }
 
-// noProfile is the variance of the logarithm of a call that is assumed to be made once per entry, without a profile.
+// noProfile is the variance of the logarithm of a call that is assumed to be made once per entry,
+// without a profile.
 const noProfile = 4.
 
 // divide divides the calls at a site in copy i among the methods inlined there.
@@ -268,8 +274,9 @@ func (w *codeWalk) isAmong(copies []int32, method MethodID) bool {
 	return slices.ContainsFunc(copies, func(j int32) bool { return w.copies[j].Method == method })
 }
 
-// maxTraceless bounds the calls at one site per entry of a method inlined without a trace. A loop would have left a trace: if a profile
-// counts a loop nevertheless, the compiler has replaced the method's body.
+// maxTraceless bounds the calls at one site per entry of a method inlined without a trace. A loop
+// would have left a trace: if a profile counts a loop nevertheless, the compiler has replaced the
+// method's body.
 const maxTraceless = 8
 
 // vanished adds a call inlined without a trace, and the calls that its callee makes.

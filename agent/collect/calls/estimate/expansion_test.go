@@ -7,8 +7,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// logicalInput is one code, of root, that is entered some 1000 times a second. loop was inlined into it, and work into loop for three
-// quarters of the receivers; leaf was inlined without a trace.
+// logicalInput is one code, of root, that is entered some 1000 times a second. loop was inlined
+// into it, and work into loop for three quarters of the receivers; leaf was inlined without a
+// trace.
 func logicalInput() *Input {
 	in := chainInput()
 	in.Edges = in.Edges[:1]
@@ -48,8 +49,8 @@ func TestLogical(t *testing.T) {
 	}
 }
 
-// TestNeverCalled: a callee compiled into a site with a count of zero is not called there, and calls nothing. C1 compiles sites that are
-// never executed.
+// TestNeverCalled: a callee compiled into a site with a count of zero is not called there, and
+// calls nothing. C1 compiles sites that are never executed.
 func TestNeverCalled(t *testing.T) {
 	in := logicalInput()
 	in.Methods[loop].Sites = []Site{{BCI: 7}}
@@ -65,8 +66,8 @@ func TestNeverCalled(t *testing.T) {
 	}
 }
 
-// TestMadeCall: a call whose callee has code of its own and was never inlined is made, sampled or not; so are the calls that the callee
-// makes.
+// TestMadeCall: a call whose callee has code of its own and was never inlined is made, sampled or
+// not; so are the calls that the callee makes.
 func TestMadeCall(t *testing.T) {
 	in := logicalInput()
 	in.Codes = append(in.Codes, Code{Method: leaf, Copies: []Copy{{Method: leaf, Parent: -1, BCI: -1, Calls: []int32{1}}}})

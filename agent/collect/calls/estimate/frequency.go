@@ -2,11 +2,12 @@ package estimate
 
 import "math"
 
-// minInvocations is how often a method must have been counted for ratios of its counts to mean anything.
+// minInvocations is how often a method must have been counted for ratios of its counts to mean
+// anything.
 const minInvocations = 3
 
-// missing is the share of a site's calls assigned to a callee that the profile does not list, although the callee was seen there. Then the
-// profile is wrong, or from an earlier time.
+// missing is the share of a site's calls assigned to a callee that the profile does not list,
+// although the callee was seen there. Then the profile is wrong, or from an earlier time.
 const missing = 0.02
 
 // frequencies are the sites of all profiles.
@@ -57,7 +58,8 @@ func newSiteFrequency(s *Site, invocations float64) *siteFrequency {
 	return f
 }
 
-// calls returns how often callee is called from the site per invocation, as far as the profile attributes calls.
+// calls returns how often callee is called from the site per invocation, as far as the profile
+// attributes calls.
 func (f *siteFrequency) calls(callee MethodID) float64 {
 	count := 0.0
 	for _, t := range f.targets {
@@ -68,7 +70,8 @@ func (f *siteFrequency) calls(callee MethodID) float64 {
 	return f.perCall * count / f.total
 }
 
-// rest is the number of calls per invocation to callees that the profile does not name, at least a small one.
+// rest is the number of calls per invocation to callees that the profile does not name, at least a
+// small one.
 func (f *siteFrequency) rest() float64 { return f.perCall * max(1-f.known, missing) }
 
 // likely returns how often a callee is called that is the only known callee of the site.
@@ -79,8 +82,8 @@ func (f *siteFrequency) likely(callee MethodID) float64 {
 	return f.rest()
 }
 
-// chain returns how often the method of a chain's innermost place is entered through it, per entry of the outermost method. ok is false if
-// a profile is missing.
+// chain returns how often the method of a chain's innermost place is entered through it, per entry
+// of the outermost method. ok is false if a profile is missing.
 func (f frequencies) chain(site []Place) (product float64, ok bool) {
 	product = 1
 	for i := len(site) - 1; i > 0; i-- {

@@ -23,7 +23,8 @@ func listen(in *Input) *hearing {
 	return h
 }
 
-// minKnown is the minimum share of a window outside of hits: below it, the window's time is not known.
+// minKnown is the minimum share of a window outside of hits: below it, the window's time is not
+// known.
 const minKnown = 0.3
 
 func (h *hearing) add(in *Input, w *Window) {
@@ -140,8 +141,9 @@ type sound struct {
 	hits   float64 // of the code
 	armed  float64 // CPU seconds of the threads
 	free   float64 // the part of armed that hits did not take
-	// full says that the window's end is not known: it ended with its last permitted hit, and a large part of the hits was the code's. A
-	// later end could have brought any number more: calls in bursts are a thousand times as dense.
+	// full says that the window's end is not known: it ended with its last permitted hit, and a
+	// large part of the hits was the code's. A later end could have brought any number more: calls
+	// in bursts are a thousand times as dense.
 	full bool
 }
 
@@ -158,8 +160,9 @@ const (
 	phaseVariance = 2.
 )
 
-// usable returns the windows that show how often the code is called: all up to a length at which hardly any was full. To leave out only the
-// full ones would leave out bursts. To leave out all long ones does not.
+// usable returns the windows that show how often the code is called: all up to a length at which
+// hardly any was full. To leave out only the full ones would leave out bursts. To leave out all
+// long ones does not.
 func (h *heard) usable() []sound {
 	if !h.sorted {
 		slices.SortStableFunc(h.windows, func(a, b sound) int { return cmp.Compare(a.length, b.length) })
@@ -178,8 +181,9 @@ func (h *heard) usable() []sound {
 	return h.windows[:n]
 }
 
-// rate returns calls per second of CPU time, and the variance of its logarithm. Calls come in bursts, far from a Poisson process: so
-// windows are few samples, and the number of effective ones is hits²/squares. ok is false if there are too few observations.
+// rate returns calls per second of CPU time, and the variance of its logarithm. Calls come in
+// bursts, far from a Poisson process: so windows are few samples, and the number of effective ones
+// is hits²/squares. ok is false if there are too few observations.
 func (h *heard) rate() (perSecond, variance float64, ok bool) {
 	hits, squares, free := 0., 0., 0.
 	usable := h.usable()
@@ -196,8 +200,8 @@ func (h *heard) rate() (perSecond, variance float64, ok bool) {
 	return hits / free, minSpread + (1+squares/hits)/hits, true
 }
 
-// atLeast is a lower bound of the code's rate, 0 if unknown. In a full window hits may have taken nearly all of the time, and their cost is
-// not known well. So their time is not subtracted.
+// atLeast is a lower bound of the code's rate, 0 if unknown. In a full window hits may have taken
+// nearly all of the time, and their cost is not known well. So their time is not subtracted.
 func (h *heard) atLeast() float64 {
 	hits, armed := 0., 0.
 	for _, s := range h.windows {
@@ -210,8 +214,8 @@ func (h *heard) atLeast() float64 {
 	return hits / armed
 }
 
-// atMost is an upper bound of the code's rate, and the variance of its logarithm; 0 if unknown. No hits are information, too; but programs
-// have phases, and a few windows have seen few of them.
+// atMost is an upper bound of the code's rate, and the variance of its logarithm; 0 if unknown. No
+// hits are information, too; but programs have phases, and a few windows have seen few of them.
 func (h *heard) atMost() (perSecond, variance float64) {
 	hits, free, n := 0., 0., 0.
 	for _, s := range h.usable() {
@@ -248,7 +252,8 @@ type joint struct {
 	met           float64 // windows in which from called to
 }
 
-// ratio returns the number of calls of to, from all callers, per call of from, and the variance of its logarithm.
+// ratio returns the number of calls of to, from all callers, per call of from, and the variance of
+// its logarithm.
 func (j *joint) ratio() (ratio, variance float64, ok bool) {
 	if j.from <= 0 || j.to <= 0 || j.from+j.to < 8 {
 		return 0, 0, false
@@ -257,8 +262,9 @@ func (j *joint) ratio() (ratio, variance float64, ok bool) {
 	return j.to / j.from, variance, true
 }
 
-// frequency returns how often from calls to per entry, and the variance of its logarithm. Full windows count if they had room for some
-// entries and their calls: they may end anywhere between them.
+// frequency returns how often from calls to per entry, and the variance of its logarithm. Full
+// windows count if they had room for some entries and their calls: they may end anywhere between
+// them.
 func (j *joint) frequency() (perEntry, variance float64, ok bool) {
 	if j.entries < 4 || j.calls < 4 {
 		return 0, 0, false

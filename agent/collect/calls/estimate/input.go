@@ -18,12 +18,12 @@ type Place struct {
 	BCI    int32
 }
 
-// An Input is what is known about one process at the end of a window of time. References to unknown codes or methods, and invalid numbers,
-// are ignored.
+// An Input is what is known about one process at the end of a window of time. References to unknown
+// codes or methods, and invalid numbers, are ignored.
 type Input struct {
 	Duration float64 // of the window: seconds of wall time
-	// CPU is the CPU seconds of the process's threads in the window: the same threads and the same clock as Armed of Windows. 0 means that
-	// of the Edges' samples.
+	// CPU is the CPU seconds of the process's threads in the window: the same threads and the same
+	// clock as Armed of Windows. 0 means that of the Edges' samples.
 	CPU     float64
 	Period  float64 // seconds of the process's CPU time that one sample stands for
 	HitCost float64 // seconds of the process's CPU time that a breakpoint hit takes
@@ -36,23 +36,26 @@ type Input struct {
 	loops []MethodID // the Methods that those behind the others are the loops of: see splitLoops
 }
 
-// A Profile is what the VM counted in a method while it interpreted it, or ran code of its profiling tiers: HotSpot's MethodData. Methods
-// without one have the zero value.
+// A Profile is what the VM counted in a method while it interpreted it, or ran code of its
+// profiling tiers: HotSpot's MethodData. Methods without one have the zero value.
 type Profile struct {
 	Invocations float64
 	Sites       []Site // with distinct BCIs
-	// Entered is how often per second of the window the VM counted an entry, if EntersKnown: also of interpreted methods whose calls are not
-	// counted.
+	// Entered is how often per second of the window the VM counted an entry, if EntersKnown: also
+	// of interpreted methods whose calls are not counted.
 	Entered     float64
 	EntersKnown bool
 	// Known says that the Rates of Sites are known, even if they are 0.
 	Known bool
-	// Covered is the share of the executions in the window that the Rates of Sites are from, if they are Known: 1 if all were counted.
+	// Covered is the share of the executions in the window that the Rates of Sites are from, if
+	// they are Known: 1 if all were counted.
 	Covered float64
-	// Work is the cost of the bytecode that was executed while Invocations and the Sites were counted, or of one execution if nothing was counted,
-	// in additions. Calls are not in it. 0 if unknown.
+	// Work is the cost of the bytecode that was executed while Invocations and the Sites were
+	// counted, or of one execution if nothing was counted, in additions. Calls are not in it. 0 if
+	// unknown.
 	Work float64
-	// Elsewhere says that code contains the method that does not count, and that may not be among the Codes.
+	// Elsewhere says that code contains the method that does not count, and that may not be among
+	// the Codes.
 	Elsewhere bool
 }
 
@@ -60,8 +63,8 @@ type Profile struct {
 type Site struct {
 	BCI   int32
 	Count float64 // of executions, whatever was called
-	// Targets are the methods that were called, with their parts of Count. A single callee has all of Count. Calls that the VM did not
-	// count by target are missing from the sum.
+	// Targets are the methods that were called, with their parts of Count. A single callee has all
+	// of Count. Calls that the VM did not count by target are missing from the sum.
 	Targets []Target
 	// Rate is the growth of Count per second during the window, if the Profile is Known.
 	Rate float64
@@ -87,15 +90,16 @@ const (
 type Code struct {
 	Method MethodID
 	Tier   Tier
-	// Loop marks code that is entered in the middle of a loop (on-stack replacement): it is never a callee. Its rate is not that of entries, but of
-	// the most frequent call in Method.
+	// Loop marks code that is entered in the middle of a loop (on-stack replacement): it is never a
+	// callee. Its rate is not that of entries, but of the most frequent call in Method.
 	Loop bool
 	// Replaced marks code that new calls no longer enter.
 	Replaced bool
-	// CountsCalls marks code that counts the calls that it makes, also in methods inlined into it, and not only its entries.
+	// CountsCalls marks code that counts the calls that it makes, also in methods inlined into it,
+	// and not only its entries.
 	CountsCalls bool
-	// Copies are the methods compiled into the code. The first one is Method itself; a copy comes after its parent. It may be empty for
-	// codes without inlining.
+	// Copies are the methods compiled into the code. The first one is Method itself; a copy comes
+	// after its parent. It may be empty for codes without inlining.
 	Copies []Copy
 }
 
@@ -104,16 +108,17 @@ type Copy struct {
 	Method MethodID
 	Parent int32 // index in Copies; -1 for the first
 	BCI    int32 // of the call in the parent that was inlined; -1 for the first
-	// Calls are the bytecodes of the calls that the code makes, in ascending order. If the VM does not distinguish them from other places
-	// with debug information, they are all such places.
+	// Calls are the bytecodes of the calls that the code makes, in ascending order. If the VM does
+	// not distinguish them from other places with debug information, they are all such places.
 	Calls []int32
 }
 
-// An Edge is a call site and a callee, with the timer samples whose innermost two physical frames they were.
+// An Edge is a call site and a callee, with the timer samples whose innermost two physical frames
+// they were.
 type Edge struct {
 	Caller CodeID
-	// Site is the inline chain in Caller: the place of the call, then the place where its method was inlined, and so on. The last one is in
-	// the Caller's method. It is empty if unknown.
+	// Site is the inline chain in Caller: the place of the call, then the place where its method
+	// was inlined, and so on. The last one is in the Caller's method. It is empty if unknown.
 	Site    []Place
 	Callee  CodeID
 	Samples float64
@@ -124,7 +129,8 @@ type Edge struct {
 type Window struct {
 	Codes  []CodeID
 	Length float64 // planned seconds (Request.Duration); 0 if unknown
-	// Armed is the CPU seconds that the process's threads ran meanwhile, including hits; if Full, up to the last hit.
+	// Armed is the CPU seconds that the process's threads ran meanwhile, including hits; if Full,
+	// up to the last hit.
 	Armed float64
 	Full  bool // it ended with its last permitted hit
 	Hits  []Hit

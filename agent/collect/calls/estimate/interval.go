@@ -7,14 +7,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// scaleVariance is the variance of the logarithm of the error that all rates from the time of calls share, on one machine and in one
-// program, however many samples there are. If prologues take more or less time than where edgeTime was measured, all rates are too high or
-// too low.
+// scaleVariance is the variance of the logarithm of the error that all rates from the time of calls
+// share, on one machine and in one program, however many samples there are. If prologues take more
+// or less time than where edgeTime was measured, all rates are too high or too low.
 const scaleVariance = 0.5
 
-// variances returns the variances of unknowns, given the weights that solve ended with, and edges, the information of all samples in
-// prologues and epilogues together. Few samples are an error that all rates from time share, which does not average away. +Inf: nothing is
-// known.
+// variances returns the variances of unknowns, given the weights that solve ended with, and edges,
+// the information of all samples in prologues and epilogues together. Few samples are an error that
+// all rates from time share, which does not average away. +Inf: nothing is known.
 func variances(x []float64, equations []equation, edges, worked float64) []float64 {
 	unknowns := len(x)
 	common := scaleVariance + 1/(edges+1/programVariance)
@@ -32,12 +32,15 @@ func variances(x []float64, equations []equation, edges, worked float64) []float
 	return all
 }
 
-// messageRounds is how far information travels in precisions: most codes are a few calls away from one with breakpoints.
+// messageRounds is how far information travels in precisions: most codes are a few calls away from
+// one with breakpoints.
 const messageRounds = 12
 
-// precisions returns the inverse variances of unknowns by the equations that count selects: the marginal ones by Gaussian belief
-// propagation (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, section 4.3). They are exact if the equations form a tree; with
-// loops, information that returns is counted twice and precisions are too high (Weiss and Freeman, Neural Computation 13, 2001).
+// precisions returns the inverse variances of unknowns by the equations that count selects: the
+// marginal ones by Gaussian belief propagation (Pearl, Probabilistic Reasoning in Intelligent
+// Systems, 1988, section 4.3). They are exact if the equations form a tree; with loops, information
+// that returns is counted twice and precisions are too high (Weiss and Freeman, Neural Computation
+// 13, 2001).
 func precisions(unknowns int, equations []equation, count func(*equation) bool) []float64 {
 	type message struct {
 		a, b     CodeID
@@ -72,10 +75,12 @@ func precisions(unknowns int, equations []equation, count func(*equation) bool) 
 	return precision
 }
 
-// widest bounds the factor of an interval: it stands for a rate that is not known at all, whose call is unmeasured.
+// widest bounds the factor of an interval: it stands for a rate that is not known at all, whose
+// call is unmeasured.
 const widest = 1e6
 
-// factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm has that variance.
+// factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm
+// has that variance.
 func factor(variance float64) float64 {
 	const t95 = 2.57                                          // of Student's t with five degrees of freedom: profiles that are wrong make long tails
 	if f := math.Exp(t95 * math.Sqrt(variance)); f < widest { // false for NaN, too
@@ -93,7 +98,8 @@ func (n *network) shareVariance(to CodeID, part float64) float64 {
 	return (1-part)/part/(n.spent[to].samples+profileWeight) + smallShare*math.Log(part)*math.Log(part)
 }
 
-// siteVariance is the variance of the logarithm of a profile's count at a site with that many executions per invocation.
+// siteVariance is the variance of the logarithm of a profile's count at a site with that many
+// executions per invocation.
 func siteVariance(c *profile.Credibility, perCall float64) float64 {
 	variance := profileVariance
 	if c.Comparisons >= minComparisons {

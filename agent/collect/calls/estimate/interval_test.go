@@ -14,8 +14,8 @@ func medianOf(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// Intervals contain the true rate of calls in about 95 of 100 cases, for any number of breakpoint windows, and however wrong profiles are.
-// They are narrow where much is known.
+// Intervals contain the true rate of calls in about 95 of 100 cases, for any number of breakpoint
+// windows, and however wrong profiles are. They are narrow where much is known.
 func TestIntervals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -82,8 +82,9 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// A process that waits most of the time makes fewer calls, in proportion to its CPU time. Its few samples widen all intervals, as the error
-// of all of them together does not average away, and the intervals contain the truth.
+// A process that waits most of the time makes fewer calls, in proportion to its CPU time. Its few
+// samples widen all intervals, as the error of all of them together does not average away, and the
+// intervals contain the truth.
 func TestIdleGuest(t *testing.T) {
 	for _, c := range []struct{ busy, low, high float64 }{{1, 0, 15}, {0.1, 5, 60}, {0.02, 10, 200}} {
 		held, made := 0, 0
@@ -109,7 +110,8 @@ func TestIdleGuest(t *testing.T) {
 	}
 }
 
-// If all code of a method counts its calls, the counts win over the time. If some code does not count, they do not.
+// If all code of a method counts its calls, the counts win over the time. If some code does not
+// count, they do not.
 func TestUseCounters(t *testing.T) {
 	const caller, callee, other = 0, 1, 2
 	input := func(codes ...Code) *Input {

@@ -1,7 +1,8 @@
 package estimate
 
-// splitLoops returns the input with methods of their own for the outermost methods of Loops. Of these, nothing is known per entry. But the VM's
-// counts say how often a method makes each of its calls for each of its most frequent one, and so what a loop does per iteration.
+// splitLoops returns the input with methods of their own for the outermost methods of Loops. Of
+// these, nothing is known per entry. But the VM's counts say how often a method makes each of its
+// calls for each of its most frequent one, and so what a loop does per iteration.
 func (in *Input) splitLoops() *Input {
 	out := *in
 	of := map[MethodID]MethodID{}
@@ -41,8 +42,8 @@ func (in *Input) splitLoops() *Input {
 	return &out
 }
 
-// iterations returns the profile of a method's loop: an execution of the method's most frequent call counts as one invocation. What the VM counted
-// in the window stays that of the whole method.
+// iterations returns the profile of a method's loop: an execution of the method's most frequent
+// call counts as one invocation. What the VM counted in the window stays that of the whole method.
 func (p *Profile) iterations() Profile {
 	out := Profile{Work: p.Work, Sites: p.Sites, Known: p.Known, Covered: p.Covered}
 	for i := range p.Sites {

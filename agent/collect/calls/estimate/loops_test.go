@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// A method that loops for ever calls two others, of which one is counted. Nothing is known per entry of the loop, but the VM counted how often it
-// calls each.
+// A method that loops for ever calls two others, of which one is counted. Nothing is known per
+// entry of the loop, but the VM counted how often it calls each.
 func loopInput() *Input {
 	const loop, often, rarely = 0, 1, 2
 	alone := func(m MethodID) []Copy { return []Copy{{Method: m, Parent: -1, BCI: -1}} }
@@ -89,7 +89,8 @@ func TestMadeByCountingCode(t *testing.T) {
 	}
 }
 
-// The time in a code and the bytecode that an entry executes give its rate, whether entries are short or long.
+// The time in a code and the bytecode that an entry executes give its rate, whether entries are
+// short or long.
 func TestWork(t *testing.T) {
 	for _, additions := range []float64{50, 5e3, 5e5} {
 		const rate, samples = 1, 80

@@ -28,7 +28,8 @@ type spent struct{ samples, atEdge float64 }
 type link struct {
 	from, to        CodeID
 	samples, atEdge float64
-	// perEntry is how often from calls to per entry according to its profiles; 0 if unknown. spread is the variance of its logarithm.
+	// perEntry is how often from calls to per entry according to its profiles; 0 if unknown. spread
+	// is the variance of its logarithm.
 	perEntry, spread float64
 	covered          float64 // share of the calls that perEntry covers, 0 to 1
 	share            float64 // of the entries into to
@@ -114,8 +115,9 @@ func (n *network) inflow(l *link, x []float64) float64 {
 	return l.perEntry * math.Exp(x[n.output[l.from]])
 }
 
-// connect gives an unknown of its own to the output of each code with several outgoing links. A profile from another phase is usually wrong
-// about all of them by the same factor: one branch of the method was taken more often then. So that is one error, not one per link.
+// connect gives an unknown of its own to the output of each code with several outgoing links. A
+// profile from another phase is usually wrong about all of them by the same factor: one branch of
+// the method was taken more often then. So that is one error, not one per link.
 func (n *network) connect() {
 	n.unknowns = len(n.into)
 	links := make([]int, len(n.into))
@@ -136,13 +138,14 @@ func (n *network) connect() {
 	n.unknowns += 3
 }
 
-// outputVariance is the variance of the logarithm of the factor by which all of a code's calls differ from its profiles.
+// outputVariance is the variance of the logarithm of the factor by which all of a code's calls
+// differ from its profiles.
 const outputVariance = 0.005
 
 // Weights of the sources for how entries divide among callers, in numbers of samples.
 const (
-	// bodyWeight is the weight of all samples in the callee's body together. Time in the body may depend on the caller: many biased samples
-	// are no better than few.
+	// bodyWeight is the weight of all samples in the callee's body together. Time in the body may
+	// depend on the caller: many biased samples are no better than few.
 	bodyWeight = 10
 	// profileWeight is the weight of the callers' rates and profiles.
 	profileWeight = 8
@@ -150,8 +153,9 @@ const (
 	smallShare = 0.08
 )
 
-// divide sets how the entries of each code divide among the links into it, for rates exp(x). The shares are the mean of a Dirichlet
-// distribution. Its parameters are samples at the edges, samples in the body, and the counts of those callers that have profiles.
+// divide sets how the entries of each code divide among the links into it, for rates exp(x). The
+// shares are the mean of a Dirichlet distribution. Its parameters are samples at the edges, samples
+// in the body, and the counts of those callers that have profiles.
 func (n *network) divide(x []float64, profiles bool) {
 	for c := range n.into {
 		n.divideAmong(n.into[c], n.spent[c], x, profiles)
@@ -174,7 +178,8 @@ func (n *network) divideAmong(into []int32, t spent, x []float64, profiles bool)
 		}
 	}
 	if inflow > 0 {
-		// Profiles divide what samples leave to the callers with profiles, and all of it without samples.
+		// Profiles divide what samples leave to the callers with profiles, and all of it without
+		// samples.
 		weight := 1.
 		scale := 1.
 		if sum > 0 {
@@ -204,8 +209,8 @@ func (n *network) divideAmong(into []int32, t spent, x []float64, profiles bool)
 
 // variance is the variance of the logarithm of a callee's rate over its caller's, by a link.
 func (n *network) variance(l *link) float64 {
-	// With one caller, the share has no variance. Small shares are less certain than their samples suggest: an error of a few calls in a
-	// large number is all of a small share.
+	// With one caller, the share has no variance. Small shares are less certain than their samples
+	// suggest: an error of a few calls in a large number is all of a small share.
 	part := l.share * l.covered
 	samples := n.spent[l.to].samples + profileWeight
 	return max(1-part, 1e-3)/part/samples + smallShare*math.Log(part)*math.Log(part) + l.spread
@@ -214,8 +219,8 @@ func (n *network) variance(l *link) float64 {
 // firm reports whether a link gives information about rates.
 func (l *link) firm() bool { return l.follows() && l.from != l.to && l.share*l.covered > 1e-9 }
 
-// equations adds what the links say about the rates of callers and callees, with the present shares: the callee's rate times the share is
-// the caller's rate times the calls per entry.
+// equations adds what the links say about the rates of callers and callees, with the present
+// shares: the callee's rate times the share is the caller's rate times the calls per entry.
 func (n *network) equations(to []equation) []equation {
 	for c, output := range n.output {
 		if output != CodeID(c) {
@@ -247,8 +252,9 @@ func (n *network) equations(to []equation) []equation {
 	return to
 }
 
-// spread returns the variance of every code's rate if those of some are known: along the best path of links, each of which adds its own
-// variance (Dijkstra, 1959). from is the code where that path begins, VM if there is none.
+// spread returns the variance of every code's rate if those of some are known: along the best path
+// of links, each of which adds its own variance (Dijkstra, 1959). from is the code where that path
+// begins, VM if there is none.
 func (n *network) spread(start []float64) (variance []float64, from []CodeID) {
 	variance, from = make([]float64, len(start)), make([]CodeID, len(start))
 	links := make([][]int32, len(start))

@@ -20,14 +20,16 @@ type Request struct {
 	Codes    []CodeID
 	MaxHits  int     // the window ends after so many hits
 	Duration float64 // the window ends after so many seconds
-	// Check marks windows of a caller, the first code, and its callee: they show how far profiles can be trusted, and may end full. Other
-	// windows measure how often each of their codes is called.
+	// Check marks windows of a caller, the first code, and its callee: they show how far profiles
+	// can be trusted, and may end full. Other windows measure how often each of their codes is
+	// called.
 	Check bool
 }
 
-// Plan returns the windows that are likely to give the most information about the most important rates. r is the estimate for in, which has
-// all windows so far. Only rates of rarely called codes can be observed, but profiles carry a rate on, from callers to callees and back. So
-// Plan chooses the codes with the shortest path, in variance, to those with most calls.
+// Plan returns the windows that are likely to give the most information about the most important
+// rates. r is the estimate for in, which has all windows so far. Only rates of rarely called codes
+// can be observed, but profiles carry a rate on, from callers to callees and back. So Plan chooses
+// the codes with the shortest path, in variance, to those with most calls.
 func Plan(in *Input, r *Result, b Budget) []Request {
 	if r.network == nil || b.Codes < 1 || b.MaxHits < 1 || !(b.MaxDuration > 0) {
 		return nil
@@ -104,8 +106,8 @@ type anchor struct {
 	worth float64
 }
 
-// anchors plans windows that observe rates, the most valuable first. The rate of one code gives the rates of all codes that profiles
-// connect it to.
+// anchors plans windows that observe rates, the most valuable first. The rate of one code gives the
+// rates of all codes that profiles connect it to.
 func (p *planner) anchors() []Request {
 	now, then := make([]float64, len(p.rates)), make([]float64, len(p.rates))
 	perSample := p.in.Period / p.network.cpu
@@ -141,11 +143,14 @@ func (p *planner) anchors() []Request {
 }
 
 const (
-	// maxHeard is the highest observable rate, in calls a second: above it, a window is mostly hits.
+	// maxHeard is the highest observable rate, in calls a second: above it, a window is mostly
+	// hits.
 	maxHeard = 30e3
-	// minLength is the minimum length of a window, in seconds: setting breakpoints takes about as long.
+	// minLength is the minimum length of a window, in seconds: setting breakpoints takes about as
+	// long.
 	minLength = 1e-3
-	// doubted is the variance after a window that only checks whether a code is called as often as estimated.
+	// doubted is the variance after a window that only checks whether a code is called as often as
+	// estimated.
 	doubted = 1.5
 )
 
@@ -158,7 +163,8 @@ type hearable struct {
 // cost of a window, in hits: setting and removing breakpoints costs about as much as ten.
 func (h hearable) cost() float64 { return 10 + h.hits }
 
-// hear returns the information that a window would give about a code that is, or may be, rarely called.
+// hear returns the information that a window would give about a code that is, or may be, rarely
+// called.
 func (p *planner) hear(c CodeID) hearable {
 	rate, length := p.rates[c].PerSecond, p.longest(c)
 	hits := rate * length
@@ -205,7 +211,8 @@ func (p *planner) group(list []anchor) []Request {
 	return plan
 }
 
-// checks plans windows that compare profiles with observations, for links with many calls and few comparisons.
+// checks plans windows that compare profiles with observations, for links with many calls and few
+// comparisons.
 func (p *planner) checks() []Request {
 	type check struct {
 		link  *link
@@ -249,7 +256,8 @@ const (
 	exploreHeard  = 2e-3  // seconds, of a window without hits: a shorter one shows nothing
 )
 
-// doubtful reports whether a code may be called far less often than estimated: it has few samples, and few observations.
+// doubtful reports whether a code may be called far less often than estimated: it has few samples,
+// and few observations.
 func (p *planner) doubtful(c CodeID) bool {
 	hot := p.rates[c].PerSecond > exploreRate && p.network.spent[c].samples >= exploreSure
 	return !hot && p.tried(c) < exploreTries
@@ -265,8 +273,9 @@ func (p *planner) tried(c CodeID) (n int) {
 	return n
 }
 
-// explore plans windows on codes with few observations, first those with the highest estimated rates: without many samples, errors do most
-// harm there. Most of them turn out not to be called, which costs nothing.
+// explore plans windows on codes with few observations, first those with the highest estimated
+// rates: without many samples, errors do most harm there. Most of them turn out not to be called,
+// which costs nothing.
 func (p *planner) explore() []Request {
 	var list []CodeID
 	for c := range p.rates {
@@ -290,8 +299,8 @@ func (p *planner) explore() []Request {
 // firmly is the variance of a link up to which its two codes share one observation.
 const firmly = 0.3
 
-// spokesmen returns the best representatives to observe: from each group of codes whose rates follow from each other, the one with the most
-// information per cost.
+// spokesmen returns the best representatives to observe: from each group of codes whose rates
+// follow from each other, the one with the most information per cost.
 func (p *planner) spokesmen() []CodeID {
 	group := make([]int32, len(p.rates))
 	for c := range group {

@@ -35,7 +35,8 @@ func TestPlanKeepsToBudget(t *testing.T) {
 	}
 }
 
-// TestPlanObservesTheRoot: if all rates follow from a rarely called root, Plan observes the root or its callee.
+// TestPlanObservesTheRoot: if all rates follow from a rarely called root, Plan observes the root or
+// its callee.
 func TestPlanObservesTheRoot(t *testing.T) {
 	in := chainInput()
 	in.Windows = nil
@@ -87,7 +88,8 @@ func TestNoPlanWithoutBudget(t *testing.T) {
 	}
 }
 
-// TestPlanObservesOneOfMany: from codes whose rates follow from each other, Plan observes one, not all.
+// TestPlanObservesOneOfMany: from codes whose rates follow from each other, Plan observes one, not
+// all.
 func TestPlanObservesOneOfMany(t *testing.T) {
 	s := newSimulation(simulated{seed: 5, codes: 200, seconds: 5})
 	p := newPlanner(s.in, Estimate(s.in, Options{}), budget())

@@ -20,14 +20,15 @@ type Result struct {
 
 // A Call is an edge of the call graph.
 type Call struct {
-	// Caller is the innermost method at the site, whether it was inlined or not. Its Method is NoMethod for calls by
-	// the VM.
+	// Caller is the innermost method at the site, whether it was inlined or not. Its Method is
+	// NoMethod for calls by the VM.
 	Caller Place
 	Callee MethodID
 	Rate   float64 // calls a second
 	Basis  profile.Basis
-	// Low and High are the ends of the 95 % interval of Rate. It covers the uncertainty of the codes' rates, of how entries divide among
-	// callers, and of the VM's counts. It does not cover a wrong basis.
+	// Low and High are the ends of the 95 % interval of Rate. It covers the uncertainty of the
+	// codes' rates, of how entries divide among callers, and of the VM's counts. It does not cover
+	// a wrong basis.
 	Low, High float64
 }
 
@@ -64,8 +65,8 @@ type callKey struct {
 
 func newCalls() callSet { return callSet{} }
 
-// add adds a rate whose logarithm has that variance, and that is not higher than most; 0: whatever it is. A variance that says nothing makes the
-// rate unmeasured. Ends of intervals add up as if all
+// add adds a rate whose logarithm has that variance, and that is not higher than most; 0: whatever
+// it is. A variance that says nothing makes the rate unmeasured. Ends of intervals add up as if all
 // errors had the same direction.
 func (s callSet) add(caller Place, callee MethodID, rate, variance, most float64, basis profile.Basis) {
 	if !(rate > 0) || !finite(rate) {
@@ -84,8 +85,8 @@ func (i interval) plus(other interval) interval {
 	return interval{i.rate + other.rate, i.low + other.low, i.high + other.high}
 }
 
-// newInterval is the interval of a rate whose logarithm has that variance, and that is not higher than most, unless that is 0. measured is false
-// if the variance says nothing.
+// newInterval is the interval of a rate whose logarithm has that variance, and that is not higher
+// than most, unless that is 0. measured is false if the variance says nothing.
 func newInterval(rate, variance, most float64) (i interval, measured bool) {
 	f := factor(variance)
 	i = interval{rate, rate / f, rate * f}
@@ -95,7 +96,8 @@ func newInterval(rate, variance, most float64) (i interval, measured bool) {
 	return i, f < widest
 }
 
-// join adds calls that are not measured to the intervals of the same calls that are, if they are no more than these may be.
+// join adds calls that are not measured to the intervals of the same calls that are, if they are no
+// more than these may be.
 func (s callSet) join() {
 	for key, unknown := range s {
 		if key.basis != profile.Unmeasured {
@@ -127,7 +129,8 @@ func (s callSet) sorted() []Call {
 // onlyCaller is the share from which a caller counts as the only one.
 const onlyCaller = 0.99
 
-// An entering is all calls of a code at one place, from whatever code: together they are no more than the code's entries.
+// An entering is all calls of a code at one place, from whatever code: together they are no more
+// than the code's entries.
 type entering struct {
 	place    Place
 	code     CodeID
@@ -135,7 +138,8 @@ type entering struct {
 	interval
 }
 
-// physical adds the calls of one code by another. The entries that a link makes divide among its call sites by their samples and profiles.
+// physical adds the calls of one code by another. The entries that a link makes divide among its
+// call sites by their samples and profiles.
 func (n *network) physical(in *Input, rates []Rate, to callSet) {
 	type key struct {
 		place Place

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A simulation is a process whose rates are known. It consists of codes that call each other, each with its time per call, and of what a
-// timer, the VM and breakpoints observe.
+// A simulation is a process whose rates are known. It consists of codes that call each other, each
+// with its time per call, and of what a timer, the VM and breakpoints observe.
 type simulation struct {
 	random *rand.Rand
 	in     *Input
@@ -28,13 +28,13 @@ type simulated struct {
 	seed    uint64
 	codes   int
 	seconds float64
-	// polluted is the share of methods whose profiles are from another phase; shift is by how much, as the standard deviation of a
-	// logarithm.
+	// polluted is the share of methods whose profiles are from another phase; shift is by how much,
+	// as the standard deviation of a logarithm.
 	polluted, shift float64
 }
 
-// newSimulation makes a process without loops: code i is called by some of the codes before it. The frequencies leave all rates between 100
-// and 50 million a second, as in real programs.
+// newSimulation makes a process without loops: code i is called by some of the codes before it. The
+// frequencies leave all rates between 100 and 50 million a second, as in real programs.
 func newSimulation(s simulated) *simulation {
 	sim := &simulation{random: rand.New(rand.NewPCG(s.seed, 1))}
 	r := sim.random
@@ -85,8 +85,8 @@ func (s *simulation) profile(what simulated) {
 	}
 }
 
-// sample fills in what the timer sees: samples in bodies that take any time, and at edges that take 0.45 ns, times or divided by two; a
-// hundred times as long for rare calls.
+// sample fills in what the timer sees: samples in bodies that take any time, and at edges that take
+// 0.45 ns, times or divided by two; a hundred times as long for rare calls.
 func (s *simulation) sample(seconds float64) {
 	r := s.random
 	body, edge := make([]float64, len(s.rates)), make([]float64, len(s.rates))
@@ -155,7 +155,8 @@ func contains(codes []CodeID, c CodeID) bool {
 	return false
 }
 
-// poisson returns a Poisson-distributed number with that mean; for large means, a normally distributed one.
+// poisson returns a Poisson-distributed number with that mean; for large means, a normally
+// distributed one.
 func (s *simulation) poisson(mean float64) float64 {
 	if mean > 50 {
 		return math.Max(0, math.Round(mean+math.Sqrt(mean)*s.random.NormFloat64()))

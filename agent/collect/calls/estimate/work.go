@@ -9,7 +9,8 @@ import (
 
 // Time that the VM's own counts explain, in seconds.
 const (
-	// unitTime is what an addition of the bytecode takes in optimised code, on average over what programs do.
+	// unitTime is what an addition of the bytecode takes in optimised code, on average over what
+	// programs do.
 	unitTime = 0.08e-9
 	// workCold is what a rare call takes longer, because its code and data are not in the caches.
 	workCold = 500e-9
@@ -27,12 +28,14 @@ const (
 const (
 	// leastWorked are executions of a copy per entry that are not worth following.
 	leastWorked = 1e-3
-	// Bounds on the calls that are followed for the work of one code, and of all together. Beyond them it is not known.
+	// Bounds on the calls that are followed for the work of one code, and of all together. Beyond
+	// them it is not known.
 	codeSteps, workSteps = 1 << 12, 1 << 18
 )
 
-// weighWork sets how long an entry of each optimised code takes by what the VM counted in the methods that are compiled into it. The
-// time of a call may be anything; that of an addition is known within a factor of a few.
+// weighWork sets how long an entry of each optimised code takes by what the VM counted in the
+// methods that are compiled into it. The time of a call may be anything; that of an addition is
+// known within a factor of a few.
 func (n *network) weighWork(in *Input, f frequencies) {
 	n.work = make([]float64, len(in.Codes))
 	if !slices.ContainsFunc(in.Methods, func(p Profile) bool { return p.Work > 0 }) {
@@ -51,7 +54,8 @@ func (n *network) weighWork(in *Input, f frequencies) {
 	}
 }
 
-// busiest is the most entries a second of wall time that a code's samples leave time for, in 95 of 100 cases.
+// busiest is the most entries a second of wall time that a code's samples leave time for, in 95 of
+// 100 cases.
 func (n *network) busiest(in *Input, c CodeID) float64 {
 	t := n.spent[c].samples
 	took := callTime

@@ -1,12 +1,14 @@
-// Package exact counts every call of a HotSpot JVM that was started with -XX:+DTraceMethodProbes. It builds the call graph, and the
-// complete calling context tree of each thread, as Moret, Binder and Villazón define completeness ("CCCP: Complete Calling Context
-// Profiling in Virtual Execution Environments", PEPM 2009, section 3). Native methods have nodes, callbacks from native code are below
-// their caller, and exceptions end the contexts that they leave. It provides ground truth and is not for production: the flag alone makes
-// programs at least ten times slower, counting more than a thousand times.
+// Package exact counts every call of a HotSpot JVM that was started with -XX:+DTraceMethodProbes.
+// It builds the call graph, and the complete calling context tree of each thread, as Moret, Binder
+// and Villazón define completeness ("CCCP: Complete Calling Context Profiling in Virtual Execution
+// Environments", PEPM 2009, section 3). Native methods have nodes, callbacks from native code are
+// below their caller, and exceptions end the contexts that they leave. It provides ground truth and
+// is not for production: the flag alone makes programs at least ten times slower, counting more
+// than a thousand times.
 //
-// It also counts the objects that are allocated in each context, by class (section 5.1), if the JVM was started with
-// -XX:+DTraceAllocProbes, too: Sites.Objects and Options.Heap are set then. C2 replaces objects that do not escape by scalars; they are
-// not allocated.
+// It also counts the objects that are allocated in each context, by class (section 5.1), if the JVM
+// was started with -XX:+DTraceAllocProbes, too: Sites.Objects and Options.Heap are set then. C2
+// replaces objects that do not escape by scalars; they are not allocated.
 //
 //	err := exact.Check(vm)                         // the flag, or what to do about it
 //	sites, err := exact.FindSites(elf, lib)        // in libjvm

@@ -8,8 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Halves keep a snapshot from about the middle of a recording, whose length need not be known: at least a third of the time is on either
-// side of it.
+// Halves keep a snapshot from about the middle of a recording, whose length need not be known: at
+// least a third of the time is on either side of it.
 type Halves struct {
 	recorder *Recorder
 	stop     chan struct{}
@@ -56,7 +56,8 @@ type timed[S any] struct {
 // Keep stores a snapshot that was taken that long after the beginning.
 func (m *Middles[S]) Keep(s S, after time.Duration) { m.last = [2]timed[S]{m.last[1], {s, after}} }
 
-// Middle returns the last snapshot after which a third of the length remained; the zero value if there is none.
+// Middle returns the last snapshot after which a third of the length remained; the zero value if
+// there is none.
 func (m *Middles[S]) Middle(length time.Duration) S {
 	if m.last[1].after <= length*2/3 {
 		return m.last[1].taken
@@ -64,12 +65,12 @@ func (m *Middles[S]) Middle(length time.Duration) S {
 	return m.last[0].taken
 }
 
-// samePhase is the overlap by method, in percent, above which two halves of a recording count as the same phase of the program, or as many
-// whole iterations of it each.
+// samePhase is the overlap by method, in percent, above which two halves of a recording count as
+// the same phase of the program, or as many whole iterations of it each.
 const samePhase = 80
 
-// PhaseNote reports that the calls before and after the middle of a recording differ: then it covers only part of a phase. It returns "" if
-// they do not differ.
+// PhaseNote reports that the calls before and after the middle of a recording differ: then it
+// covers only part of a phase. It returns "" if they do not differ.
 func (s *Snapshot) PhaseNote(middle *Snapshot) string {
 	if middle == nil {
 		return ""
@@ -77,7 +78,8 @@ func (s *Snapshot) PhaseNote(middle *Snapshot) string {
 	return PhaseNote(middle.Since(nil).methods(), s.Since(middle).methods())
 }
 
-// PhaseNote is Snapshot.PhaseNote for the counts of each method's calls before and after the middle.
+// PhaseNote is Snapshot.PhaseNote for the counts of each method's calls before and after the
+// middle.
 func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 	common := cct.Overlap(before, after)
 	if common >= samePhase {

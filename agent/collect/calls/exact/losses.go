@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Losses are what a Recording lacks; all 0 means that it is complete. Calls without room in the maps are still counted: Calls of a
-// Recording is the sum of its trees and NoThread.
+// Losses are what a Recording lacks; all 0 means that it is complete. Calls without room in the
+// maps are still counted: Calls of a Recording is the sum of its trees and NoThread.
 type Losses struct {
 	NoThread uint64 // calls of threads without room: they are in no tree
 	NoNode   uint64 // calls whose context had no room

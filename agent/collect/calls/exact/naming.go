@@ -6,12 +6,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// Names resolves the methods of a Recording. Their symbols have no line and address, as in every calls.Graph.
+// Names resolves the methods of a Recording. Their symbols have no line and address, as in every
+// calls.Graph.
 type Names interface {
 	// Method names a method or a marker.
 	Method(Method) symbol.Symbol
-	// Places returns the methods at a call's place and where in them it is made, innermost first: all but the last were inlined into the
-	// next. It returns none if that is no longer known.
+	// Places returns the methods at a call's place and where in them it is made, innermost first:
+	// all but the last were inlined into the next. It returns none if that is no longer known.
 	Places(Site) []Place
 }
 
@@ -23,8 +24,8 @@ type Place struct {
 
 var unknownSite = profile.Site{Offset: -1}
 
-// Logical returns the calls between methods of the program, inlined ones too. If a callee was inlined, HotSpot does not record where its
-// caller called it: the site is unknown.
+// Logical returns the calls between methods of the program, inlined ones too. If a callee was
+// inlined, HotSpot does not record where its caller called it: the site is unknown.
 func Logical(g *Graph, names Names) *profile.Graph {
 	return cct.MapGraph(g, func(e cct.Edge[Method, Site]) profile.Edge {
 		named := profile.Edge{Caller: names.Method(e.Caller), Site: unknownSite, Callee: names.Method(e.Callee)}
@@ -46,8 +47,9 @@ func Logical(g *Graph, names Names) *profile.Graph {
 	})
 }
 
-// Physical returns the calls made by instructions of the caller's own code: from the compiled method, whatever was inlined into it, to
-// callees that have a frame. Inlined calls are left out; there are far fewer than without the flag: see the package's documentation.
+// Physical returns the calls made by instructions of the caller's own code: from the compiled
+// method, whatever was inlined into it, to callees that have a frame. Inlined calls are left out;
+// there are far fewer than without the flag: see the package's documentation.
 func Physical(g *Graph, names Names) *profile.Graph {
 	physical := &profile.Graph{Limit: g.Limit}
 	for e, n := range g.Edges() {

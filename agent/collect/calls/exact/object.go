@@ -28,7 +28,8 @@ var ErrObjectFlag = errors.New("the JVM does not report its allocations: start i
 // errHeap: without the layout of objects nothing is known of their classes.
 var errHeap = errors.New("the layout of the JVM's objects is not known: its allocations cannot be counted")
 
-// CheckObjects returns nil if the VM reports its allocations, ErrObjectFlag if it does not, and another error if its flags cannot be read.
+// CheckObjects returns nil if the VM reports its allocations, ErrObjectFlag if it does not, and
+// another error if its flags cannot be read.
 func CheckObjects(vm VM) error {
 	on, err := vm.Flag(ObjectFlag)
 	if err != nil {
@@ -46,7 +47,8 @@ type ObjectSite struct {
 	Second bool   // the object is the second argument, after the thread
 }
 
-// FindObjectSites finds the entries of SharedRuntime::dtrace_object_alloc in a libjvm, whose bytes are in text: one for each overload.
+// FindObjectSites finds the entries of SharedRuntime::dtrace_object_alloc in a libjvm, whose bytes
+// are in text: one for each overload.
 func FindObjectSites(file *elffile.File, text io.ReaderAt) ([]ObjectSite, error) {
 	found, err := probesite.New(file, text).Entries("SharedRuntime::dtrace_object_alloc")
 	if err != nil {
@@ -62,8 +64,8 @@ func FindObjectSites(file *elffile.File, text io.ReaderAt) ([]ObjectSite, error)
 // classDeadline bounds the wait for the names of classes.
 const classDeadline = 5 * time.Second
 
-// nameClasses names the classes of allocated objects. Those of earlier epochs have no name: their structures may be those of other classes
-// by now. unnamed is how many objects that concerns.
+// nameClasses names the classes of allocated objects. Those of earlier epochs have no name: their
+// structures may be those of other classes by now. unnamed is how many objects that concerns.
 func (x *Source) nameClasses(ctx context.Context, p *fold.Process, r *Recording) (names map[Class]string, unnamed uint64, err error) {
 	var latest uint32
 	for _, t := range r.Threads {

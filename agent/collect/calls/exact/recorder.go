@@ -16,21 +16,24 @@ import (
 // Options say which process, and how much room there is: see bpf.ExactOptions.
 type Options = bpf.ExactOptions
 
-// A Recorder records the calls of one process from Start to Stop. Its methods are for one goroutine at a time.
+// A Recorder records the calls of one process from Start to Stop. Its methods are for one goroutine
+// at a time.
 type Recorder struct {
 	objects *bpf.ExactObjects
 	links   []link.Link
 }
 
-// errNotFollowed: memory of code and classes is reused, so counts of old and new code could not be separated.
+// errNotFollowed: memory of code and classes is reused, so counts of old and new code could not be
+// separated.
 var errNotFollowed = errors.New("the VM does not report its compilations: its libjvm has no USDT probes, or they are not attached")
 
 // errArchitecture: where frames are is known for x86-64 only.
 var errArchitecture = errors.New("calls are traced on x86-64 only")
 
-// Start begins to record the process opt.PID, which must be attached: its description in o.Processes, and the probes
-// that follow its code and classes. lib is the libjvm that it maps, to which sites belong. Methods that are called for
-// the first time are announced in o.Events (bpf.NewMethod).
+// Start begins to record the process opt.PID, which must be attached: its description in
+// o.Processes, and the probes that follow its code and classes. lib is the libjvm that it maps, to
+// which sites belong. Methods that are called for the first time are announced in o.Events
+// (bpf.NewMethod).
 func Start(o *bpf.Objects, lib *os.File, sites Sites, opt Options) (_ *Recorder, err error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, errArchitecture

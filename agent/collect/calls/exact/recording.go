@@ -22,10 +22,11 @@ type Thread struct {
 	TID   int
 	Name  string // cut at 15 bytes, hostile
 	Start uint64 // ns, CLOCK_BOOTTIME
-	// Complete says that the thread started during the recording. Otherwise its contexts begin at the marker BeforeRecording.
+	// Complete says that the thread started during the recording. Otherwise its contexts begin at
+	// the marker BeforeRecording.
 	Complete bool
-	// Tree counts calls: Self of a node is how often its context was entered. Calls whose context had no room are below the marker
-	// Overflow, each at its deepest known context.
+	// Tree counts calls: Self of a node is how often its context was entered. Calls whose context
+	// had no room are below the marker Overflow, each at its deepest known context.
 	Tree *cct.Tree[Method]
 	// Allocations are the objects that the thread allocated, by context and class.
 	Allocations []Allocation
@@ -49,13 +50,15 @@ type Graph = cct.Graph[Method, Site]
 
 // A Site is a call site as the kernel side saw it.
 type Site struct {
-	// Frame is the return address of the callee; for an inlined callee, a place somewhere in the code that contains it. 0 if unknown.
+	// Frame is the return address of the callee; for an inlined callee, a place somewhere in the
+	// code that contains it. 0 if unknown.
 	Frame   bpf.Frame
 	Epoch   uint32 // how many times the VM had unloaded classes: interpreted frames are valid for one epoch
 	Inlined bool
 }
 
-// Since returns what was recorded after an earlier snapshot of the same Recorder, nil for everything.
+// Since returns what was recorded after an earlier snapshot of the same Recorder, nil for
+// everything.
 func (s *Snapshot) Since(earlier *Snapshot) *Recording {
 	if earlier == nil {
 		earlier = &Snapshot{}

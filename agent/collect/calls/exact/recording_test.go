@@ -135,7 +135,8 @@ func TestMiddle(t *testing.T) {
 	}
 }
 
-// If one half of a recording calls other methods than the other half, the recording covers part of a phase.
+// If one half of a recording calls other methods than the other half, the recording covers part of
+// a phase.
 func TestPhaseNote(t *testing.T) {
 	edges := func(a, b uint64) *Snapshot {
 		return &Snapshot{edges: map[bpf.ExactEdge]uint64{{Callee: 'a'}: a, {Callee: 'b'}: b}}
@@ -162,7 +163,8 @@ func TestPhaseNote(t *testing.T) {
 	}
 }
 
-// What was allocated is in the contexts of the tree, also where nothing was called, and where the context found no room.
+// What was allocated is in the contexts of the tree, also where nothing was called, and where the
+// context found no room.
 func TestAllocations(t *testing.T) {
 	s, earlier := snapshot(), snapshot()
 	klass := func(node, addr uint32) bpf.ExactAllocation {

@@ -8,9 +8,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// The functions that methods' code calls when a method begins and ends, with (JavaThread*, Method*) as arguments
-// (src/hotspot/share/runtime/sharedRuntime.cpp). The USDT probes method__entry and method__return are inside of these functions, where the
-// Method* is no longer in a register.
+// The functions that methods' code calls when a method begins and ends, with (JavaThread*, Method*)
+// as arguments (src/hotspot/share/runtime/sharedRuntime.cpp). The USDT probes method__entry and
+// method__return are inside of these functions, where the Method* is no longer in a register.
 const (
 	entrySymbol  = "_ZN13SharedRuntime19dtrace_method_entryEP10JavaThreadP6Method"
 	returnSymbol = "_ZN13SharedRuntime18dtrace_method_exitEP10JavaThreadP6Method"
@@ -31,7 +31,8 @@ type VM interface {
 	Flag(name string) (bool, error)
 }
 
-// Check returns nil if the VM reports its calls, ErrFlag if it does not, and another error if its flags cannot be read.
+// Check returns nil if the VM reports its calls, ErrFlag if it does not, and another error if its
+// flags cannot be read.
 func Check(vm VM) error {
 	on, err := vm.Flag(Flag)
 	if err != nil {
@@ -49,8 +50,8 @@ type Sites struct {
 	Objects       []ObjectSite // see FindObjectSites; nil if objects are not counted
 }
 
-// FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the kernel would have to single-step, which
-// would add 10 to 70 us to every call.
+// FindSites finds the sites in a libjvm, whose bytes are in text. It refuses instructions that the
+// kernel would have to single-step, which would add 10 to 70 us to every call.
 func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 	found, err := file.FindSymbols(entrySymbol, returnSymbol)
 	if err != nil {
@@ -72,7 +73,8 @@ func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 
 var errInstruction = errors.New("the kernel does not emulate the instruction there, so a probe would make every call 10 to 70 us slower: use another build of the JDK")
 
-// findSite returns the offset in the file of the function's first instruction, or of the second if the first is an endbr64.
+// findSite returns the offset in the file of the function's first instruction, or of the second if
+// the first is an endbr64.
 func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error) {
 	offset, ok := file.AddressToOffset(addr)
 	if !ok {
@@ -89,9 +91,9 @@ func findSite(file *elffile.File, text io.ReaderAt, addr uint64) (uint64, error)
 	return offset + uint64(skip), nil
 }
 
-// cheap finds an instruction at the beginning of a function that the kernel emulates when it has a probe, and that every call executes
-// while the arguments are in their registers: a push of a register or a nop, possibly after an endbr64. It returns the number of bytes
-// before it.
+// cheap finds an instruction at the beginning of a function that the kernel emulates when it has a
+// probe, and that every call executes while the arguments are in their registers: a push of a
+// register or a nop, possibly after an endbr64. It returns the number of bytes before it.
 func cheap(code []byte) (skip int, ok bool) {
 	if len(code) >= 4 && [4]byte(code) == [4]byte{0xf3, 0x0f, 0x1e, 0xfa} { // endbr64
 		skip = 4

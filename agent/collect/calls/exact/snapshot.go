@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Snapshot is the state of a recording at one moment, in the kernel side's own terms. It is immutable.
+// A Snapshot is the state of a recording at one moment, in the kernel side's own terms. It is
+// immutable.
 type Snapshot struct {
 	nodes   []bpf.ExactNode // by number
 	edges   map[bpf.ExactEdge]uint64
@@ -18,8 +19,8 @@ type Snapshot struct {
 	objects map[bpf.ExactAllocation]bpf.ExactAllocations
 }
 
-// Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes on, sums miss calls that are made
-// during the reading.
+// Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes
+// on, sums miss calls that are made during the reading.
 func (r *Recorder) Snapshot() (*Snapshot, error) {
 	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{}, objects: map[bpf.ExactAllocation]bpf.ExactAllocations{}}
 	var err error
@@ -64,7 +65,8 @@ func (s *Snapshot) readNodes(o *bpf.ExactObjects) error {
 	return nil
 }
 
-// chunk is how many entries of a map are read at once: more than one bucket of a hash map ever holds.
+// chunk is how many entries of a map are read at once: more than one bucket of a hash map ever
+// holds.
 const chunk = 4096
 
 // readAll reads a hash map.
@@ -84,7 +86,8 @@ func readAll[K comparable, V any](m *ebpf.Map, to map[K]V) error {
 	}
 }
 
-// Methods returns every method that was called so far, as it was announced. It covers methods whose announcement was lost.
+// Methods returns every method that was called so far, as it was announced. It covers methods whose
+// announcement was lost.
 func (r *Recorder) Methods() ([]Method, error) {
 	found := map[bpf.ExactMethod]uint8{}
 	if err := readAll(r.objects.Methods, found); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A Counted is what sources that count the calls of one JVM share. They count the calls of the first JVM that they are given, from when the
-// agent finds it until its window is closed.
+// A Counted is what sources that count the calls of one JVM share. They count the calls of the
+// first JVM that they are given, from when the agent finds it until its window is closed.
 type Counted struct {
 	source.Passive
 	*source.Services
@@ -31,7 +31,8 @@ func NewCounted(services *source.Services) Counted {
 	return Counted{Services: services, fatal: make(chan error, 1)}
 }
 
-// Take returns the worker's process if it is to be counted: it is wanted, and the first one. Otherwise it returns nil.
+// Take returns the worker's process if it is to be counted: it is wanted, and the first one.
+// Otherwise it returns nil.
 func (c *Counted) Take(t *guest.Process) (p *fold.Process) {
 	if !c.Wanted(t.PID) {
 		return nil
@@ -69,7 +70,8 @@ func (c *Counted) Fail(p *fold.Process, err error) {
 // ErrNothingCounted says why there is no profile.
 var ErrNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to it (vmprof-agent doctor lists supported JVMs)")
 
-// edgesEngine is the engine name of edges that were all counted; the whole contexts in a Profile's CallCounts need no name.
+// edgesEngine is the engine name of edges that were all counted; the whole contexts in a Profile's
+// CallCounts need no name.
 const edgesEngine = "exact edges"
 
 // A Source counts every call of the first JVM that it is given, until the window is closed.
@@ -85,8 +87,8 @@ type Source struct {
 	methods  map[guest.RawFrame]struct{} // that were announced: their names are kept
 }
 
-// New returns a source for the call graph with call sites, or for the complete calling context tree of each thread. With objects it also
-// counts the objects that are allocated in each context.
+// New returns a source for the call graph with call sites, or for the complete calling context tree
+// of each thread. With objects it also counts the objects that are allocated in each context.
 func New(services *source.Services, edges, objects bool) *Source {
 	return &Source{Counted: NewCounted(services), edges: edges, objects: objects, methods: map[guest.RawFrame]struct{}{}}
 }
@@ -188,8 +190,9 @@ func siteFrame(s Site) guest.RawFrame {
 	return r
 }
 
-// finish ends the counting. It returns the counts, their process, and a note on the time that they cover. It fails if nothing could be
-// counted. The names of call sites are requested and may still be missing.
+// finish ends the counting. It returns the counts, their process, and a note on the time that they
+// cover. It fails if nothing could be counted. The names of call sites are requested and may still
+// be missing.
 func (x *Source) finish() (_ *Recording, _ *fold.Process, note string, err error) {
 	var r *Recorder
 	var p *fold.Process
@@ -259,7 +262,8 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	return out, nil
 }
 
-// nameDeadline is how long the end of an exact recording waits for names, at worst those of all call sites.
+// nameDeadline is how long the end of an exact recording waits for names, at worst those of all
+// call sites.
 const nameDeadline = 30 * time.Second
 
 // profile makes the counted process's part of a profile.

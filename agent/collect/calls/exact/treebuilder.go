@@ -31,7 +31,8 @@ func newTreeBuilder(nodes, before []bpf.ExactNode) *treeBuilder {
 	return b
 }
 
-// calls returns the calls of a node since the earlier snapshot: its own, and those of deeper contexts without a node.
+// calls returns the calls of a node since the earlier snapshot: its own, and those of deeper
+// contexts without a node.
 func (b *treeBuilder) calls(i uint32) (own, overflow uint64) {
 	n := &b.nodes[i]
 	own, overflow = n.Calls, n.Overflow
@@ -56,7 +57,8 @@ func (b *treeBuilder) allocated(now, before map[bpf.ExactAllocation]bpf.ExactAll
 	}
 }
 
-// tree returns the tree below a root, and what was allocated in its contexts. Siblings are visited one after the other, so that Add finds most of each stack in the one before.
+// tree returns the tree below a root, and what was allocated in its contexts. Siblings are visited
+// one after the other, so that Add finds most of each stack in the one before.
 func (b *treeBuilder) tree(root uint32, complete bool) (*cct.Tree[Method], []Allocation) {
 	t := &cct.Tree[Method]{Limit: 2*len(b.nodes) + 2} // an Overflow below each, and BeforeRecording
 	var path []Method                                 // outermost first

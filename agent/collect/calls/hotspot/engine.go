@@ -1,5 +1,6 @@
-// Package hotspot is the call engine for stock JVMs. It has no records of calls: it estimates them (package estimate) from the stacks of
-// the time profile, from the counters that the VM keeps, and from windows of breakpoints on the entries of hot code.
+// Package hotspot is the call engine for stock JVMs. It has no records of calls: it estimates them
+// (package estimate) from the stacks of the time profile, from the counters that the VM keeps, and
+// from windows of breakpoints on the entries of hot code.
 package hotspot
 
 import (
@@ -31,11 +32,13 @@ const (
 	fade          = 0.2                   // of past samples, every planInterval
 )
 
-// Runtime is the name of the runtime whose VMs the engine estimates calls for, as in the table of runtimes.
+// Runtime is the name of the runtime whose VMs the engine estimates calls for, as in the table of
+// runtimes.
 const Runtime = "hotspot"
 
-// An Engine estimates call rates of stock JVMs: see package estimate. It opens breakpoint windows on some methods of the busiest ones, as
-// far as the budget allows, to check and to anchor its estimates.
+// An Engine estimates call rates of stock JVMs: see package estimate. It opens breakpoint windows
+// on some methods of the busiest ones, as far as the budget allows, to check and to anchor its
+// estimates.
 type Engine struct {
 	*source.Services
 	listener *listener.Listener // nil: no breakpoint is set
@@ -68,14 +71,16 @@ type jvm struct {
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
 	failed     bool          // the agent panicked over it: it is estimated without windows
 
-	// The last estimate while the process lived: for windows that close after its end, or whose estimate comes too late.
+	// The last estimate while the process lived: for windows that close after its end, or whose
+	// estimate comes too late.
 	kept              calls.Estimated
 	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the beginning of its window
 	keep              retry.Backoff // when to make the next one
 }
 
-// Open starts an engine, which owns the listener from now on; without a listener, estimates are not checked. share is the part of the
-// processes' CPU time that windows and ticks may take. logical adds the calls that the VM inlined.
+// Open starts an engine, which owns the listener from now on; without a listener, estimates are not
+// checked. share is the part of the processes' CPU time that windows and ticks may take. logical
+// adds the calls that the VM inlined.
 func Open(services *source.Services, l *listener.Listener, share float64, logical bool) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -94,16 +99,19 @@ var _ interface {
 // Name implements calls.Engine.
 func (e *Engine) Name() string { return calls.Hotspot }
 
-// Notes implements calls.Engine. There are none: notes on estimates are in the profiles' own comments.
+// Notes implements calls.Engine. There are none: notes on estimates are in the profiles' own
+// comments.
 func (e *Engine) Notes() []string { return nil }
 
-// Tune does nothing: the budget decides about windows, and without ticks there is nothing to estimate.
+// Tune does nothing: the budget decides about windows, and without ticks there is nothing to
+// estimate.
 func (e *Engine) Tune(profile.Rate) error { return nil }
 
 // leastShare is the part of the budget that windows may take, however expensive ticks are.
 const leastShare = 0.5
 
-// share is the part of the processes' CPU time that windows may take: what ticks leave of the budget.
+// share is the part of the processes' CPU time that windows may take: what ticks leave of the
+// budget.
 func (e *Engine) share() float64 {
 	ticks := e.TickTime().Seconds() / e.Period.Seconds()
 	return max(e.budget-ticks, leastShare*e.budget)
@@ -123,7 +131,8 @@ func (e *Engine) Credibility() map[string]profile.Credibility {
 	return worst
 }
 
-// Cost implements calls.Engine, for windows only. The cost of ticks is added where their number is known.
+// Cost implements calls.Engine, for windows only. The cost of ticks is added where their number is
+// known.
 func (e *Engine) Cost() budget.Cost {
 	if e.listener == nil {
 		return budget.Cost{}

@@ -70,11 +70,12 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 	return all
 }
 
-// keepEstimate is the schedule of estimates that are kept in case the process ends: more frequent at first, as most processes that end are
-// young.
+// keepEstimate is the schedule of estimates that are kept in case the process ends: more frequent
+// at first, as most processes that end are young.
 var keepEstimate = retry.Backoff{First: 2 * time.Second}
 
-// keep makes an estimate of the longest open window, if it is time. It runs on the worker that handles p.
+// keep makes an estimate of the longest open window, if it is time. It runs on the worker that
+// handles p.
 func (e *Engine) keep(g *guest.VM, p *fold.Process, own *jvm) {
 	now := proc.Monotonic()
 	if !own.keep.Due(now) {
@@ -125,8 +126,8 @@ func taskOf(w *fold.Window, p *fold.Process, now time.Duration) task {
 	return t
 }
 
-// estimate returns the calls of one process. If it has ended, or the estimate takes longer than ctx allows, the result is the last estimate
-// made in the window.
+// estimate returns the calls of one process. If it has ended, or the estimate takes longer than ctx
+// allows, the result is the last estimate made in the window.
 func (e *Engine) estimate(ctx context.Context, t task) (out calls.Estimated, err error) {
 	made := make(chan calls.Estimated, 1)
 	err = e.Resolver.WithVM(ctx, t.process.Process, func(g *guest.VM) error {
@@ -240,7 +241,8 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 	return out, nil
 }
 
-// sampledTime begins the extent of calls: the CPU time of sampled code, which a call profile has counts for or not.
+// sampledTime begins the extent of calls: the CPU time of sampled code, which a call profile has
+// counts for or not.
 func sampledTime(samples float64, period time.Duration) profile.Extent {
 	return profile.Extent{
 		Subject: profile.SubjectCalls, What: "calls (by their callees' sampled CPU time)", Unit: "nanoseconds",
@@ -259,7 +261,8 @@ func (e *Engine) nothing(t *task, why string) profile.Extent {
 	return x
 }
 
-// extent is the part of the sampled code's CPU time whose methods have a number of calls. Code that only loops has one, as it is not called.
+// extent is the part of the sampled code's CPU time whose methods have a number of calls. Code that
+// only loops has one, as it is not called.
 func (in *input) extent(r *estimate.Result, period time.Duration) profile.Extent {
 	numbered := make([]bool, len(in.Methods))
 	for _, c := range r.Calls {

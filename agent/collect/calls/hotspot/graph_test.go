@@ -12,7 +12,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// sampledWindow returns a closed window with processes that have these numbers of samples in compiled code.
+// sampledWindow returns a closed window with processes that have these numbers of samples in
+// compiled code.
 func sampledWindow(samples ...uint64) *source.Closed {
 	w := &source.Closed{Window: fold.NewWindow(nil)}
 	for pid, n := range samples {
@@ -25,8 +26,8 @@ func sampledWindow(samples ...uint64) *source.Closed {
 	return w
 }
 
-// Processes with too few samples are noted while the estimates of others are made. The race detector fails the test if both write the
-// result at once.
+// Processes with too few samples are noted while the estimates of others are made. The race
+// detector fails the test if both write the result at once.
 func TestEstimateManyAtOnce(t *testing.T) {
 	e, _ := idleEngine()
 	e.Resolver = guest.NewResolver(guest.Config{})

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// inlineLimits returns the limits of the VM's inliner. They do not change, so that they are read once.
+// inlineLimits returns the limits of the VM's inliner. They do not change, so that they are read
+// once.
 func (e *Engine) inlineLimits(g *guest.VM, p *fold.Process) profile.InlineLimits {
 	e.mu.Lock()
 	own := e.guestOf(p)
@@ -112,7 +113,8 @@ func (in *input) inlining(r *estimate.Result) (*profile.Inlining, error) {
 	return &out, nil
 }
 
-// manyReceivers returns a call for which the VM counted receivers of three classes or more; nil otherwise.
+// manyReceivers returns a call for which the VM counted receivers of three classes or more; nil
+// otherwise.
 func (in *input) manyReceivers(at estimate.Place) *vmruntime.CallCount {
 	if at.Method < 0 || int(at.Method) >= len(in.methods) {
 		return nil

@@ -23,8 +23,8 @@ const (
 	profileDepth = 3       // how deep methods are followed that were inlined without a trace in the code
 )
 
-// An input is what is known about one process in the ids of package estimate, and the meaning of the ids. The worker that handles the
-// process makes it.
+// An input is what is known about one process in the ids of package estimate, and the meaning of
+// the ids. The worker that handles the process makes it.
 type input struct {
 	estimate.Input
 	guest   *guest.VM
@@ -146,11 +146,13 @@ func (in *input) addEdges(top fold.TopEdges) {
 	}
 }
 
-// maxBelow bounds the calls that addBelow adds: for each method of theirs the VM's counts and call sites are read, and remembered.
+// maxBelow bounds the calls that addBelow adds: for each method of theirs the VM's counts and call
+// sites are read, and remembered.
 const maxBelow = 1 << 9
 
-// addBelow adds the callers of code that was in stacks, but never at the top of one. Without a sample, nothing else may show who calls it:
-// the VM counts only the calls of methods that are called themselves. Of many calls it adds those that were in most stacks.
+// addBelow adds the callers of code that was in stacks, but never at the top of one. Without a
+// sample, nothing else may show who calls it: the VM counts only the calls of methods that are
+// called themselves. Of many calls it adds those that were in most stacks.
 func (in *input) addBelow(top fold.TopEdges) {
 	sampled := map[estimate.CodeID]bool{}
 	for i := range in.Edges {
@@ -199,7 +201,8 @@ func (in *input) addWindow(w observedWindow) {
 	in.Windows = append(in.Windows, out)
 }
 
-// code returns the id of the code that a frame is in; VM if it is in none, or in code that no longer exists.
+// code returns the id of the code that a frame is in; VM if it is in none, or in code that no
+// longer exists.
 func (in *input) code(r guest.RawFrame, exact bool) estimate.CodeID {
 	switch r.Frame.Kind() {
 	case bpf.FrameJIT:
@@ -295,8 +298,9 @@ func (in *input) method(addr uint64) estimate.MethodID {
 	return id
 }
 
-// readProfiles adds what the VM counted in all methods of the codes, and in their callees as far as these may have been inlined. before is
-// an earlier reading, from which rates follow; this reading replaces it.
+// readProfiles adds what the VM counted in all methods of the codes, and in their callees as far as
+// these may have been inlined. before is an earlier reading, from which rates follow; this reading
+// replaces it.
 func (in *input) readProfiles(before *reading, now time.Duration) error {
 	profiles := map[uint64]*vmruntime.MethodProfile{}
 	for fresh, depth := in.methods, 0; len(fresh) > 0 && depth <= profileDepth; depth++ {
@@ -333,8 +337,9 @@ func (in *input) readProfiles(before *reading, now time.Duration) error {
 	return nil
 }
 
-// markLoops marks code of methods that were not entered in the window, and run all the same: they loop, like those that are entered in the
-// middle. The interpreter counts the calls of a loop only if its method's calls were counted when it was entered, so these counts may lack some.
+// markLoops marks code of methods that were not entered in the window, and run all the same: they
+// loop, like those that are entered in the middle. The interpreter counts the calls of a loop only
+// if its method's calls were counted when it was entered, so these counts may lack some.
 func (in *input) markLoops() {
 	for i := range in.Codes {
 		c := &in.Codes[i]
@@ -349,10 +354,12 @@ func (in *input) markLoops() {
 	}
 }
 
-// maxSearched bounds the compilations that are searched for methods whose calls are not all counted, some 100 us each.
+// maxSearched bounds the compilations that are searched for methods whose calls are not all
+// counted, some 100 us each.
 const maxSearched = 1 << 9
 
-// markElsewhere marks methods of which code that does not count contains a copy, if counts are used. Beyond its bound it marks all.
+// markElsewhere marks methods of which code that does not count contains a copy, if counts are
+// used. Beyond its bound it marks all.
 func (in *input) markElsewhere() error {
 	if !in.MostlyCounts() {
 		return nil
@@ -394,7 +401,8 @@ func (in *input) markAll() {
 	}
 }
 
-// markVanished marks methods that were inlined into a copy without a trace: the copy neither calls nor contains them.
+// markVanished marks methods that were inlined into a copy without a trace: the copy neither calls
+// nor contains them.
 func (in *input) markVanished(tree *vmruntime.InlineTree, n int, elsewhere map[uint64]bool) {
 	p := in.profiles[tree.Nodes[n].Method]
 	if p == nil {
@@ -433,7 +441,8 @@ func (in *input) addTargets(p *vmruntime.MethodProfile) (called []uint64) {
 	return called
 }
 
-// addCurrent adds the code that calls of methods enter, for methods without samples: most code of a program is never sampled.
+// addCurrent adds the code that calls of methods enter, for methods without samples: most code of a
+// program is never sampled.
 func (in *input) addCurrent(methods []uint64) error {
 	methods = slices.DeleteFunc(methods, func(m uint64) bool { return in.entered[m] })
 	room := max(0, maxEstimated-len(in.Codes))

@@ -15,8 +15,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A countingVM is a VM with three methods: run calls step twice, step calls leaf once. All are compiled, and nothing was inlined. Method m
-// is at address m, its code at codeLow + 0x100 * m, with version m; each calls at bytecode 7.
+// A countingVM is a VM with three methods: run calls step twice, step calls leaf once. All are
+// compiled, and nothing was inlined. Method m is at address m, its code at codeLow + 0x100 * m,
+// with version m; each calls at bytecode 7.
 type countingVM struct {
 	vmruntime.CallCounter        // no other method is called
 	gone                  uint32 // version that can no longer be read
@@ -111,7 +112,8 @@ func inputOf(t *testing.T, vm *countingVM) *input {
 	return in
 }
 
-// leaf has neither a sample nor a hit: its calls follow from the code of step and from its counters.
+// leaf has neither a sample nor a hit: its calls follow from the code of step and from its
+// counters.
 func TestEstimateOfUnsampledCalls(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	rates := map[[2]uint64]float64{}
@@ -134,7 +136,8 @@ func TestEstimateOfUnsampledCalls(t *testing.T) {
 	}
 }
 
-// A code that is never at the top of a stack has its caller from further down. Of many such calls those in most stacks are kept.
+// A code that is never at the top of a stack has its caller from further down. Of many such calls
+// those in most stacks are kept.
 func TestCallersBelowTheTop(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	before := len(in.Edges)

@@ -88,8 +88,8 @@ func (p *plan) next() wish {
 	return w
 }
 
-// planDeadline is how long a plan may take. planShare bounds the part of a worker's time for plans of one process, and firstShare that in
-// the time after it was first met, when plans learn most.
+// planDeadline is how long a plan may take. planShare bounds the part of a worker's time for plans
+// of one process, and firstShare that in the time after it was first met, when plans learn most.
 const (
 	planDeadline = 3 * time.Second
 	planShare    = 0.03
@@ -97,7 +97,8 @@ const (
 	firstTime    = 10 * time.Second
 )
 
-// replan makes a plan for a process if it is time for one; otherwise the last plan's windows continue.
+// replan makes a plan for a process if it is time for one; otherwise the last plan's windows
+// continue.
 func (e *Engine) replan(ctx context.Context, b fold.Busy, own *jvm) {
 	now := proc.Monotonic()
 	if now < own.planAgain {
@@ -138,7 +139,8 @@ func (e *Engine) guestOf(p *fold.Process) *jvm {
 	return own
 }
 
-// listen opens the windows of a process's plan until ctx ends, at random moments, as many as its budget allows.
+// listen opens the windows of a process's plan until ctx ends, at random moments, as many as its
+// budget allows.
 func (e *Engine) listen(ctx context.Context, own *jvm) {
 	if len(own.plan.wishes) == 0 || own.income <= 0 {
 		return
@@ -242,7 +244,8 @@ func (e *Engine) window(ctx context.Context, own *jvm, w wish) (enough bool) {
 	return true
 }
 
-// learn passes the calls that a watch observed in code of p's VM to the joiner, which learns contexts from them.
+// learn passes the calls that a watch observed in code of p's VM to the joiner, which learns
+// contexts from them.
 func (e *Engine) learn(p *fold.Process, hits []listener.Hit, classEpoch uint32) {
 	e.Owner.Do(func(s *fold.State) {
 		if s.Table[p.PID] != p {

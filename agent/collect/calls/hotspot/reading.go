@@ -19,7 +19,8 @@ import (
 type reading struct {
 	at      time.Duration // CLOCK_MONOTONIC
 	counted map[uint64]methodCounts
-	// whole says that all methods of the VM were read: those missing from counted had not been called until then.
+	// whole says that all methods of the VM were read: those missing from counted had not been
+	// called until then.
 	whole bool
 }
 
@@ -79,8 +80,8 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 // shortestReading is the minimum time between two readings that give rates.
 const shortestReading = 100 * time.Millisecond
 
-// rates fills in how often per second the VM counted an entry, and each call, since the reading; nothing if unknown. length is that of the
-// window that ends about now.
+// rates fills in how often per second the VM counted an entry, and each call, since the reading;
+// nothing if unknown. length is that of the window that ends about now.
 func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, to *estimate.Profile) {
 	before, ok := r.counted[p.Method]
 	if !ok {
@@ -147,15 +148,16 @@ func (r *reading) merge(later *reading) {
 
 // Bounds of first readings, which are made when a JVM is first sampled.
 const (
-	// young is the maximum age of a JVM whose counters are all read when it is first sampled. A young JVM soon calls methods that it has
-	// not called yet, and has few classes: listing methods takes some 10 ms per thousand classes.
+	// young is the maximum age of a JVM whose counters are all read when it is first sampled. A
+	// young JVM soon calls methods that it has not called yet, and has few classes: listing methods
+	// takes some 10 ms per thousand classes.
 	young         = time.Minute
 	meetDeadline  = 3 * time.Second // for all new JVMs together
 	maxCountsKept = 4 * maxProfiled // methods whose first counts a window keeps, some 150 bytes each
 )
 
-// meet reads the counters of all methods of JVMs that have just started, as the baseline for later counts. It runs at the first sample:
-// earlier counts are in no estimate.
+// meet reads the counters of all methods of JVMs that have just started, as the baseline for later
+// counts. It runs at the first sample: earlier counts are in no estimate.
 func (e *Engine) meet(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, meetDeadline)
 	defer cancel()
@@ -183,7 +185,8 @@ func (e *Engine) strangers() (list []*fold.Process) {
 	return list
 }
 
-// readFirst reads all counters of p, for the open windows. Otherwise only the counters of sampled methods are read.
+// readFirst reads all counters of p, for the open windows. Otherwise only the counters of sampled
+// methods are read.
 func (e *Engine) readFirst(ctx context.Context, p *fold.Process) {
 	began := proc.Monotonic()
 	err := e.Resolver.WithVM(ctx, p.Process, func(g *guest.VM) error {

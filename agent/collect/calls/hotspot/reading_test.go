@@ -28,8 +28,8 @@ func (v startingVM) Counts([]uint64) ([]vmruntime.MethodCounts, time.Duration, e
 	return v.counts, 0, nil
 }
 
-// If a method had not been called when all counters were read, all of its counts are from the time since. So are invocations that only
-// MethodCounters count, such as those in code of level 2.
+// If a method had not been called when all counters were read, all of its counts are from the time
+// since. So are invocations that only MethodCounters count, such as those in code of level 2.
 func TestFirstReading(t *testing.T) {
 	const young, before, unread, late, loop = 1, 2, 3, 4, 5
 	first, err := readAll(startingVM{[]vmruntime.MethodCounts{
@@ -147,7 +147,8 @@ func idleEngine() (*Engine, *fold.State) {
 	return &Engine{Services: &source.Services{Owner: owner}, met: map[*fold.Process]struct{}{}}, state
 }
 
-// If an estimate fails, the kept one is used if it is from the same window; the note says how far it reaches.
+// If an estimate fails, the kept one is used if it is from the same window; the note says how far
+// it reaches.
 func TestKeptEstimate(t *testing.T) {
 	of := task{process: fold.NewProcess(proc.Identity{PID: 9}, false), since: 10 * time.Second, length: 5 * time.Second}
 	own := &jvm{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 10 * time.Second}

@@ -15,8 +15,8 @@ const (
 	workSamples = 0.95   // share of the samples whose code is looked at: that with most of them
 )
 
-// readWork adds how much bytecode the VM counted in the methods of the sampled code: how long a call takes follows from it. Methods whose flow
-// cannot be read have none.
+// readWork adds how much bytecode the VM counted in the methods of the sampled code: how long a
+// call takes follows from it. Methods whose flow cannot be read have none.
 func (in *input) readWork() {
 	vm, ok := in.vm.(vmruntime.FlowReader)
 	if !ok {
@@ -31,8 +31,8 @@ func (in *input) readWork() {
 	}
 }
 
-// workOf is the cost of all the bytecode of a method that was executed, without its calls. Without counts it is that of one execution, if
-// the bytecode has no branches, else 0.
+// workOf is the cost of all the bytecode of a method that was executed, without its calls. Without
+// counts it is that of one execution, if the bytecode has no branches, else 0.
 func (in *input) workOf(flow *vmruntime.MethodFlow, p *vmruntime.MethodProfile) (work float64) {
 	switch {
 	case p == nil:
@@ -56,7 +56,8 @@ func (in *input) workOf(flow *vmruntime.MethodFlow, p *vmruntime.MethodProfile) 
 	return work
 }
 
-// workers are the methods whose work matters: those in the code with most samples, and then what they call.
+// workers are the methods whose work matters: those in the code with most samples, and then what
+// they call.
 func (in *input) workers() []estimate.MethodID {
 	samples := map[estimate.CodeID]float64{}
 	all := 0.

@@ -16,18 +16,19 @@ import (
 
 // A Source selects what an Engine watches. The engine's goroutine calls it.
 type Source interface {
-	// Next chooses a process, by how busy it is, and the entries of its hottest methods, in any order. It returns false if there is nothing
-	// to watch now.
+	// Next chooses a process, by how busy it is, and the entries of its hottest methods, in any
+	// order. It returns false if there is nothing to watch now.
 	Next() (Guest, []Entry, bool)
 	// Failed reports a panic while a process was watched. The engine does not watch it any more.
 	Failed(proc.Identity, error)
 }
 
-// An Engine watches the hottest methods of processes, three at a time in rotation, at random moments. It puts the observed calls into the
-// agent's event stream, or passes them to Guest.Take. It implements calls.Engine for processes of all kinds.
+// An Engine watches the hottest methods of processes, three at a time in rotation, at random
+// moments. It puts the observed calls into the agent's event stream, or passes them to Guest.Take.
+// It implements calls.Engine for processes of all kinds.
 //
-// A hot method's calls come faster than they can be observed, so the weights of the resulting graph compare methods
-// roughly; the weights of one callee's call sites are right.
+// A hot method's calls come faster than they can be observed, so the weights of the resulting graph
+// compare methods roughly; the weights of one callee's call sites are right.
 type Engine struct {
 	listener *Listener
 	source   Source
@@ -48,12 +49,12 @@ type Engine struct {
 	last   string                 // error that was logged
 }
 
-// listening is the length of a window: as long as a thousand calls of a method worth watching, and shorter than most GC pauses. In a hot
-// method, the limit of hits ends the window earlier.
+// listening is the length of a window: as long as a thousand calls of a method worth watching, and
+// shorter than most GC pauses. In a hot method, the limit of hits ends the window earlier.
 const listening = 3 * time.Millisecond
 
-// NewEngine returns an engine that opens windows as soon as it is tuned: Hz windows a second, each of up to Samples hits. It stops with
-// Close, which must be called before l's.
+// NewEngine returns an engine that opens windows as soon as it is tuned: Hz windows a second, each
+// of up to Samples hits. It stops with Close, which must be called before l's.
 func NewEngine(l *Listener, s Source, log *slog.Logger) *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
@@ -70,7 +71,8 @@ func (e *Engine) Name() string { return calls.Listener }
 // Notes implements calls.Engine. There are none.
 func (e *Engine) Notes() []string { return nil }
 
-// Tune changes the rate. Stride is ignored: a breakpoint traps at every call. A window has at most MaxHits samples. Hz 0 pauses the engine.
+// Tune changes the rate. Stride is ignored: a breakpoint traps at every call. A window has at most
+// MaxHits samples. Hz 0 pauses the engine.
 func (e *Engine) Tune(r profile.Rate) error {
 	r.Samples = min(r.Samples, MaxHits)
 	if err := (Window{Duration: listening, MaxHits: r.Samples}).check(1); err != nil && r.Hz > 0 {
@@ -86,7 +88,8 @@ func (e *Engine) Tune(r profile.Rate) error {
 	return nil
 }
 
-// Wait returns when no window is open. During a pause no window is opened, so all observed calls are then in the ring.
+// Wait returns when no window is open. During a pause no window is opened, so all observed calls
+// are then in the ring.
 func (e *Engine) Wait() {
 	e.window.Lock()
 	defer e.window.Unlock()

@@ -137,7 +137,8 @@ func TestEnginePause(t *testing.T) {
 	}
 }
 
-// Calls observed in a guest with Take are not put into the event stream, and Take decides whether the window is void.
+// Calls observed in a guest with Take are not put into the event stream, and Take decides whether
+// the window is void.
 func TestEngineTake(t *testing.T) {
 	b := newBench(t)
 	before, err := b.agent.ReadCounts()

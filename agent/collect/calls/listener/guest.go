@@ -17,8 +17,8 @@ type Entry struct {
 	Version uint32 // as in vmruntime.Site; 0 if it has none
 }
 
-// EntryOf returns where calls of a compilation arrive. It returns false if none do: the code is no longer entered, or only in the middle of
-// a loop.
+// EntryOf returns where calls of a compilation arrive. It returns false if none do: the code is no
+// longer entered, or only in the middle of a loop.
 func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 	ok := c.InUse && c.EntryBCI < 0 && c.VerifiedEntry != 0
 	return Entry{Address: c.VerifiedEntry, Version: c.Version}, ok
@@ -27,24 +27,27 @@ func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 // A Guest is a process to watch.
 type Guest struct {
 	proc.Identity
-	// Threads are the threads to watch, those with most calls first: those beyond attach.MaxBreakpointThreads are left out. If nil, the
-	// recently running threads are found out, which takes some 10 us per thread twice a second.
+	// Threads are the threads to watch, those with most calls first: those beyond
+	// attach.MaxBreakpointThreads are left out. If nil, the recently running threads are found out,
+	// which takes some 10 us per thread twice a second.
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.
 	Memory vmruntime.Memory
-	// Current reports whether calls of the method still arrive at an entry. Listen calls it before and after a window, in its own
-	// goroutine. It is nil if only the code itself can show that.
+	// Current reports whether calls of the method still arrive at an entry. Listen calls it before
+	// and after a window, in its own goroutine. It is nil if only the code itself can show that.
 	Current func(Entry) bool
-	// Take receives what an Engine observed in a window that is not void, instead of the agent's event stream. If it returns
-	// watch.ErrChanged, the window becomes void. It is nil for guests whose frames identify their code version.
+	// Take receives what an Engine observed in a window that is not void, instead of the agent's
+	// event stream. If it returns watch.ErrChanged, the window becomes void. It is nil for guests
+	// whose frames identify their code version.
 	Take func(Result) error
 }
 
-// ErrJump: the code at an entry is a jump to other code, because the method was compiled again. The entry of the new version is needed.
+// ErrJump: the code at an entry is a jump to other code, because the method was compiled again. The
+// entry of the new version is needed.
 var ErrJump = errors.New("the entry is a jump to other code")
 
-// watched is how much code at an entry is compared: the whole prologue. HotSpot marks code that must not be entered any more there, by a
-// jump (up to JDK 22) or in the entry barrier's constant.
+// watched is how much code at an entry is compared: the whole prologue. HotSpot marks code that
+// must not be entered any more there, by a jump (up to JDK 22) or in the entry barrier's constant.
 const watched = 48 // bytes
 
 // A snapshot is the code at the entries before a window.

@@ -135,7 +135,8 @@ func (k *known) attach(t testing.TB) {
 	t.Cleanup(func() { _ = processes.Delete(uint32(k.PID)) })
 }
 
-// versions returns the existing compilations of each method of Known, including those that are no longer entered.
+// versions returns the existing compilations of each method of Known, including those that are no
+// longer entered.
 func (k *known) versions(t testing.TB) map[string][]vmruntime.Compilation {
 	t.Helper()
 	found := map[string][]vmruntime.Compilation{}

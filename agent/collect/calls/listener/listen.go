@@ -7,9 +7,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// Listen watches entries of one process until the window's end, and returns the calls that arrived. If another watch of the process is
-// open, it waits. ErrJump, watch.ErrChanged and errors for which watch.Refused is true are temporary: another window may succeed. When ctx
-// is done, the window is closed and void. Result.Cost is set even if a window failed.
+// Listen watches entries of one process until the window's end, and returns the calls that arrived.
+// If another watch of the process is open, it waits. ErrJump, watch.ErrChanged and errors for which
+// watch.Refused is true are temporary: another window may succeed. When ctx is done, the window is
+// closed and void. Result.Cost is set even if a window failed.
 func (l *Listener) Listen(ctx context.Context, g Guest, entries []Entry, w Window) (r Result, err error) {
 	if err := w.check(len(entries)); err != nil {
 		return r, err

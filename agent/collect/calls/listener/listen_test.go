@@ -223,7 +223,8 @@ func TestListenInTurn(t *testing.T) {
 	}
 }
 
-// nothingArmed checks that all four debug registers of the guest's threads are free, and no window is open.
+// nothingArmed checks that all four debug registers of the guest's threads are free, and no window
+// is open.
 func nothingArmed(t *testing.T, b *bench, g Guest) {
 	t.Helper()
 	three := []uint64{entry(once).Address, entry(twice).Address, entry(never).Address}
@@ -397,7 +398,8 @@ func TestIsJump(t *testing.T) {
 
 const listeningChild = "VMPROF_LISTENER_TEST_CHILD"
 
-// TestListeningChild is not a test but the child process of the test below: an agent that watches its parent until it is killed.
+// TestListeningChild is not a test but the child process of the test below: an agent that watches
+// its parent until it is killed.
 func TestListeningChild(t *testing.T) {
 	pid, tid, ok := strings.Cut(os.Getenv(listeningChild), " ")
 	if !ok {

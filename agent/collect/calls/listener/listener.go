@@ -15,8 +15,9 @@ type Listener struct {
 	observer *watch.Observer
 }
 
-// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they work and to measure their cost: some 5
-// ms. The error says what is missing. Close must be called before o's.
+// Open loads the kernel side next to o. It sets breakpoints in the agent itself, to check that they
+// work and to measure their cost: some 5 ms. The error says what is missing. Close must be called
+// before o's.
 func Open(o *bpf.Objects, w *watch.Watcher) (*Listener, error) {
 	objects, err := o.LoadListeners()
 	if err != nil {

@@ -53,7 +53,8 @@ func (y *tally) add(hits, reference int) {
 	y.reference = append(y.reference, float64(reference))
 }
 
-// ratio is that of all hits, with its standard error by the jackknife: windows are independent, hits are not.
+// ratio is that of all hits, with its standard error by the jackknife: windows are independent,
+// hits are not.
 func (y *tally) ratio() (ratio, standardError float64) {
 	sum := func(s []float64) (sum float64) {
 		for _, v := range s {
@@ -70,7 +71,8 @@ func (y *tally) ratio() (ratio, standardError float64) {
 	return ratio, math.Sqrt(standardError * (n - 1) / n)
 }
 
-// observe opens windows on all methods, three at a time, always including d, until every ratio is known well enough.
+// observe opens windows on all methods, three at a time, always including d, until every ratio is
+// known well enough.
 func (k *known) observe(t *testing.T, entries map[string]Entry) map[string]*tally {
 	t.Helper()
 	tallies := map[string]*tally{}
@@ -85,7 +87,8 @@ func (k *known) observe(t *testing.T, entries map[string]Entry) map[string]*tall
 		for _, name := range names {
 			set = append(set, entries[name])
 		}
-		// Long enough for tens of steps here, so that it matters little where in a step a window begins and ends.
+		// Long enough for tens of steps here, so that it matters little where in a step a window
+		// begins and ends.
 		r, err := k.bench.Listen(t.Context(), k.Guest, set, Window{Duration: 2 * time.Millisecond, MaxHits: MaxHits})
 		if err != nil {
 			t.Fatal(err)
@@ -105,8 +108,8 @@ func (k *known) observe(t *testing.T, entries map[string]Entry) map[string]*tall
 	return tallies
 }
 
-// tolerance is how far the ratios may be off: four of the standard errors that observe waits for, plus half a step at either end of a
-// window of some twenty steps.
+// tolerance is how far the ratios may be off: four of the standard errors that observe waits for,
+// plus half a step at either end of a window of some twenty steps.
 const tolerance = 0.05
 
 func (k *known) known(tallies map[string]*tally) bool {

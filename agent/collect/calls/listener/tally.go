@@ -15,8 +15,8 @@ type Tally struct {
 	watches calls.Watches
 }
 
-// Add counts a window that was opened with ctx and returned r and err. It reports whether err is a failure; other errors are temporary, and
-// the next window may succeed.
+// Add counts a window that was opened with ctx and returned r and err. It reports whether err is a
+// failure; other errors are temporary, and the next window may succeed.
 func (t *Tally) Add(ctx context.Context, r *Result, err error) (failed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -45,8 +45,8 @@ type Hit struct {
 	CalleeDepth, CallerDepth uint32
 }
 
-// A Result is what a window observed. Its number is the Burst of the delivered Calls; Capped says that MaxHits was reached: see the
-// package's comment.
+// A Result is what a window observed. Its number is the Burst of the delivered Calls; Capped says
+// that MaxHits was reached: see the package's comment.
 type Result struct {
 	watch.Observation
 	Hits []Hit // in order of arrival, over all threads

@@ -40,8 +40,9 @@ type accuracy struct {
 	rate           profile.Rate // the last one
 }
 
-// TestLiveAccuracy compares sampled graphs of the reference guest with the exact ones. By default it runs the program of the paper's figure
-// 1, which a timer alone gets wrong by 40 %, at the usual budget.
+// TestLiveAccuracy compares sampled graphs of the reference guest with the exact ones. By default
+// it runs the program of the paper's figure 1, which a timer alone gets wrong by 40 %, at the usual
+// budget.
 func TestLiveAccuracy(t *testing.T) {
 	needs.Root(t, "sampling")
 	vm, err := guests.BuildVM(t.Context(), t.TempDir())
@@ -66,7 +67,8 @@ func TestLiveAccuracy(t *testing.T) {
 	}
 }
 
-// rounds is how often sampling is switched on and off in a run, to average out changes of the machine's speed.
+// rounds is how often sampling is switched on and off in a run, to average out changes of the
+// machine's speed.
 const rounds = 8
 
 func measure(t *testing.T, vm guests.VM, program, cell string) (a accuracy) {

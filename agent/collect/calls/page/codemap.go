@@ -17,16 +17,19 @@ const (
 	maxMethods    = 1 << 16
 	maxGuestBytes = 64 << 20
 	maxAllBytes   = 256 << 20
-	// overhead is the approximate size of a method or code version without its names and sites, in bytes.
+	// overhead is the approximate size of a method or code version without its names and sites, in
+	// bytes.
 	overhead = 256
-	// keepForgotten is how long removed code can still be looked up, in ns: calls arrive later than they are made.
+	// keepForgotten is how long removed code can still be looked up, in ns: calls arrive later than
+	// they are made.
 	keepForgotten = 10e9
 )
 
 const forever = ^uint64(0)
 
-// A codeMap is a process's registered methods and their code. Registrations arrive late, so each has the time from which it is valid, and
-// calls are looked up by their time. Several goroutines may use it.
+// A codeMap is a process's registered methods and their code. Registrations arrive late, so each
+// has the time from which it is valid, and calls are looked up by their time. Several goroutines
+// may use it.
 type codeMap struct {
 	mapping unique.Handle[symbol.Mapping]
 	all     *atomic.Int64 // bytes of all processes together
@@ -55,7 +58,8 @@ const (
 	unknownCode    verdict = "unknown_code"
 )
 
-// register takes a METHOD that arrived at the time now. Messages with the same id, begin and time are parts of one method.
+// register takes a METHOD that arrived at the time now. Messages with the same id, begin and time
+// are parts of one method.
 func (c *codeMap) register(m *method, now uint64) verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +136,8 @@ func (c *codeMap) forget(f *forget, now uint64) verdict {
 	return unknownCode
 }
 
-// caller returns the method whose code made, at that time, a call that returns to pc, and where in the method that is.
+// caller returns the method whose code made, at that time, a call that returns to pc, and where in
+// the method that is.
 func (c *codeMap) caller(pc, moment uint64) (s symbol.Symbol, offset, line uint32, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -202,7 +207,8 @@ func (c *codeMap) purge(now uint64) {
 	}
 }
 
-// close releases the process's share of the memory of all processes. Its entries can still be looked up.
+// close releases the process's share of the memory of all processes. Its entries can still be
+// looked up.
 func (c *codeMap) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,9 +242,10 @@ func (v *version) line(offset uint32) uint32 {
 	return v.sites[i].line
 }
 
-// versions are code versions by place, in a hash table by size class. A version of a class, whose size is at most 1<<class bytes and more
-// than half of that, lies in one or two blocks of that size. So looking up an address takes one probe for each class in use, and adding one
-// is cheap in whatever order a hostile process does it. The zero value is ready to use.
+// versions are code versions by place, in a hash table by size class. A version of a class, whose
+// size is at most 1<<class bytes and more than half of that, lies in one or two blocks of that
+// size. So looking up an address takes one probe for each class in use, and adding one is cheap in
+// whatever order a hostile process does it. The zero value is ready to use.
 type versions struct {
 	blocks  map[block][]*version
 	classes uint64 // bit n: class n was used
@@ -250,7 +257,8 @@ type block struct {
 	index uint64
 }
 
-// maxHistory is how many versions are kept in one block. At most three are live, unless they overlap.
+// maxHistory is how many versions are kept in one block. At most three are live, unless they
+// overlap.
 const maxHistory = 16
 
 // at visits the versions around pc, past ones too.
@@ -267,7 +275,8 @@ func (t *versions) at(pc uint64) iter.Seq[*version] {
 	}
 }
 
-// find returns the version whose code was at pc at that time, or nil. Later code at the same place replaces earlier code.
+// find returns the version whose code was at pc at that time, or nil. Later code at the same place
+// replaces earlier code.
 func (t *versions) find(pc, moment uint64) (best *version) {
 	for v := range t.at(pc) {
 		if v.from <= moment && moment < v.until && (best == nil || v.from >= best.from) {

@@ -16,10 +16,11 @@ import (
 // calibrateEvery: one burst in this many has stride 1, including the first of each thread.
 const calibrateEvery = 64
 
-// hitCost measures the cost of a hit in the running processes themselves. In a burst of stride 1, the time from one hit to the next is a
-// whole hit (into the kernel, the program, and back) plus the process's own work for one call. A low quantile of many such times has next
-// to no work in it, as processes worth sampling make calls within nanoseconds. As it still has some, it is an upper bound. It does not
-// depend on anything that a process writes.
+// hitCost measures the cost of a hit in the running processes themselves. In a burst of stride 1,
+// the time from one hit to the next is a whole hit (into the kernel, the program, and back) plus
+// the process's own work for one call. A low quantile of many such times has next to no work in it,
+// as processes worth sampling make calls within nanoseconds. As it still has some, it is an upper
+// bound. It does not depend on anything that a process writes.
 type hitCost struct {
 	mu   sync.Mutex
 	last map[thread]hit
@@ -77,15 +78,17 @@ func (h *hitCost) time() time.Duration {
 	return time.Duration(h.low)
 }
 
-// Plausible costs of an interruption: on a fast machine without a hypervisor, and on a slow one with two.
+// Plausible costs of an interruption: on a fast machine without a hypervisor, and on a slow one
+// with two.
 const (
 	minTickCost = 500 * time.Nanosecond
 	maxTickCost = 50 * time.Microsecond
 )
 
-// measureTick measures what an interruption of prog's event costs its thread, without the program itself. It repeats a piece of work of
-// some hundred microseconds, without interruptions and with one every 50 us, and compares the fastest of each: the rest of the machine can
-// only make them slower. It takes about 20 ms.
+// measureTick measures what an interruption of prog's event costs its thread, without the program
+// itself. It repeats a piece of work of some hundred microseconds, without interruptions and with
+// one every 50 us, and compares the fastest of each: the rest of the machine can only make them
+// slower. It takes about 20 ms.
 func measureTick(prog *ebpf.Program) time.Duration {
 	const period = 50 * time.Microsecond
 	const rounds = 24
@@ -98,7 +101,8 @@ func measureTick(prog *ebpf.Program) time.Duration {
 	slow := fastest(rounds)
 	stop()
 	fast := fastest(rounds)
-	// slow contains one interruption per period, including the time of the interruptions themselves.
+	// slow contains one interruption per period, including the time of the interruptions
+	// themselves.
 	ticks := float64(slow) / float64(period)
 	return min(max(time.Duration(float64(slow-fast)/ticks), minTickCost), maxTickCost)
 }

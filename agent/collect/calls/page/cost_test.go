@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The calls of a calibration are 650 ns apart; those of a process that does work in between are much further apart.
+// The calls of a calibration are 650 ns apart; those of a process that does work in between are
+// much further apart.
 func TestHitCost(t *testing.T) {
 	type step struct {
 		tid, stride uint32

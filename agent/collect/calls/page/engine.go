@@ -1,16 +1,19 @@
-// Package page is the call engine for VMs that cooperate (contrib/guest/vmprof.h). Agent and VM share one page of memory. At a tick, the
-// kernel side arms the thread that it interrupted, in the thread's slot of the page. The thread then counts its own calls and runs over a
-// probe at every STRIDE-th, SAMPLES times (Arnold & Grove, CGO 2005, section 4). A thread that is not armed pays a load, a compare and a
-// branch per call.
+// Package page is the call engine for VMs that cooperate (contrib/guest/vmprof.h). Agent and VM
+// share one page of memory. At a tick, the kernel side arms the thread that it interrupted, in the
+// thread's slot of the page. The thread then counts its own calls and runs over a probe at every
+// STRIDE-th, SAMPLES times (Arnold & Grove, CGO 2005, section 4). A thread that is not armed pays a
+// load, a compare and a branch per call.
 //
 //	e, err := page.New(page.Options{Objects: objects})
 //	defer e.Close()
 //	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
 //	ok := e.Fold(call, add)             // for every call of the event stream whose engine is bpf.EnginePage
 //
-// Processes connect to a socket, register which code belongs to which method, and get their page. Everything that they send is hostile: it
-// is bounded and names nothing but their own calls. What they write into the page can waste only their own time. When an agent ends in any
-// way, the connection breaks. Its processes then replace the shared page by an empty one, so that no thread stays armed.
+// Processes connect to a socket, register which code belongs to which method, and get their page.
+// Everything that they send is hostile: it is bounded and names nothing but their own calls. What
+// they write into the page can waste only their own time. When an agent ends in any way, the
+// connection breaks. Its processes then replace the shared page by an empty one, so that no thread
+// stays armed.
 package page
 
 import (
@@ -47,7 +50,8 @@ type Options struct {
 // upkeep is how often CPUs that came or went are looked for.
 const upkeep = 10 * time.Second
 
-// An Engine samples calls of cooperating processes from its creation until it is closed. Its methods may be called from several goroutines.
+// An Engine samples calls of cooperating processes from its creation until it is closed. Its
+// methods may be called from several goroutines.
 type Engine struct {
 	*host
 	objects bpf.BurstObjects
@@ -142,7 +146,8 @@ func (e *Engine) admit(g *guest) (page int, err error) {
 // welcomed implements owner.
 func (e *Engine) welcomed(*net.UnixConn, *guest) error { return nil }
 
-// registered implements owner. An engine offers no timings, so that a process must not send it names of versions.
+// registered implements owner. An engine offers no timings, so that a process must not send it
+// names of versions.
 func (e *Engine) registered(_ *guest, message any) bool {
 	_, names := message.(*named)
 	return !names
@@ -180,14 +185,15 @@ func (e *Engine) release(g *guest) {
 	}
 }
 
-// native stands for callers outside of registered code, such as a VM that calls its compiled methods.
+// native stands for callers outside of registered code, such as a VM that calls its compiled
+// methods.
 var native = symbol.Intern(symbol.Frame{
 	Function: "[native]", SystemName: "[native]", Kind: symbol.KindMarker, Mapping: unique.Make(symbol.Mapping{}),
 })
 
-// edge names a call of the event stream, by the registrations that have arrived and were valid when the call was made. It returns false if
-// the call cannot be named; Stats counts the reasons. Every call must be passed once, in the order of the stream, as the cost of a hit is
-// measured on them.
+// edge names a call of the event stream, by the registrations that have arrived and were valid when
+// the call was made. It returns false if the call cannot be named; Stats counts the reasons. Every
+// call must be passed once, in the order of the stream, as the cost of a hit is measured on them.
 func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 	e.hit.observe(c)
 	g := e.table.find(c.Attachment)
@@ -209,10 +215,11 @@ func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
 }
 
-// Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and the number of calls that it stands for.
-// add may get earlier calls than c, all of the same process. The weights are right in proportion to each other; their absolute values may
-// be off by a factor of two for calls of a few nanoseconds. Fold returns false if the call cannot be named; Stats counts the reasons. Every
-// call must be passed once, in the order of the stream.
+// Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and
+// the number of calls that it stands for. add may get earlier calls than c, all of the same
+// process. The weights are right in proportion to each other; their absolute values may be off by a
+// factor of two for calls of a few nanoseconds. Fold returns false if the call cannot be named;
+// Stats counts the reasons. Every call must be passed once, in the order of the stream.
 func (e *Engine) Fold(c *bpf.Call, add calls.Add) bool {
 	edge, ok := e.edge(c)
 	e.weigher.take(c, edge, ok, e.costs(), add)
@@ -241,7 +248,8 @@ func (e *Engine) Held() (n int) {
 	return n
 }
 
-// costs are the costs that bursts are corrected by. Until a hit has been measured, a usual value is assumed.
+// costs are the costs that bursts are corrected by. Until a hit has been measured, a usual value is
+// assumed.
 func (e *Engine) costs() costs {
 	const usual = 700 * time.Nanosecond
 	hit := e.hit.time()
@@ -315,8 +323,9 @@ func (e *Engine) setTicks(hz int) error {
 	return nil
 }
 
-// Cost is what processes paid since the engine was created. Calls beyond the armed ones are not in it: a process that makes up calls pays
-// for them itself, and must not slow down the sampling of others.
+// Cost is what processes paid since the engine was created. Calls beyond the armed ones are not in
+// it: a process that makes up calls pays for them itself, and must not slow down the sampling of
+// others.
 func (e *Engine) Cost() budget.Cost {
 	var perCPU []bpf.BurstCost
 	if err := e.objects.BurstCosts.Lookup(uint32(0), &perCPU); err != nil {

@@ -33,8 +33,8 @@ func soon(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("timed out waiting for %s", what)
 }
 
-// Calls of an unprivileged process with several threads arrive, with the right names, in the right proportions, and no state is left
-// afterwards.
+// Calls of an unprivileged process with several threads arrive, with the right names, in the right
+// proportions, and no state is left afterwards.
 func TestLiveGuest(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 31, 32)
@@ -97,12 +97,14 @@ func (s *stage) checkNothingLeft(t testing.TB) {
 	}
 }
 
-// Of the adversary's calls (native to m1, m1 to m10, m1 to m11, repeated), every STRIDE-th is sampled, SAMPLES times.
+// Of the adversary's calls (native to m1, m1 to m10, m1 to m11, repeated), every STRIDE-th is
+// sampled, SAMPLES times.
 func TestLiveStride(t *testing.T) {
 	s := newStage(t, nil)
 	const stride, samples = 7, 16
-	// If the kernel moves the thread to another CPU, Spent may lack the time that is not in the scheduler's account yet: one scheduler tick
-	// (see burst_spent), of which there are at least 100 a second.
+	// If the kernel moves the thread to another CPU, Spent may lack the time that is not in the
+	// scheduler's account yet: one scheduler tick (see burst_spent), of which there are at least
+	// 100 a second.
 	const behind = 10 * time.Millisecond
 	tune(t, s, 100, stride, samples)
 	startGuest(t, s.socket, "figure1", "1", "1").finish(t)
@@ -133,7 +135,8 @@ func TestLiveStride(t *testing.T) {
 	}
 }
 
-// A program with phases that make calls at different rates: the weights give the true number of calls.
+// A program with phases that make calls at different rates: the weights give the true number of
+// calls.
 func TestLivePhases(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 127, 32)
@@ -164,7 +167,8 @@ func TestLivePause(t *testing.T) {
 	soon(t, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
 }
 
-// An unrelated process that connects and sends garbage is rejected, and harms neither the agent nor its processes.
+// An unrelated process that connects and sends garbage is rejected, and harms neither the agent nor
+// its processes.
 func TestLiveGarbage(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 7, 16)
@@ -239,8 +243,8 @@ func TestLiveUnwanted(t *testing.T) {
 	}
 }
 
-// A process whose vmprof.h placed 5-byte NOPs in functions that call nothing is refused, with the reason, and none of its probes are
-// attached.
+// A process whose vmprof.h placed 5-byte NOPs in functions that call nothing is refused, with the
+// reason, and none of its probes are attached.
 func TestLiveLongNops(t *testing.T) {
 	dir := t.TempDir()
 	log, err := os.Create(filepath.Join(dir, "log"))

@@ -19,7 +19,8 @@ const (
 	maxPage = 4096 // bytes: sizeof(struct vmprof_page)
 	// helloTimeout is how long a connection may stay without a first message.
 	helloTimeout = 2 * time.Second
-	// maxMessages is how many messages a second are read from a process. Its helper thread waits meanwhile; nothing is lost.
+	// maxMessages is how many messages a second are read from a process. Its helper thread waits
+	// meanwhile; nothing is lost.
 	maxMessages = 20_000
 	// maxMalformed is the number of malformed messages that ends a connection.
 	maxMalformed = 100
@@ -39,8 +40,8 @@ type guest struct {
 	timed *timed
 }
 
-// greet answers a new connection's first message: it attaches to the process's probes and gives it a page. If the error is a refusal, the
-// process has been sent it, or the caller sends it.
+// greet answers a new connection's first message: it attaches to the process's probes and gives it
+// a page. If the error is a refusal, the process has been sent it, or the caller sends it.
 func (h *host) greet(conn *net.UnixConn, p *peer) (_ *guest, err error) {
 	said, err := readHello(conn)
 	if err != nil {
@@ -96,8 +97,9 @@ func readHello(conn *net.UnixConn) (*hello, error) {
 	return h, nil
 }
 
-// readPacket reads the next packet into buf. A longer one comes out empty, which is not a valid message. The kernel closes descriptors that
-// a process may have sent along, as nobody receives them.
+// readPacket reads the next packet into buf. A longer one comes out empty, which is not a valid
+// message. The kernel closes descriptors that a process may have sent along, as nobody receives
+// them.
 func readPacket(conn *net.UnixConn, buf []byte) ([]byte, error) {
 	n, _, flags, _, err := conn.ReadMsgUnix(buf, nil)
 	if err != nil {
@@ -161,7 +163,8 @@ func (h *host) take(g *guest, packet []byte) bool {
 // now is CLOCK_MONOTONIC in ns, the clock of all events.
 func now() uint64 { return uint64(proc.Monotonic()) }
 
-// A peer is the process at the other end of a connection: the one that connected, even if another process has the socket since.
+// A peer is the process at the other end of a connection: the one that connected, even if another
+// process has the socket since.
 type peer struct {
 	id     proc.Identity
 	uid    uint32
@@ -171,9 +174,9 @@ type peer struct {
 // errHidden: the peer is not in the agent's pid namespace.
 var errHidden = errors.New("the process is not visible: run the agent in the host's pid namespace")
 
-// peerOf asks the kernel who connected. The pidfd is opened first: if it is alive afterwards, the pid still means that process. Kernels
-// before 6.5 have no pidfd of a socket: if a pid was reused in between, its new owner is taken for the peer, which gives it nothing but an
-// unused page.
+// peerOf asks the kernel who connected. The pidfd is opened first: if it is alive afterwards, the
+// pid still means that process. Kernels before 6.5 have no pidfd of a socket: if a pid was reused
+// in between, its new owner is taken for the peer, which gives it nothing but an unused page.
 func peerOf(conn *net.UnixConn, root proc.Root) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

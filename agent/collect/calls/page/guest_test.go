@@ -15,7 +15,8 @@ import (
 
 const peerVariable = "VMPROF_PAGE_TEST_PEER"
 
-// playPeer connects to the socket named by the variable, passes the connection to a child, and waits to be killed.
+// playPeer connects to the socket named by the variable, passes the connection to a child, and
+// waits to be killed.
 func playPeer() {
 	conn, err := net.Dial("unixpacket", os.Getenv(peerVariable))
 	if err != nil {
@@ -37,7 +38,8 @@ func playPeer() {
 	select {}
 }
 
-// The peer is the process that connected: when it has ended, the peer is gone, even if a child still holds the connection.
+// The peer is the process that connected: when it has ended, the peer is gone, even if a child
+// still holds the connection.
 func TestPeer(t *testing.T) {
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "socket"), Net: "unixpacket"})
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 const agentVariable = "VMPROF_PAGE_TEST_AGENT"
 
-// playAgent is an agent on the socket named by the variable. It keeps the threads armed all the time, prints "calls" when it has received
-// some, and waits to be killed.
+// playAgent is an agent on the socket named by the variable. It keeps the threads armed all the
+// time, prints "calls" when it has received some, and waits to be killed.
 func playAgent() {
 	err := func() error {
 		o, err := bpf.Load(bpf.Options{})
@@ -43,8 +43,9 @@ func playAgent() {
 	os.Exit(1)
 }
 
-// An agent is killed while threads are armed: their probes are removed at once, no page stays armed, and the processes go on. The next
-// agent takes over the socket, and the processes connect to it.
+// An agent is killed while threads are armed: their probes are removed at once, no page stays
+// armed, and the processes go on. The next agent takes over the socket, and the processes connect
+// to it.
 func TestLiveKilledAgent(t *testing.T) {
 	s := newStage(t, nil) // for the end; another agent uses a socket of its own until then
 	socket := strings.TrimSuffix(s.socket, "guest.sock") + "killed.sock"

@@ -84,7 +84,8 @@ func newStage(t testing.TB, change func(*Options)) *stage {
 	return s
 }
 
-// read names calls as they arrive. The BPF programs send no wakeups, so it polls ten times a second.
+// read names calls as they arrive. The BPF programs send no wakeups, so it polls ten times a
+// second.
 func (s *stage) read() {
 	for {
 		s.reader.SetDeadline(time.Now())

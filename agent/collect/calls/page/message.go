@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// The messages between a process and the agent, one packet each, in host byte order. contrib/guest/vmprof.h has the other side of the
-// protocol.
+// The messages between a process and the agent, one packet each, in host byte order.
+// contrib/guest/vmprof.h has the other side of the protocol.
 const (
 	protocol  = 1
 	maxPacket = 4096 // bytes
@@ -71,7 +71,8 @@ const (
 	siteSize   = 8
 )
 
-// parse returns the *hello, *method, *forget or *named in a packet, or an error that wraps errMessage.
+// parse returns the *hello, *method, *forget or *named in a packet, or an error that wraps
+// errMessage.
 func parse(packet []byte) (any, error) {
 	if len(packet) < 4 || len(packet) > maxPacket {
 		return nil, fmt.Errorf("packet of %d bytes: %w", len(packet), errMessage)
@@ -145,7 +146,8 @@ func parseNamed(b []byte) (*named, error) {
 	return &named{method: u32(b[4:]), version: u32(b[8:]), name: b[namedSize:]}, nil
 }
 
-// A refusal is why a process is refused. The process tries again later, and sooner if the reason may pass by itself.
+// A refusal is why a process is refused. The process tries again later, and sooner if the reason
+// may pass by itself.
 type refusal uint32
 
 const (

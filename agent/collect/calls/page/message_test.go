@@ -89,8 +89,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: a packet is a message or an error, and no message holds more than its packet did. A parsed method can be registered and found
-// again.
+// FuzzParse: a packet is a message or an error, and no message holds more than its packet did. A
+// parsed method can be registered and found again.
 func FuzzParse(f *testing.F) {
 	f.Add(goodHello)
 	f.Add(goodForget)

@@ -23,7 +23,8 @@ const maxSites = 64 // in all of them; one file has half a dozen
 
 var searched = attach.MappedLimits{Files: 512, Size: 1 << 30}
 
-// probes attaches to the files of processes. Each process has probes of its own, so that other processes that map the same files hit none.
+// probes attaches to the files of processes. Each process has probes of its own, so that other
+// processes that map the same files hit none.
 type probes struct {
 	objects *bpf.BurstObjects
 	uprobes attach.Uprobes
@@ -35,7 +36,8 @@ type probes struct {
 	free []uint32 // free site numbers
 }
 
-// firstSearch bounds the search for probes in a process's files, which is the first thing that the pool does for it.
+// firstSearch bounds the search for probes in a process's files, which is the first thing that the
+// pool does for it.
 const firstSearch = 2 * time.Second
 
 func newProbes(o *bpf.BurstObjects, root proc.Root, pool *proc.Pool, count func(error)) *probes {
@@ -55,8 +57,9 @@ type attachment struct {
 	found  map[bpf.BurstProbe]int
 }
 
-// attach attaches to vmprof's probes in all files that the process has mapped. The files may be in a file system that the process controls,
-// so this happens in the pool; probes attached only after the deadline are removed again.
+// attach attaches to vmprof's probes in all files that the process has mapped. The files may be in
+// a file system that the process controls, so this happens in the pool; probes attached only after
+// the deadline are removed again.
 func (p *probes) attach(pid int) (*attachment, error) {
 	done := make(chan *attachment, 1)
 	err := p.pool.Do(context.Background(), pid, func() error {
@@ -149,7 +152,8 @@ func (a *attachment) close() {
 	a.links, a.sites = nil, nil
 }
 
-// register passes the locations of the arguments of vmprof's probes to the kernel side. kinds are the probes of the sites.
+// register passes the locations of the arguments of vmprof's probes to the kernel side. kinds are
+// the probes of the sites.
 func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
 	for _, probe := range all {
 		s, err := siteOf(probe)
@@ -182,7 +186,8 @@ func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Pro
 	return sites, kinds, nil
 }
 
-// siteOf returns the kernel side's description of a probe, nil if the engine does not use that probe.
+// siteOf returns the kernel side's description of a probe, nil if the engine does not use that
+// probe.
 func siteOf(p elffile.Probe) (*bpf.BurstSite, error) {
 	kind, ok := map[string]bpf.BurstProbe{
 		"call": bpf.ProbeCall, "thread": bpf.ProbeThread, "thread_end": bpf.ProbeThreadEnd,

@@ -23,8 +23,9 @@ const (
 	maxOfUser      = bpf.MaxPageGuests / 2 // of one user, so that no user takes all
 )
 
-// A host is the agent's side of a socket for VMs: it accepts them, reads what they register and knows who is connected. What they are used
-// for is up to its owner: an Engine, which samples their calls, or a Timer.
+// A host is the agent's side of a socket for VMs: it accepts them, reads what they register and
+// knows who is connected. What they are used for is up to its owner: an Engine, which samples their
+// calls, or a Timer.
 type host struct {
 	log     *slog.Logger
 	root    proc.Root
@@ -42,12 +43,13 @@ type host struct {
 
 // An owner of a host. Its methods may be called from several goroutines, for different guests.
 type owner interface {
-	// admit prepares g and returns the descriptor of its page. release follows, also after an error.
+	// admit prepares g and returns the descriptor of its page. release follows, also after an
+	// error.
 	admit(g *guest) (page int, err error)
 	// welcomed is called once g has been sent its page.
 	welcomed(conn *net.UnixConn, g *guest) error
-	// registered is called after a message of g was accepted, for further use by the owner. It returns false if g should not have sent that
-	// message.
+	// registered is called after a message of g was accepted, for further use by the owner. It
+	// returns false if g should not have sent that message.
 	registered(g *guest, message any) bool
 	// release frees what admit allocated. g may come from a failed admit.
 	release(g *guest)
@@ -196,7 +198,8 @@ func (h *host) remove(g *guest) {
 	h.table.release(g)
 }
 
-// listen takes the socket at path, which everybody on the machine may connect to: the kernel says which process did.
+// listen takes the socket at path, which everybody on the machine may connect to: the kernel says
+// which process did.
 func listen(path string) (*socketfile.Listener, error) {
 	l, err := socketfile.Listen("unixpacket", path, socketfile.Access{UID: -1, GID: -1, Mode: 0o666})
 	if err != nil {

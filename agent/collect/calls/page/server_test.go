@@ -24,7 +24,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A process that sends without end is read at the limited rate, with no pause longer than an interval.
+// A process that sends without end is read at the limited rate, with no pause longer than an
+// interval.
 func TestPacer(t *testing.T) {
 	p := pacer{rate: 1000}
 	now := time.Unix(0, 0)

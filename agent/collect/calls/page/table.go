@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// minReconnect is how long a process must wait before it connects again: greeting it takes the agent about 20 ms.
+	// minReconnect is how long a process must wait before it connects again: greeting it takes the
+	// agent about 20 ms.
 	minReconnect = 500 * time.Millisecond
 	// keepGone is how long calls of a disconnected process can still be resolved.
 	keepGone = 10 * time.Second

@@ -33,7 +33,8 @@ type tally struct {
 	s  Stats
 }
 
-// newTally has every cause from the start, so that all series of a metric exist before the first failure.
+// newTally has every cause from the start, so that all series of a metric exist before the first
+// failure.
 func newTally() *tally {
 	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0, causePanic: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
 	for r := refusal(1); r < refusalCount; r++ {

@@ -39,9 +39,10 @@ const (
 	maxOfName  = 64                    // versions, and loops, of a method of a guest
 )
 
-// A Timer is an engine for timings of processes that include vmprof.h. A process gets memory with a ring of timings for each of its
-// threads, and a table of the audited methods. Everything in that memory is untrusted, except what the timer writes and does not read back:
-// an entry that cannot be a timing is counted and left out.
+// A Timer is an engine for timings of processes that include vmprof.h. A process gets memory with a
+// ring of timings for each of its threads, and a table of the audited methods. Everything in that
+// memory is untrusted, except what the timer writes and does not read back: an entry that cannot be
+// a timing is counted and left out.
 //
 // The timer owns the socket, so no engine for calls can use the same socket at the same time.
 type Timer struct {
@@ -124,7 +125,8 @@ func (t *Timer) admit(g *guest) (page int, err error) {
 	return fd, err
 }
 
-// welcomed implements owner: it offers the process the memory for timings. Older headers without timings ignore it.
+// welcomed implements owner: it offers the process the memory for timings. Older headers without
+// timings ignore it.
 func (t *Timer) welcomed(conn *net.UnixConn, g *guest) error {
 	_, _, err := conn.WriteMsgUnix(timingsPacket(), unix.UnixRights(int(g.timed.memory.file.Fd())), nil)
 	if err != nil {
@@ -246,7 +248,8 @@ func (t *Timer) drain(list []timing.Timing) ([]timing.Timing, error) {
 	return list, errors.Join(errs...)
 }
 
-// timing converts an entry to a timing. It returns false for calibrations, and for entries that are counted as lost.
+// timing converts an entry to a timing. It returns false for calibrations, and for entries that are
+// counted as lost.
 func (t *timed) timing(e *entry) (timing.Timing, bool) {
 	if e.method == 0 {
 		if e.loop < calibrations {
@@ -290,8 +293,9 @@ func admitted(set map[uint32]bool, n uint32) bool {
 	return true
 }
 
-// Cost implements timing.Engine: the cost of timing one invocation, in the process where it is highest. The processes measure it
-// themselves, eight times in 1024 timings; it is 0 before the first measurement.
+// Cost implements timing.Engine: the cost of timing one invocation, in the process where it is
+// highest. The processes measure it themselves, eight times in 1024 timings; it is 0 before the
+// first measurement.
 func (t *Timer) Cost() (cost, within time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -63,7 +63,8 @@ func startTimed(t *testing.T, bin, socket string) *timedGuest {
 	return &timedGuest{in, bufio.NewReader(out)}
 }
 
-// run makes the process take all its timings, and returns how many there were: by method, version and loop, and lost ones by cause.
+// run makes the process take all its timings, and returns how many there were: by method, version
+// and loop, and lost ones by cause.
 func (g *timedGuest) run(t *testing.T, order string) (truth map[[3]uint32]uint64, lost map[string]uint64, taken bool) {
 	t.Helper()
 	if _, err := io.WriteString(g.in, order+"\n"); err != nil {
@@ -174,7 +175,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 			t.Errorf("lost %v, want %d %q", stats.Lost, n, cause)
 		}
 	}
-	// The shortest ones, as any may be interrupted. If an inner timer ended its outer one, the outer timing would be shorter than the work.
+	// The shortest ones, as any may be interrupted. If an inner timer ended its outer one, the
+	// outer timing would be shorter than the work.
 	for key, least := range map[[3]uint32]time.Duration{
 		{1, 0, 0}: 20, {1, 1, 0}: 40, {3, 0, 0}: 50, {6, 0, 0}: 150, {6, 0, 1}: 15, {6, 0, 2}: 5, {7, 0, 0}: 200, {7, 0, 1}: 40,
 	} {
@@ -193,8 +195,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 	t.Logf("%d timings, lost %v, cost %v ± %v", stats.Taken, stats.Lost, cost, within)
 }
 
-// Every timing arrives, or is counted as lost: nested ones, recursive ones, loops, and invocations that longjmp leaves. It continues with
-// the next timer, and without a timer nothing is timed.
+// Every timing arrives, or is counted as lost: nested ones, recursive ones, loops, and invocations
+// that longjmp leaves. It continues with the next timer, and without a timer nothing is timed.
 func TestTimer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "guest.sock")
 	guest := startTimed(t, buildTimed(t, headers.Header), socket)

@@ -13,8 +13,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The memory with a process's timings: struct vmprof_timings_ of contrib/guest/vmprof.h. The agent reads it by pread, which copies: later
-// changes or truncation by the process do not affect the agent.
+// The memory with a process's timings: struct vmprof_timings_ of contrib/guest/vmprof.h. The agent
+// reads it by pread, which copies: later changes or truncation by the process do not affect the
+// agent.
 const (
 	timingsVersion = 1
 	timingsRings   = bpf.PageSlots
@@ -250,7 +251,8 @@ func (s *sampler) get() (median, within float64) {
 	if !s.fresh {
 		sorted := slices.Sorted(slices.Values(s.values))
 		s.median = sorted[n/2]
-		// The quartiles of a normal distribution are 1.349 standard deviations apart; a median varies by 1.2533 of one.
+		// The quartiles of a normal distribution are 1.349 standard deviations apart; a median
+		// varies by 1.2533 of one.
 		s.within = 1.2533 * (sorted[3*n/4] - sorted[n/4]) / 1.349 / math.Sqrt(float64(n))
 		s.fresh = true
 	}

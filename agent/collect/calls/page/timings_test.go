@@ -91,7 +91,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// FuzzTimings: whatever a process writes becomes a bounded number of valid timings of audited methods.
+// FuzzTimings: whatever a process writes becomes a bounded number of valid timings of audited
+// methods.
 func FuzzTimings(f *testing.F) {
 	f.Add(uint64(2), append(rawEntry(1, 7, 1, 0, 100, 100, 1), rawEntry(2, 0, 0, 1, 60, 60, 1)...))
 	f.Add(uint64(1<<64-1), rawEntry(0, 7, 1, 3, 1<<63, 0, 1<<31))

@@ -11,13 +11,16 @@ import (
 
 // A weigher turns samples into numbers of calls.
 //
-// Ticks are uniform in CPU time, and every burst has the same number of samples. So a phase of many calls a second gets no more samples
-// than a phase of few, although it makes more of the calls. (Arnold & Grove's bursts have that bias, too.) Therefore a burst is weighed by
-// the rate of calls in it. It stands for the CPU time of the ticks that it answers, times the calls a second that it observed.
-// Equivalently, each sample has its Horvitz-Thompson weight, the inverse of its probability of being sampled: the longer the calls before
-// it took, the likelier a tick came among them. `make accuracy` shows the effect.
+// Ticks are uniform in CPU time, and every burst has the same number of samples. So a phase of many
+// calls a second gets no more samples than a phase of few, although it makes more of the calls.
+// (Arnold & Grove's bursts have that bias, too.) Therefore a burst is weighed by the rate of calls
+// in it. It stands for the CPU time of the ticks that it answers, times the calls a second that it
+// observed. Equivalently, each sample has its Horvitz-Thompson weight, the inverse of its
+// probability of being sampled: the longer the calls before it took, the likelier a tick came among
+// them. `make accuracy` shows the effect.
 //
-// The rate is that of the process without sampling: the time of hits, the countdown and the tick is subtracted.
+// The rate is that of the process without sampling: the time of hits, the countdown and the tick is
+// subtracted.
 type weigher struct {
 	mu      sync.Mutex
 	rate    profile.Rate // of the last ticks that were not paused
@@ -53,16 +56,17 @@ type costs struct {
 	tick      time.Duration // for the interruption, after the burst's time began
 }
 
-// The time of the process's stub to count a call that is not sampled: 1 ns is measured for methods compiled from C, 4 to 7 ns for those of
-// a JIT, whose branches to the stub are mispredicted at first. For the budget, the larger value is used. From a burst's time a smaller one
-// is subtracted: too small a value pulls the weights of bursts together, too large a value drives them apart.
+// The time of the process's stub to count a call that is not sampled: 1 ns is measured for methods
+// compiled from C, 4 to 7 ns for those of a JIT, whose branches to the stub are mispredicted at
+// first. For the budget, the larger value is used. From a burst's time a smaller one is subtracted:
+// too small a value pulls the weights of bursts together, too large a value drives them apart.
 const (
 	skipTime  = 6 * time.Nanosecond
 	skipLeast = 3 * time.Nanosecond
 )
 
-// minWeighed is how many calls a burst must have to be weighed: a rate over a few calls is mostly chance. Each sample of smaller bursts
-// counts as one call.
+// minWeighed is how many calls a burst must have to be weighed: a rate over a few calls is mostly
+// chance. Each sample of smaller bursts counts as one call.
 const minWeighed = 64
 
 // rate is calls a second, in the process's own time, from a burst's tick to a position.
@@ -72,8 +76,8 @@ func (c costs) rate(at position) float64 {
 		return 0
 	}
 	work := float64(at.spent) - float64(c.tick) - hits*float64(c.hit) - (calls-hits)*float64(c.skip)
-	// The cost of hits varies by 10 to 20 %. Less work than that cannot be measured, and could give a burst any weight: so the rate is
-	// limited to what can be measured.
+	// The cost of hits varies by 10 to 20 %. Less work than that cannot be measured, and could give
+	// a burst any weight: so the rate is limited to what can be measured.
 	return calls / max(work, resolution*hits*float64(c.hit), calls*fastestCall) * 1e9
 }
 
@@ -82,8 +86,9 @@ const (
 	fastestCall = 1 // ns: no machine makes calls faster
 )
 
-// weigh hands out what b holds, at the end of its burst or in the middle. The ticks of a burst with an impossible time are left to the next
-// one. So are those of bursts without samples, and the part of a cut burst for samples that never came.
+// weigh hands out what b holds, at the end of its burst or in the middle. The ticks of a burst with
+// an impossible time are left to the next one. So are those of bursts without samples, and the part
+// of a cut burst for samples that never came.
 func (w *weigher) weigh(b *burst, over bool, c costs, add calls.Add) {
 	if b.Len() == 0 {
 		return
@@ -116,14 +121,15 @@ func (w *weigher) begin(b *burst, number uint64) {
 	}
 }
 
-// impossible reports whether the hits alone must have taken longer than the burst's time: the thread moved to another CPU, and the
-// scheduler's account of it was not up to date.
+// impossible reports whether the hits alone must have taken longer than the burst's time: the
+// thread moved to another CPU, and the scheduler's account of it was not up to date.
 func (c costs) impossible(at position) bool {
 	hits := max(at.hits, 1) - 1 // the last one has only begun
 	return at.spent < time.Duration(hits)*c.hit/2
 }
 
-// tune sets how much is sampled from now on. In a pause, bursts that are under way keep their parameters.
+// tune sets how much is sampled from now on. In a pause, bursts that are under way keep their
+// parameters.
 func (w *weigher) tune(r profile.Rate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,7 +25,8 @@ func (p phase) edge() profile.Edge {
 	return profile.Edge{Callee: symbol.Intern(symbol.Frame{Function: p.name})}
 }
 
-// play runs phases in turn under ticks of 100 Hz and returns the samples as the kernel side would report them.
+// play runs phases in turn under ticks of 100 Hz and returns the samples as the kernel side would
+// report them.
 func play(phases []phase, rounds int, stride, samples uint32) (out []bpf.Call, callee []profile.Edge) {
 	random := rand.New(rand.NewPCG(5, 6))
 	c := bpf.Call{Attachment: 1}
@@ -49,7 +50,8 @@ func play(phases []phase, rounds int, stride, samples uint32) (out []bpf.Call, c
 	return out, callee
 }
 
-// A program spends the same time with few calls as with many. Without weights, both phases get the same number of samples.
+// A program spends the same time with few calls as with many. Without weights, both phases get the
+// same number of samples.
 func TestWeigherPhases(t *testing.T) {
 	slow := phase{"slow", 2 * time.Microsecond, 200 * time.Millisecond}
 	fast := phase{"fast", 10 * time.Nanosecond, 200 * time.Millisecond}
@@ -132,8 +134,8 @@ func TestWeigher(t *testing.T) {
 	}
 }
 
-// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they cut it. Nothing is handed out twice, and
-// the next burst answers its own tick only.
+// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they
+// cut it. Nothing is handed out twice, and the next burst answers its own tick only.
 func TestWeigherParts(t *testing.T) {
 	const rounds, stride, samples = 5, 127, 64
 	p := phase{"p", 100 * time.Nanosecond, 10 * time.Millisecond}
@@ -159,8 +161,8 @@ func TestWeigherParts(t *testing.T) {
 	}
 }
 
-// The rate of calls may change within a burst: its parts still stand for as many calls as the whole. A part whose first call came at once
-// does not get an excessive weight.
+// The rate of calls may change within a burst: its parts still stand for as many calls as the
+// whole. A part whose first call came at once does not get an excessive weight.
 func TestWeigherUnevenParts(t *testing.T) {
 	const us = time.Microsecond
 	burst := []*bpf.Call{sample(1, 100, 1, 1, 7*us), sample(1, 100, 101, 1, 100*us), sample(1, 100, 201, 1, 150*us), sample(1, 100, 301, 1, 200*us)}

@@ -10,11 +10,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// maxBuild bounds the file of an interpreter in bytes; with debug information and all extensions linked in, such files have 60 MB.
+// maxBuild bounds the file of an interpreter in bytes; with debug information and all extensions
+// linked in, such files have 60 MB.
 const maxBuild = 256 << 20
 
-// A build is what the file of one interpreter contains: a program such as php8.2 or python3.11, or libruby-3.1.so. Addresses are those of
-// the file.
+// A build is what the file of one interpreter contains: a program such as php8.2 or python3.11, or
+// libruby-3.1.so. Addresses are those of the file.
 type build struct {
 	language int // of languages
 	segments elffile.Segments
@@ -68,7 +69,8 @@ func (b *build) locate(probes []elffile.Probe) error {
 		if p.Provider != l.provider || p.Name != l.probe {
 			continue
 		}
-		// An odd address, in memory or in the file, could lie on two pages, and no compiler puts a 16-bit counter there.
+		// An odd address, in memory or in the file, could lie on two pages, and no compiler puts a
+		// 16-bit counter there.
 		if p.Semaphore == 0 || p.Semaphore%2 != 0 || p.SemaphoreOffset == 0 || p.SemaphoreOffset%2 != 0 || len(b.sites) == bpf.MaxUSDTProbes ||
 			b.sites != nil && p.SemaphoreOffset != b.sites[0].semaphore {
 			return errNote

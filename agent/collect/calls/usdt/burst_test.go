@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// Bursts give each call its share, do not change the program's results, and leave the semaphore at 0.
+// Bursts give each call its share, do not change the program's results, and leave the semaphore at
+// 0.
 func TestLiveBursts(t *testing.T) {
 	truth, err := php.Truth()
 	if err != nil {
@@ -53,8 +54,9 @@ func TestLiveBursts(t *testing.T) {
 	if samples := uint64(b.samples); samples != counts[bpf.CallsDelivered] || samples == 0 || cost.Hits != samples {
 		t.Errorf("%d samples, %d delivered, %d paid for", samples, counts[bpf.CallsDelivered], cost.Hits)
 	}
-	// Other tests cover the weights, which a busy machine disturbs. Here every sample counts as one. A burst spans many rounds, so its
-	// samples are at least as good as independent ones. Five deviations.
+	// Other tests cover the weights, which a busy machine disturbs. Here every sample counts as
+	// one. A burst spans many rounds, so its samples are at least as good as independent ones. Five
+	// deviations.
 	for c, n := range byCall(&b.plain) {
 		p := float64(truth[c]) / float64(total)
 		share, draws := n/b.plain.Total(), float64(b.samples)

@@ -8,17 +8,20 @@ import (
 )
 
 const (
-	// interruptions is what a process loses when a probe is attached and detached, in interrupts of its CPU. Linux 6.18 sends three or
-	// four: the CPU flushes the page of code, twice, and reports whether it runs BPF programs (RCU tasks trace). The process then faults
-	// the page in again, twice. BenchmarkInterruption measures the total: 85 to 110 us if an interrupt takes 20 us.
+	// interruptions is what a process loses when a probe is attached and detached, in interrupts of
+	// its CPU. Linux 6.18 sends three or four: the CPU flushes the page of code, twice, and reports
+	// whether it runs BPF programs (RCU tasks trace). The process then faults the page in again,
+	// twice. BenchmarkInterruption measures the total: 85 to 110 us if an interrupt takes 20 us.
 	interruptions = 5
-	// usualInterrupt is the assumed time of an interrupt until it is measured: as on a small virtual machine.
+	// usualInterrupt is the assumed time of an interrupt until it is measured: as on a small
+	// virtual machine.
 	usualInterrupt = 20 * time.Microsecond
 	// measurements is how often the measurement is tried. A busy machine may have no time for it.
 	measurements = 3
 )
 
-// measure measures the time of an interrupt on this machine, if not known yet. It keeps two CPUs busy for 50 to 200 ms.
+// measure measures the time of an interrupt on this machine, if not known yet. It keeps two CPUs
+// busy for 50 to 200 ms.
 func (e *Engine) measure() {
 	if e.measured >= measurements {
 		return
@@ -86,9 +89,10 @@ func (e *Engine) Cost() budget.Cost {
 	return t.cost(windows, e.weigher.passing(), e.interruption())
 }
 
-// cost is what processes paid, if each pass of the probe and each window takes that long. The time of the BPF program, measured at every
-// hit, is added: sampled calls take longer than others. Calls made while the probe is being detached are not part of the burst; they are
-// part of a window's cost, whatever its burst is.
+// cost is what processes paid, if each pass of the probe and each window takes that long. The time
+// of the BPF program, measured at every hit, is added: sampled calls take longer than others. Calls
+// made while the probe is being detached are not part of the burst; they are part of a window's
+// cost, whatever its burst is.
 func (t totals) cost(windows uint64, passing, interruption time.Duration) budget.Cost {
 	c := budget.Cost{Hits: t.sampled}
 	if t.sampled > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// The predicted cost of windows equals their cost: samples, other calls of the burst, and calls after it.
+// The predicted cost of windows equals their cost: samples, other calls of the burst, and calls
+// after it.
 func TestCost(t *testing.T) {
 	const interruption = 100 * time.Microsecond
 	if c := (totals{}).cost(0, 500, interruption); c != (budget.Cost{}) {

@@ -19,8 +19,9 @@ func newNames() (n names) {
 	return n
 }
 
-// edge returns the edge of a call; false if the callee has no name. A method is identified by class, name and file. Before PHP 8.4 added
-// lines to the names of closures, all closures of one class and file are one method.
+// edge returns the edge of a call; false if the callee has no name. A method is identified by
+// class, name and file. Before PHP 8.4 added lines to the names of closures, all closures of one
+// class and file are one method.
 func (n names) edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if int(c.Language) >= len(languages) {
 		return profile.Edge{}, false
@@ -56,7 +57,8 @@ func (n names) method(language uint8, class, name, file []byte) (symbol.Symbol, 
 	return symbol.Intern(f), true
 }
 
-// text is a string that ends with a zero byte. One that fills its field was probably cut, and is marked.
+// text is a string that ends with a zero byte. One that fills its field was probably cut, and is
+// marked.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 && i < len(b)-1 {
 		return string(b[:i])

@@ -18,7 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// MaxHz is the highest useful number of ticks a second: each requests a window, and the kernel takes some 50 ms to open and close one.
+// MaxHz is the highest useful number of ticks a second: each requests a window, and the kernel
+// takes some 50 ms to open and close one.
 const MaxHz = 29
 
 // Options configure an Engine.
@@ -32,8 +33,8 @@ type Options struct {
 	CountRead func(error) // counts a file of a process that was opened, or not, by its error; nil counts nothing
 }
 
-// An Engine samples calls of interpreters. It implements calls.Engine; its methods may be called from several goroutines
-// at once.
+// An Engine samples calls of interpreters. It implements calls.Engine; its methods may be called
+// from several goroutines at once.
 type Engine struct {
 	opt     Options
 	log     *slog.Logger
@@ -81,7 +82,8 @@ var _ interface {
 
 var errClosed = errors.New("the usdt engine is closed")
 
-// Try starts the engine, or returns why it cannot work. Processes are sampled once Look has found them.
+// Try starts the engine, or returns why it cannot work. Processes are sampled once Look has found
+// them.
 func Try(opt Options) (_ *Engine, err error) {
 	if opt.Pool == nil {
 		opt.Pool = proc.NewPool(proc.PoolOptions{})
@@ -160,9 +162,10 @@ func (e *Engine) tick(hz int) error {
 	return nil
 }
 
-// Fold weighs a named call of the event stream: once its burst is over, add gets its edges, and how many calls each stands for. So add gets
-// calls made before c, of the same process. Fold returns false for a call of another engine or with a nameless callee. Calls must come in
-// the order of the stream.
+// Fold weighs a named call of the event stream: once its burst is over, add gets its edges, and how
+// many calls each stands for. So add gets calls made before c, of the same process. Fold returns
+// false for a call of another engine or with a nameless callee. Calls must come in the order of the
+// stream.
 func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	edge, ok := e.Edge(c)
 	if c.Engine == bpf.EngineUSDT {
@@ -171,7 +174,8 @@ func (e *Engine) Fold(c *bpf.NamedCall, add calls.Add) bool {
 	return ok
 }
 
-// Flush hands out the calls of unfinished bursts, of all processes: at the end of a window of a recording.
+// Flush hands out the calls of unfinished bursts, of all processes: at the end of a window of a
+// recording.
 func (e *Engine) Flush(add calls.Add) { e.weigher.flush(add) }
 
 // Held returns the number of calls that wait for the end of their burst.
@@ -184,7 +188,8 @@ func (e *Engine) Held() (n int) {
 	return n
 }
 
-// Edge returns the edge of a named call that this engine sampled; false for other engines' calls, and for callees without a name.
+// Edge returns the edge of a named call that this engine sampled; false for other engines' calls,
+// and for callees without a name.
 func (e *Engine) Edge(c *bpf.NamedCall) (profile.Edge, bool) {
 	if c.Engine != bpf.EngineUSDT {
 		return profile.Edge{}, false

@@ -13,7 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A Count counts every call of a PHP process: ground truth for samples. It slows the process down tenfold.
+// A Count counts every call of a PHP process: ground truth for samples. It slows the process down
+// tenfold.
 type Count struct {
 	engine *Engine
 	guest  *guest
@@ -41,7 +42,8 @@ func (e *Engine) Exact(pid int) (*Count, error) {
 	return &Count{e, g, links}, nil
 }
 
-// mode tells the kernel side how to handle a process's calls from now on. Its counters restart from 0.
+// mode tells the kernel side how to handle a process's calls from now on. Its counters restart from
+// 0.
 func (e *Engine) mode(g *guest, mode uint32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,8 +58,9 @@ func (e *Engine) mode(g *guest, mode uint32) error {
 	return nil
 }
 
-// Stop ends the count and returns the graph; the process's calls are sampled again. The process may have ended meanwhile, up to two seconds
-// ago, while it is not yet forgotten. An error together with a graph means that calls are missing.
+// Stop ends the count and returns the graph; the process's calls are sampled again. The process may
+// have ended meanwhile, up to two seconds ago, while it is not yet forgotten. An error together
+// with a graph means that calls are missing.
 func (c *Count) Stop() (*profile.Graph, error) {
 	e, g := c.engine, c.guest
 	if err := attach.CloseLinks(c.links); err != nil {

@@ -35,8 +35,9 @@ type sighting struct {
 	openedBuild
 }
 
-// Look finds out whether a process runs an interpreter, and if so samples its calls where possible. It returns false without an error for
-// other processes; vmruntime.ErrStarting says to look again a little later. A process must be looked at again after an exec.
+// Look finds out whether a process runs an interpreter, and if so samples its calls where possible.
+// It returns false without an error for other processes; vmruntime.ErrStarting says to look again a
+// little later. A process must be looked at again after an exec.
 func (e *Engine) Look(ctx context.Context, pid int) (bool, error) {
 	id, err := e.opt.Proc.Identify(pid)
 	if err != nil {
@@ -66,7 +67,8 @@ func (e *Engine) Look(ctx context.Context, pid int) (bool, error) {
 	return false, fmt.Errorf("calls of process %d are not sampled: %w", pid, err)
 }
 
-// examine looks for an interpreter's code with the probe: its program, or a library. It runs on a worker of the pool.
+// examine looks for an interpreter's code with the probe: its program, or a library. It runs on a
+// worker of the pool.
 func (e *Engine) examine(pid int) (s sighting, err error) {
 	const enough = 8 // files that are named like interpreters: extensions are, too
 	maps, err := e.opt.Proc.Maps(pid, isInterpreter)
@@ -205,7 +207,8 @@ func (e *Engine) all() []*guest {
 	return all
 }
 
-// forget takes a guest out of the tables; mu is held. Its window, if there is one, closes by itself.
+// forget takes a guest out of the tables; mu is held. Its window, if there is one, closes by
+// itself.
 func (e *Engine) forget(g *guest) {
 	pid := g.id.PID
 	if e.guests[pid] != g {

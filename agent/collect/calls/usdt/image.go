@@ -31,7 +31,8 @@ type openedBuild struct {
 	id   fileID
 }
 
-// openBuild opens the file behind a mapping and reads it. It must run in a pool. That it is opened is counted. known says which files need not be read again.
+// openBuild opens the file behind a mapping and reads it. It must run in a pool. That it is opened
+// is counted. known says which files need not be read again.
 func openBuild(root proc.Root, pid int, m *proc.Mapping, count func(error), known func(fileID) bool) (o openedBuild, err error) {
 	f, err := root.OpenMapped(pid, m, maxBuild)
 	count(err)
@@ -55,8 +56,8 @@ func openBuild(root proc.Root, pid int, m *proc.Mapping, count func(error), know
 	return o, err
 }
 
-// newImage registers the sites of a file with the kernel side, with cookies from the given one on. Nothing is attached.
-// The image owns o.file.
+// newImage registers the sites of a file with the kernel side, with cookies from the given one on.
+// Nothing is attached. The image owns o.file.
 func newImage(o openedBuild, usdt *bpf.UsdtObjects, cookie uint32) (*image, error) {
 	im := &image{build: o.build, file: o.file}
 	for i, s := range o.build.sites {

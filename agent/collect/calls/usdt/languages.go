@@ -61,8 +61,8 @@ func languageOf(file string) int {
 	return none
 }
 
-// isInterpreter reports whether a mapping is the code of a file that is named like an interpreter: php8.2, php-fpm8.2, libphp8.2.so. Only
-// then is it worth reading the file.
+// isInterpreter reports whether a mapping is the code of a file that is named like an interpreter:
+// php8.2, php-fpm8.2, libphp8.2.so. Only then is it worth reading the file.
 func isInterpreter(m *proc.Mapping) bool {
 	return m.Exec && m.IsFile() && languageOf(m.Path) != none
 }

@@ -2,12 +2,13 @@ package usdt
 
 import "fmt"
 
-// currentExecuteData is where executor_globals has current_execute_data (Zend/zend_globals.h), in bytes: the same in
-// all versions below, on 64-bit machines and without ZTS.
+// currentExecuteData is where executor_globals has current_execute_data (Zend/zend_globals.h), in
+// bytes: the same in all versions below, on 64-bit machines and without ZTS.
 const currentExecuteData = 488
 
-// A layout is the offsets in zend_op_array (Zend/zend_compile.h) that differ between versions of PHP, in bytes on 64-bit machines. The
-// kernel side compares what it finds there with the probe's arguments: a wrong offset loses all calls, but gives no wrong one.
+// A layout is the offsets in zend_op_array (Zend/zend_compile.h) that differ between versions of
+// PHP, in bytes on 64-bit machines. The kernel side compares what it finds there with the probe's
+// arguments: a wrong offset loses all calls, but gives no wrong one.
 type layout struct {
 	filename uint32
 	opcodes  uint32

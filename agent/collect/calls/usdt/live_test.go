@@ -100,8 +100,9 @@ func TestLiveTwoEngines(t *testing.T) {
 	}
 }
 
-// A tracer attached with the semaphore keeps its count, and the engine samples all the same. After one attached without the semaphore, the
-// kernel refuses attachments with it: that is noted, and the process is not sampled.
+// A tracer attached with the semaphore keeps its count, and the engine samples all the same. After
+// one attached without the semaphore, the kernel refuses attachments with it: that is noted, and
+// the process is not sampled.
 func TestLiveOtherTracer(t *testing.T) {
 	for _, semaphore := range []bool{true, false} {
 		g := start(t, php.Known, php.Traced)
@@ -113,7 +114,8 @@ func TestLiveOtherTracer(t *testing.T) {
 			site.RefCtrOffset = 0
 		}
 		program := attach.Uprobe{Multi: b.usdt.UsdtEntryMulti, Single: b.usdt.UsdtEntrySingle}
-		// This process is not sampled: but the site belongs to the file, and the kernel's rule applies to it.
+		// This process is not sampled: but the site belongs to the file, and the kernel's rule
+		// applies to it.
 		bystander, err := g.Beside(t.Context(), php.Known, php.Traced)
 		need(t, err)
 		defer bystander.Close()
@@ -142,8 +144,8 @@ func TestLiveOtherTracer(t *testing.T) {
 	}
 }
 
-// Children that a process forks in a window share its probe until the window ends. Their results are unchanged, and their calls are not
-// sampled.
+// Children that a process forks in a window share its probe until the window ends. Their results
+// are unchanged, and their calls are not sampled.
 func TestLiveForks(t *testing.T) {
 	g := start(t, php.Forks, php.Traced)
 	b := begin(t, often)
@@ -197,8 +199,8 @@ func TestLiveStoppedInWindow(t *testing.T) {
 	stopped.Kill()
 }
 
-// A program that only looks like PHP does not affect others: what the kernel side reads from it is truncated and sanitised, and nothing in
-// it is written but its semaphore.
+// A program that only looks like PHP does not affect others: what the kernel side reads from it is
+// truncated and sanitised, and nothing in it is written but its semaphore.
 func TestLiveHostile(t *testing.T) {
 	g := start(t, php.Fake)
 	b := begin(t, often)

@@ -12,13 +12,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// A phpBuild is the additional data of a PHP build: the location of its function table. Addresses are those of the file.
+// A phpBuild is the additional data of a PHP build: the location of its function table. Addresses
+// are those of the file.
 type phpBuild struct {
 	version         Version
 	layout          layout
 	executorGlobals uint64
-	// Where PHP keeps what it executes functions with, and the function there if it was started without
-	// USE_ZEND_DTRACE=1; 0 in a file without these symbols.
+	// Where PHP keeps what it executes functions with, and the function there if it was started
+	// without USE_ZEND_DTRACE=1; 0 in a file without these symbols.
 	executeVariable, executePlain uint64
 }
 
@@ -46,7 +47,8 @@ func readPHP(file *elffile.File, r io.ReaderAt, size int64) (b phpBuild, err err
 	return b, nil
 }
 
-// passes checks that a process executes functions through the probe, as far as its file has the symbols for that.
+// passes checks that a process executes functions through the probe, as far as its file has the
+// symbols for that.
 func (b *phpBuild) passes(ctx context.Context, root proc.Root, pool *proc.Pool, id proc.Identity, bias uint64) error {
 	if b.executeVariable == 0 {
 		return nil

@@ -16,7 +16,8 @@ const (
 // silentBursts is the number of bursts without a single call after which that is noted.
 const silentBursts = 20
 
-// keep follows processes that end and CPUs that come and go, until ctx ends. If processes are sampled, it measures the cost of windows.
+// keep follows processes that end and CPUs that come and go, until ctx ends. If processes are
+// sampled, it measures the cost of windows.
 func (e *Engine) keep(ctx context.Context) {
 	defer close(e.kept)
 	upkeep, refresh := time.NewTicker(upkeepInterval), time.NewTicker(refreshInterval)

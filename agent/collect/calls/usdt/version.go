@@ -23,7 +23,8 @@ var errNoVersion = errors.New("no version of PHP in this file")
 // versionText is SAPI_PHP_VERSION_HEADER (main/SAPI.h), a constant in every build.
 var versionText = regexp.MustCompile(`X-Powered-By: PHP/(\d{1,3})\.(\d{1,3})\.(\d{1,3})`)
 
-// findVersion searches a file of size bytes for its version of PHP. It reads the file once, in pieces.
+// findVersion searches a file of size bytes for its version of PHP. It reads the file once, in
+// pieces.
 func findVersion(r io.ReaderAt, size int64) (Version, error) {
 	const (
 		piece   = 64 << 10

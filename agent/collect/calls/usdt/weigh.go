@@ -12,9 +12,11 @@ import (
 
 // A weigher turns samples into numbers of calls.
 //
-// Ticks are uniform in CPU time and every burst has the same number of samples. So a phase of few calls a second gets as many samples as an
-// equally long one of many (Arnold & Grove's bursts have that bias, too). Therefore a burst stands for the CPU time of its ticks, times the
-// rate of calls in it: the gaps between its calls, less the time to pass the probe. `make accuracy` shows the effect.
+// Ticks are uniform in CPU time and every burst has the same number of samples. So a phase of few
+// calls a second gets as many samples as an equally long one of many (Arnold & Grove's bursts have
+// that bias, too). Therefore a burst stands for the CPU time of its ticks, times the rate of calls
+// in it: the gaps between its calls, less the time to pass the probe. `make accuracy` shows the
+// effect.
 type weigher struct {
 	mu     sync.Mutex
 	period time.Duration // of CPU time, from tick to tick
@@ -36,20 +38,22 @@ type burst struct {
 	spent              time.Duration
 }
 
-// A cut is how long a burst waited for calls, in CPU time of the process, until its window was closed.
+// A cut is how long a burst waited for calls, in CPU time of the process, until its window was
+// closed.
 type cut struct {
 	number uint64
 	lasted time.Duration
 }
 
 const (
-	// minGaps is how many gaps a burst must have to be weighed: a rate over a few calls is mostly chance. Each sample of shorter bursts
-	// counts as one call.
+	// minGaps is how many gaps a burst must have to be weighed: a rate over a few calls is mostly
+	// chance. Each sample of shorter bursts counts as one call.
 	minGaps = 64
-	// usualPassing is the assumed time to pass a probe until it has been measured: 480-510 ns on the machines seen.
+	// usualPassing is the assumed time to pass a probe until it has been measured: 480-510 ns on
+	// the machines seen.
 	usualPassing = 500 * time.Nanosecond
-	// resolution is the relative precision of that time. Less work than this part of it cannot be measured, and could give a burst any
-	// weight.
+	// resolution is the relative precision of that time. Less work than this part of it cannot be
+	// measured, and could give a burst any weight.
 	resolution = 0.1
 )
 
@@ -63,7 +67,8 @@ func (w *weigher) tune(r profile.Rate) {
 	}
 }
 
-// cut records that the window of a burst was closed after so much CPU time, before the burst had its samples.
+// cut records that the window of a burst was closed after so much CPU time, before the burst had
+// its samples.
 func (w *weigher) cut(pid uint32, number uint64, lasted time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,8 +160,8 @@ func (w *weigher) passing() time.Duration {
 	return w.usual()
 }
 
-// usual is the shortest gap of an ordinary burst: between two calls with next to no work, with warm caches. The shortest gap of all bursts
-// would be an outlier. mu is held.
+// usual is the shortest gap of an ordinary burst: between two calls with next to no work, with warm
+// caches. The shortest gap of all bursts would be an outlier. mu is held.
 func (w *weigher) usual() time.Duration {
 	n := min(w.bursts, len(w.least))
 	if n == 0 {

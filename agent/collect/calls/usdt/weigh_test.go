@@ -19,7 +19,8 @@ type phase struct {
 	samples int
 }
 
-// TestWeigh compares the weights of two phases of the same duration, one with ten times as many calls, with the calls really made.
+// TestWeigh compares the weights of two phases of the same duration, one with ten times as many
+// calls, with the calls really made.
 func TestWeigh(t *testing.T) {
 	const passing, stride, hz = 500, 7, 100
 	for _, test := range []struct {
@@ -56,7 +57,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// A burst whose window was closed for lack of calls stands for the calls made in the window, in proportion to its ticks.
+// A burst whose window was closed for lack of calls stands for the calls made in the window, in
+// proportion to its ticks.
 func TestWeighCut(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -88,7 +90,8 @@ func TestWeighCut(t *testing.T) {
 	}
 }
 
-// The samples of a burst are handed out once: at its end, at the beginning of the next one, or when a window ends.
+// The samples of a burst are handed out once: at its end, at the beginning of the next one, or when
+// a window ends.
 func TestWeighHandsOut(t *testing.T) {
 	var (
 		w      weigher
@@ -118,8 +121,8 @@ func TestWeighHandsOut(t *testing.T) {
 	}
 }
 
-// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they cut it, and so does
-// one of more samples than are held. No sample is lost or handed out twice.
+// A burst that the ends of windows cut stands for as many calls as one in one piece, wherever they
+// cut it, and so does one of more samples than are held. No sample is lost or handed out twice.
 func TestWeighParts(t *testing.T) {
 	const passing, work, stride, hz = 500, 300, 7, 100
 	for _, test := range []struct {

@@ -16,7 +16,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
 )
 
-// BenchmarkWindow measures attaching a probe to a process and removing it: wall-clock time, and the agent's CPU time for both.
+// BenchmarkWindow measures attaching a probe to a process and removing it: wall-clock time, and the
+// agent's CPU time for both.
 //
 //	go test -run ^$ -bench Window ./agent/collect/calls/usdt
 func BenchmarkWindow(b *testing.B) {
@@ -45,8 +46,9 @@ func BenchmarkWindow(b *testing.B) {
 	b.ReportMetric((proc.OwnThreadTime()-before).Seconds()*1e3/n, "ms-cpu/window")
 }
 
-// BenchmarkInterruption measures what windows take from a process that makes no calls, in us of its time for each: see interruptions. The
-// process spins with and without windows in turn; the figure is the median of the differences. Run it on an idle machine with two CPUs.
+// BenchmarkInterruption measures what windows take from a process that makes no calls, in us of its
+// time for each: see interruptions. The process spins with and without windows in turn; the figure
+// is the median of the differences. Run it on an idle machine with two CPUs.
 //
 //	go test -run ^$ -bench Interruption -benchtime 200x ./agent/collect/calls/usdt
 func BenchmarkInterruption(b *testing.B) {
@@ -81,7 +83,8 @@ func BenchmarkInterruption(b *testing.B) {
 	b.ReportMetric(float64(windows)/float64(b.N), "windows/op")
 }
 
-// open opens and closes windows until stop; it returns their number, the last of which may have ended late.
+// open opens and closes windows until stop; it returns their number, the last of which may have
+// ended late.
 func (b *bench) open(pid int, stop <-chan struct{}) (windows int) {
 	for {
 		links, err := b.attach(b.guest(pid))

@@ -16,17 +16,19 @@ import (
 )
 
 const (
-	// windowLimit is how long a window waits for the calls of its burst, in wall-clock time. It is long enough for a process that shares
-	// its CPU to be scheduled.
+	// windowLimit is how long a window waits for the calls of its burst, in wall-clock time. It is
+	// long enough for a process that shares its CPU to be scheduled.
 	windowLimit = 50 * time.Millisecond
-	// maxWindows is the maximum number of open windows, in different processes; maxClosing is how many more may be closing. Each holds a
-	// thread that waits for the kernel.
+	// maxWindows is the maximum number of open windows, in different processes; maxClosing is how
+	// many more may be closing. Each holds a thread that waits for the kernel.
 	maxWindows, maxClosing = 4, 12
-	// ownShare is the share of one CPU that the agent itself may spend on attaching and detaching, and ownAhead how far it may be ahead of
-	// that. While it attaches, the kernel delays every fork on the machine, so this bounds that as well.
+	// ownShare is the share of one CPU that the agent itself may spend on attaching and detaching,
+	// and ownAhead how far it may be ahead of that. While it attaches, the kernel delays every fork
+	// on the machine, so this bounds that as well.
 	ownShare = 0.02
 	ownAhead = 50 * time.Millisecond
-	// maxFailed is the number of failed windows in a row after which a process is no longer sampled.
+	// maxFailed is the number of failed windows in a row after which a process is no longer
+	// sampled.
 	maxFailed = 3
 )
 
@@ -103,7 +105,8 @@ func (e *Engine) end(g *guest, burst uint64) {
 	}
 }
 
-// serve handles one window. The goroutine has a thread of its own, so that its CPU time can be measured.
+// serve handles one window. The goroutine has a thread of its own, so that its CPU time can be
+// measured.
 func (e *Engine) serve(w *window) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

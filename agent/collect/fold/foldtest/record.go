@@ -28,7 +28,8 @@ func Sample(id Identity, frames ...bpf.Frame) []byte {
 	return bytesOf(&s, unsafe.Offsetof(s.Frames)+8*uintptr(len(frames)))
 }
 
-// Full returns the kernel side's record of a sample with these user frames that others may refer to, by the tag of its callers: Short.
+// Full returns the kernel side's record of a sample with these user frames that others may refer
+// to, by the tag of its callers: Short.
 func Full(id Identity, frames ...bpf.Frame) (raw []byte, callers uint64) {
 	raw = Sample(id, frames...)
 	raw[unsafe.Offsetof(bpf.Header{}.Kind)] = bpf.EventFullSample
@@ -45,7 +46,8 @@ func Full(id Identity, frames ...bpf.Frame) (raw []byte, callers uint64) {
 	return binary.NativeEndian.AppendUint64(raw, root), callers
 }
 
-// Short returns the kernel side's record of a sample with these frames and, after them, those that have the tag.
+// Short returns the kernel side's record of a sample with these frames and, after them, those that
+// have the tag.
 func Short(id Identity, tag uint64, frames ...bpf.Frame) []byte {
 	h := bpf.ShortHeader{Header: id.Header(bpf.EventShortSample), UserFrames: uint16(len(frames)), End: uint8(bpf.EndRoot), Base: tag}
 	raw := bytesOf(&h, unsafe.Sizeof(h))

@@ -1,5 +1,6 @@
-// Package foldtest writes stacks as text, for tests. They begin with the outermost frame, as the papers draw paths, each frame as
-// method:place@depth. The method is one letter, which gives the kind of frame: see Method.
+// Package foldtest writes stacks as text, for tests. They begin with the outermost frame, as the
+// papers draw paths, each frame as method:place@depth. The method is one letter, which gives the
+// kind of frame: see Method.
 package foldtest
 
 import (
@@ -17,8 +18,8 @@ func JIT(version, offset int) bpf.Frame {
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(version)<<32 | uint64(offset))
 }
 
-// Method returns the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native code 0 to 9. Only frames of the first two
-// identify their method.
+// Method returns the frame of a method: compiled code a to z, interpreted A to Z, stubs !, native
+// code 0 to 9. Only frames of the first two identify their method.
 func Method(m byte, place uint64) bpf.Frame {
 	switch {
 	case 'a' <= m && m <= 'z':
@@ -70,7 +71,8 @@ func number(text string) (n uint64, rest string) {
 	return n, text
 }
 
-// Path formats a raw stack without depths. If its walk ended early, the reason comes first, in brackets.
+// Path formats a raw stack without depths. If its walk ended early, the reason comes first, in
+// brackets.
 func Path(stack []guest.RawFrame) string {
 	var path []string
 	for _, r := range stack {

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// callers are who called a version lately: return addresses and threads, with how often. The zero value is of none.
+// callers are who called a version lately: return addresses and threads, with how often. The zero
+// value is of none.
 type callers struct {
 	returns map[uint64]float64
 	threads map[int]float64
@@ -44,7 +45,8 @@ func fade[K comparable](m map[K]float64) {
 	maps.DeleteFunc(m, func(_ K, n float64) bool { return n < forgotten })
 }
 
-// commonest are the n return addresses that most calls came from. The entry itself is none: a breakpoint is there already.
+// commonest are the n return addresses that most calls came from. The entry itself is none: a
+// breakpoint is there already.
 func (c *callers) commonest(entry uint64, n int) []uint64 {
 	all := slices.SortedFunc(maps.Keys(c.returns), func(a, b uint64) int {
 		return cmp.Or(cmp.Compare(c.returns[b], c.returns[a]), cmp.Compare(a, b))

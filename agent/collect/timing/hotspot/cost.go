@@ -9,9 +9,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A cost is what a timing contains of the traps at its ends, measured in the process itself: pairs of neighbouring
-// instructions, in the same threads and next to the same code. Pairs of one window are alike and windows differ, so the
-// error is that of a mean of windows.
+// A cost is what a timing contains of the traps at its ends, measured in the process itself: pairs
+// of neighbouring instructions, in the same threads and next to the same code. Pairs of one window
+// are alike and windows differ, so the error is that of a mean of windows.
 type cost struct {
 	mu      sync.Mutex
 	windows []float64 // means of windows, ns
@@ -25,8 +25,8 @@ const (
 	keptWindows  = 256
 )
 
-// middle is the mean without the lowest and the highest tenth: a host that takes the CPU away now and then, which no guest sees,
-// must not count.
+// middle is the mean without the lowest and the highest tenth: a host that takes the CPU away now
+// and then, which no guest sees, must not count.
 func middle(values []float64) float64 {
 	slices.Sort(values)
 	cut := len(values) / 10

@@ -30,17 +30,21 @@ const (
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
 	takePatience = time.Second           // for slices to end
-	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that mostly waits would buy no slice for minutes.
+	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that
+	// mostly waits would buy no slice for minutes.
 	leastUse = 0.1
-	// mostElsewhere is how much of the CPU time of slices may be that of threads without breakpoints before a note says so. Switching
-	// to threads and from them also counts as such: a quarter where threads sleep between short calls.
+	// mostElsewhere is how much of the CPU time of slices may be that of threads without
+	// breakpoints before a note says so. Switching to threads and from them also counts as such: a
+	// quarter where threads sleep between short calls.
 	mostElsewhere = 0.4
 )
 
-// A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that stand all the time; where that would cost
-// more than the share of CPU time, in slices of the time. Of processes with more than attach.MaxBreakpointThreads threads, each slice
-// watches as many at random, and stands for the others. What is called so often that breakpoints would slow it down is not counted.
-// Inlined, interpreted and OSR entries are not counted, nor those of threads that began within a slice: Notes says which there are.
+// A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that
+// stand all the time; where that would cost more than the share of CPU time, in slices of the time.
+// Of processes with more than attach.MaxBreakpointThreads threads, each slice watches as many at
+// random, and stands for the others. What is called so often that breakpoints would slow it down is
+// not counted. Inlined, interpreted and OSR entries are not counted, nor those of threads that
+// began within a slice: Notes says which there are.
 type Counter struct {
 	opt   Options
 	timer *timer
@@ -99,7 +103,8 @@ type counted struct {
 // threadList lists the threads of a process that may be watched.
 type threadList func() ([]int, error)
 
-// OpenCounter attaches to the JVMs and begins to count. Options and errors are those of Open. Close ends it.
+// OpenCounter attaches to the JVMs and begins to count. Options and errors are those of Open. Close
+// ends it.
 func OpenCounter(ctx context.Context, opt Options) (*Counter, error) {
 	opt, err := opt.checked()
 	if err != nil {
@@ -129,12 +134,14 @@ func (c *Counter) Close() error {
 	return errors.Join(err, c.timer.Close())
 }
 
-// Take returns what was counted since the last Take, or since the beginning, by pid. Slices that are open end now. Where nobody looked
-// since, there is nothing: the next Take has the calls of that time.
+// Take returns what was counted since the last Take, or since the beginning, by pid. Slices that
+// are open end now. Where nobody looked since, there is nothing: the next Take has the calls of
+// that time.
 func (c *Counter) Take() map[int]Count { return c.take(false) }
 
-// Finish is the last Take: calls of a time in which nobody looked are estimated from the last slice. It fails for processes that
-// were never looked at, for those whose calls entered only code of other methods, and for those of which Err is not nil.
+// Finish is the last Take: calls of a time in which nobody looked are estimated from the last
+// slice. It fails for processes that were never looked at, for those whose calls entered only code
+// of other methods, and for those of which Err is not nil.
 func (c *Counter) Finish() (map[int]Count, error) {
 	counts := c.take(true)
 	if err := c.Err(); err != nil {
@@ -196,7 +203,8 @@ func (c *Counter) Notes() (notes []string) {
 	return notes
 }
 
-// Err is why the calls of a process are not counted any more, so that its counts are of no use; nil if all are, or it has ended.
+// Err is why the calls of a process are not counted any more, so that its counts are of no use; nil
+// if all are, or it has ended.
 func (c *Counter) Err() error { return c.jvms.err("count calls") }
 
 func (g *counted) pid() int     { return g.process.PID }
@@ -227,14 +235,15 @@ func (g *counted) run(ctx context.Context) error {
 // errResting says that there is nothing to count now, or no budget for it.
 var errResting = errors.New("nothing to count")
 
-// A pace is how often calls are, in slices that have shortSlice or manyHits together: one that Take ended early may have had a few calls by
-// chance.
+// A pace is how often calls are, in slices that have shortSlice or manyHits together: one that Take
+// ended early may have had a few calls by chance.
 type pace struct {
 	hits float64
 	time time.Duration // of threads with breakpoints
 }
 
-// add takes over a slice, and returns the calls a second of such time so far. slowed reports whether breakpoints take too much of it.
+// add takes over a slice, and returns the calls a second of such time so far. slowed reports
+// whether breakpoints take too much of it.
 func (p *pace) add(hits float64, length, hit time.Duration) (rate float64, slowed bool) {
 	p.hits, p.time = p.hits+hits, p.time+length
 	rate = p.hits / p.time.Seconds()

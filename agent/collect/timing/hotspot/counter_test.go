@@ -39,13 +39,14 @@ func openCounter(t *testing.T, g *jvm.Guest, m Method, share float64) *Counter {
 	return c
 }
 
-// nearTruth reports whether a count is right. At both ends some calls are on either side of the line; slices that stop by the hit also stop right
-// after one.
+// nearTruth reports whether a count is right. At both ends some calls are on either side of the
+// line; slices that stop by the hit also stop right after one.
 func nearTruth(got Count, truth float64) bool {
 	return math.Abs(got.Calls-truth) <= 4*got.Error+0.03*truth
 }
 
-// countCalls counts for at least three seconds and a thousand calls, and returns how many there were by the program.
+// countCalls counts for at least three seconds and a thousand calls, and returns how many there
+// were by the program.
 func countCalls(t *testing.T, g *jvm.Guest, m Method, share float64) (got Count, truth float64) {
 	t.Helper()
 	c := openCounter(t, g, m, share)
@@ -76,7 +77,8 @@ func countCalls(t *testing.T, g *jvm.Guest, m Method, share float64) (got Count,
 	return got, truth
 }
 
-// What is counted is what the program counts itself: all of it where the budget has room, and estimated from a part where it has not.
+// What is counted is what the program counts itself: all of it where the budget has room, and
+// estimated from a part where it has not.
 func TestLiveCounter(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)

@@ -35,7 +35,8 @@ type Options struct {
 	Log         *slog.Logger            // nil: none
 }
 
-// An Engine times invocations of a method in some JVMs until it is closed. It implements timing.Engine.
+// An Engine times invocations of a method in some JVMs until it is closed. It implements
+// timing.Engine.
 type Engine struct {
 	opt    Options
 	pool   *proc.Pool
@@ -73,7 +74,8 @@ const (
 	lostRounds    = "rounds of a loop across its end, or with few iterations left"
 )
 
-// Open attaches to the JVMs and begins to time. The error says which process cannot be timed, or why none can. Close ends it.
+// Open attaches to the JVMs and begins to time. The error says which process cannot be timed, or
+// why none can. Close ends it.
 func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 	if opt, err = opt.checked(); err != nil {
 		return nil, err
@@ -103,7 +105,8 @@ func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 	return e, nil
 }
 
-// checked are the options with their defaults. The error says what is wrong with them, or why no breakpoints may be set.
+// checked are the options with their defaults. The error says what is wrong with them, or why no
+// breakpoints may be set.
 func (opt Options) checked() (Options, error) {
 	if len(opt.PIDs) == 0 || len(opt.PIDs) > MaxProcesses || opt.Method.Function == "" {
 		return opt, fmt.Errorf("time %d processes and method %q: want 1 to %d, and a method", len(opt.PIDs), opt.Method, MaxProcesses)
@@ -164,7 +167,8 @@ func (e *Engine) wake() {
 	}
 }
 
-// Take implements timing.Engine. When no process is timed any more it returns why; proc.ErrGone is among the reasons if one has ended.
+// Take implements timing.Engine. When no process is timed any more it returns why; proc.ErrGone is
+// among the reasons if one has ended.
 func (e *Engine) Take(ctx context.Context, list []timing.Timing) ([]timing.Timing, error) {
 	for {
 		e.mu.Lock()
@@ -230,9 +234,10 @@ func (e *Engine) Spent() time.Duration {
 	return e.spent
 }
 
-// Cost implements timing.Engine. It is what a timing contained of its traps before that was subtracted: the mean of the processes.
-// Its standard error includes what is not known of the caches that a trap empties. Zero before it is known. The program loses about twice as
-// much, as the traps began before and ended after what is timed.
+// Cost implements timing.Engine. It is what a timing contained of its traps before that was
+// subtracted: the mean of the processes. Its standard error includes what is not known of the
+// caches that a trap empties. Zero before it is known. The program loses about twice as much, as
+// the traps began before and ended after what is timed.
 func (e *Engine) Cost() (cost, within time.Duration) {
 	n := 0
 	for _, g := range e.guests {

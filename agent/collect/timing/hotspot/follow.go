@@ -29,10 +29,11 @@ const (
 	followCredit = 10 * time.Millisecond // of unused budget that is kept
 )
 
-// A Follower has breakpoints stand on the code of a method in some JVMs until it is closed: on its entry and on its return instructions, in
-// all threads but those of the VM. The kernel side records each invocation that ends (bpf.Invocation). It sees neither inlined,
-// interpreted and OSR entries, nor those of threads that began within the last followEvery: Notes says which there are. What is called so
-// often that it would cost more than the share of CPU time is not followed: Err says so.
+// A Follower has breakpoints stand on the code of a method in some JVMs until it is closed: on its
+// entry and on its return instructions, in all threads but those of the VM. The kernel side records
+// each invocation that ends (bpf.Invocation). It sees neither inlined, interpreted and OSR entries,
+// nor those of threads that began within the last followEvery: Notes says which there are. What is
+// called so often that it would cost more than the share of CPU time is not followed: Err says so.
 type Follower struct {
 	opt    Options
 	kernel *bpf.Invocations
@@ -99,7 +100,8 @@ type returning struct {
 	returns []uint64
 }
 
-// OpenFollower attaches to the JVMs and begins to follow. Options and errors are those of Open. Close ends it.
+// OpenFollower attaches to the JVMs and begins to follow. Options and errors are those of Open.
+// Close ends it.
 func OpenFollower(ctx context.Context, opt Options, kernel *bpf.Invocations) (*Follower, error) {
 	opt, err := opt.checked()
 	if err != nil {
@@ -138,8 +140,8 @@ func (f *Follower) Close() error { return f.jvms.close() }
 // silence is after how long without a call a method that is inlined counts as inlined everywhere.
 const silence = 3 * time.Second
 
-// Err is why invocations in a process are not followed any more, or are not seen because they enter only code of other methods; nil if all are
-// followed, or it has ended.
+// Err is why invocations in a process are not followed any more, or are not seen because they enter
+// only code of other methods; nil if all are followed, or it has ended.
 func (f *Follower) Err() error {
 	if err := f.jvms.err("follow calls"); err != nil {
 		return err
@@ -294,7 +296,8 @@ func (g *followed) search() error {
 	return nil // the VM moves its code while it is read: the next search may succeed
 }
 
-// stand has the breakpoints on the code that calls enter now, and on what is left of the one before.
+// stand has the breakpoints on the code that calls enter now, and on what is left of the one
+// before.
 func (g *followed) stand() error {
 	list, err := g.process.current()
 	if err == nil && len(list) == 0 && g.now == nil {

@@ -30,7 +30,8 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// Each call is seen from its entry to its return, for longer than breakpoints stand that nobody refills. What is called too often is refused.
+// Each call is seen from its entry to its return, for longer than breakpoints stand that nobody
+// refills. What is called too often is refused.
 func TestLiveFollower(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
@@ -81,7 +82,8 @@ func TestLiveFollower(t *testing.T) {
 			}
 			var last bpf.InvocationCounts
 			var got, least, most float64
-			// Calls of new code are not seen until it is found: what counts is a time without new code.
+			// Calls of new code are not seen until it is found: what counts is a time without new
+			// code.
 			for versions := -1; versions != len(f.Code(g.PID()).Versions); {
 				versions = len(f.Code(g.PID()).Versions)
 				// The program goes on while it is asked: it is asked before and after.
@@ -101,7 +103,8 @@ func TestLiveFollower(t *testing.T) {
 				time.Sleep(3 * followEvery) // what is new is found by then
 				t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v, %d versions", test.name, got, least, most, last, versions)
 			}
-			// A hundredth for when the breakpoints are set anew, on a machine whose agent comes too late to refill them.
+			// A hundredth for when the breakpoints are set anew, on a machine whose agent comes too
+			// late to refill them.
 			if got < 0.99*least-1 || got > most+1 {
 				t.Errorf("%s: %.0f calls, %.0f to %.0f in truth", test.name, got, least, most)
 			}

@@ -14,7 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Frequencies of the blocks of methods with known loops, by the counts of C1's code of level 3, and what is chosen by them.
+// Frequencies of the blocks of methods with known loops, by the counts of C1's code of level 3, and
+// what is chosen by them.
 func TestLiveGraph(t *testing.T) {
 	needs.Root(t, "to read a JVM")
 	const rounds = 20_000

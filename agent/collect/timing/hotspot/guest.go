@@ -29,7 +29,8 @@ const (
 	idlePause        = 200 * time.Millisecond
 )
 
-// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes and versionNotes, which Engine.mu guards.
+// A guest is one process on the way to its timings. It belongs to its goroutine, except for notes
+// and versionNotes, which Engine.mu guards.
 type guest struct {
 	engine  *Engine
 	process *process
@@ -199,7 +200,8 @@ func (g *guest) window(ctx context.Context, c *vmruntime.Compilation) (r result,
 	return r, err
 }
 
-// loopsOnly are compilations that are entered in a loop. Those in which no thread seems to run are among them seldom.
+// loopsOnly are compilations that are entered in a loop. Those in which no thread seems to run are
+// among them seldom.
 func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
 	for i := range g.process.osrCode {
 		c := &g.process.osrCode[i]
@@ -210,8 +212,8 @@ func (g *guest) loopsOnly() (list []vmruntime.Compilation) {
 	return list
 }
 
-// nextLoop is the loop of a compilation whose turn it is, and where to watch it; nil if none can be timed. Those that are too short, or that
-// no thread seems to run, have it seldom.
+// nextLoop is the loop of a compilation whose turn it is, and where to watch it; nil if none can be
+// timed. Those that are too short, or that no thread seems to run, have it seldom.
 func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
 	v := g.version(c)
 	if v.plans < maxPlans {
@@ -391,8 +393,8 @@ func (g *guest) take(c *vmruntime.Compilation, v *version, w *window, r *result,
 	g.engine.deliver(list, lost, r.Cost)
 }
 
-// learn learns from a window how long to wait for the ends of invocations. One that is cut off would be missing among the long
-// ones, and timings of a slow version would look too short.
+// learn learns from a window how long to wait for the ends of invocations. One that is cut off
+// would be missing among the long ones, and timings of a slow version would look too short.
 func (v *version) learn(r *result) {
 	switch {
 	case r.Open > 0:

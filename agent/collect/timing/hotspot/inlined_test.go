@@ -51,7 +51,8 @@ func calls(targets ...uint64) *vmruntime.MethodProfile {
 	return p
 }
 
-// The error for a method that is inlined everywhere names the nearest caller that has an entry, whether the copy has left a trace or not.
+// The error for a method that is inlined everywhere names the nearest caller that has an entry,
+// whether the copy has left a trace or not.
 func TestInlinedEverywhere(t *testing.T) {
 	const leaf, middle, outer, looping = 1, 2, 3, 4
 	node := func(parent, bci int, m uint64, made ...int) vmruntime.InlineNode {

@@ -17,12 +17,14 @@ import (
 type Known struct {
 	Method bool // its class is loaded and has it, with the signature if there is one
 	Class  bool // its class is loaded
-	// Near are methods that may be meant, the likeliest first; with signatures if only that is wrong. Empty if Method is true.
+	// Near are methods that may be meant, the likeliest first; with signatures if only that is
+	// wrong. Empty if Method is true.
 	Near []string
 }
 
 const (
-	// knownTime bounds how long the methods of a JVM are listed and named: some seconds for 100,000 classes.
+	// knownTime bounds how long the methods of a JVM are listed and named: some seconds for 100,000
+	// classes.
 	knownTime = 20 * time.Second
 	// maxNear bounds Known.Near.
 	maxNear = 3
@@ -30,9 +32,10 @@ const (
 	maxCandidates = 1 << 16
 )
 
-// Find reports whether a JVM has loaded a method. It looks at compiled code first, then at the methods of all classes: some tens of
-// milliseconds per thousand of them. The error says
-// why the methods are not known, as of a JVM whose classes cannot be listed; it is an *AmbiguousError if there are several of the name.
+// Find reports whether a JVM has loaded a method. It looks at compiled code first, then at the
+// methods of all classes: some tens of milliseconds per thousand of them. The error says why the
+// methods are not known, as of a JVM whose classes cannot be listed; it is an *AmbiguousError if
+// there are several of the name.
 func Find(ctx context.Context, root proc.Root, pid int, method Method) (Known, error) {
 	if root == "" {
 		root = proc.DefaultRoot

@@ -126,7 +126,8 @@ func lower(list []timing.Timing) float64 {
 	return float64(sum) / float64(len(durations))
 }
 
-// mean is the mean duration in ns, without the lowest and the highest tenth, as the cost of a timing is taken.
+// mean is the mean duration in ns, without the lowest and the highest tenth, as the cost of a
+// timing is taken.
 func mean(list []timing.Timing) float64 {
 	values := make([]float64, len(list))
 	for i, one := range list {
@@ -180,9 +181,11 @@ func again(t *testing.T, e *Engine, v timing.Version, n int) (of []timing.Timing
 	return of
 }
 
-// compare compares timings with what the program's own clock had before, between and after them: the machine may have other work, which
-// makes all of them longer. Timings include the traps as they come, cheap and expensive ones, of which the mean is subtracted: so it is the mean
-// that must not be too short. It may be too long, where other programs interrupt; then it is the lower half that must not be.
+// compare compares timings with what the program's own clock had before, between and after them:
+// the machine may have other work, which makes all of them longer. Timings include the traps as
+// they come, cheap and expensive ones, of which the mean is subtracted: so it is the mean that must
+// not be too short. It may be too long, where other programs interrupt; then it is the lower half
+// that must not be.
 func compare(t *testing.T, e *Engine, list []timing.Timing, truths []float64) {
 	t.Helper()
 	cost, within := e.Cost()
@@ -196,8 +199,8 @@ func compare(t *testing.T, e *Engine, list []timing.Timing, truths []float64) {
 	}
 }
 
-// ratiosOf returns how many times longer the quantile at is than the shortest timings, sorted: of each 100 timings in a row, because the speed of a
-// machine with other work changes.
+// ratiosOf returns how many times longer the quantile at is than the shortest timings, sorted: of
+// each 100 timings in a row, because the speed of a machine with other work changes.
 func ratiosOf(list []timing.Timing, at float64) (ratios []float64) {
 	for chunk := range slices.Chunk(list, 100) {
 		slices.SortFunc(chunk, func(a, b timing.Timing) int { return cmp.Compare(a.Duration, b.Duration) })
@@ -257,9 +260,9 @@ func TestLiveForms(t *testing.T) {
 	}
 }
 
-// Two processes at the same time, one with C1's code only: their versions differ as much as their own clocks say, which are read again
-// and again meanwhile, because the machine may have other work. The windows keep to their share, and when the processes end so do the
-// timings.
+// Two processes at the same time, one with C1's code only: their versions differ as much as their
+// own clocks say, which are read again and again meanwhile, because the machine may have other
+// work. The windows keep to their share, and when the processes end so do the timings.
 func TestLiveTwoProcesses(t *testing.T) {
 	needs.Root(t, "to time invocations")
 	breakpoints.Need(t)

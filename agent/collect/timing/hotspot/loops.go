@@ -17,7 +17,8 @@ type loopShape struct {
 	head int // bytecode index
 }
 
-// A loopCounter is a local variable that changes by the same number in each iteration, and nowhere else in the loop.
+// A loopCounter is a local variable that changes by the same number in each iteration, and nowhere
+// else in the loop.
 type loopCounter struct{ local, step int }
 
 // shapes are the loops of a method, outer ones before inner ones.
@@ -133,8 +134,8 @@ func (s *shapes) counters(loop int) (list []loopCounter) {
 	return list
 }
 
-// perCall is how many iterations an invocation had while the VM counted: how often the blocks were executed that lead back to the
-// head. 0 if that is not known.
+// perCall is how many iterations an invocation had while the VM counted: how often the blocks were
+// executed that lead back to the head. 0 if that is not known.
 func (s *shapes) perCall(loop int) float64 {
 	if !s.flow.Counted || s.flow.Blocks[0].Count == 0 {
 		return 0

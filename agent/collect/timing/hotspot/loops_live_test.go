@@ -66,8 +66,9 @@ func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
 	return e
 }
 
-// perRun is the time of an iteration: the median of the means of windows, of which other programs disturb some, and the lower quartile. Each
-// mean is without the lowest and the highest tenth, as that of the cost of a timing.
+// perRun is the time of an iteration: the median of the means of windows, of which other programs
+// disturb some, and the lower quartile. Each mean is without the lowest and the highest tenth, as
+// that of the cost of a timing.
 func perRun(list []timing.Timing) (median, low float64) {
 	var means []float64
 	for part := range slices.Chunk(list, timedPerWindow-1) {
@@ -81,7 +82,8 @@ func perRun(list []timing.Timing) (median, low float64) {
 	return means[len(means)/2], means[len(means)/4]
 }
 
-// Times of an iteration, as the program's own clock has them, whatever the compiler makes of the loop.
+// Times of an iteration, as the program's own clock has them, whatever the compiler makes of the
+// loop.
 func TestLiveLoops(t *testing.T) {
 	needs.Root(t, "to time loops")
 	breakpoints.Need(t)
@@ -147,7 +149,8 @@ func TestLiveLoops(t *testing.T) {
 				if runs := float64(list[0].Runs); runs < test.least {
 					t.Errorf("%.0f iterations of a round, want at least %.0f", runs, test.least)
 				}
-				// Where other programs interrupt, timings may be too long in most windows, but not in all.
+				// Where other programs interrupt, timings may be too long in most windows, but not
+				// in all.
 				median, low := perRun(list)
 				want := (before + after) / 2
 				allowed := 0.04*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)

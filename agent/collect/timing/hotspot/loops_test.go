@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// nestedFlow is for (int i = 0; i < n; i++) { if (…) j += 2; for (…; j--) { } } with a call in front of the inner loop.
+// nestedFlow is for (int i = 0; i < n; i++) { if (…) j += 2; for (…; j--) { } } with a call in
+// front of the inner loop.
 func nestedFlow() *vmruntime.MethodFlow {
 	return &vmruntime.MethodFlow{
 		Counted: true,
@@ -61,7 +62,8 @@ func rounds(moved ...int64) *result {
 	return r
 }
 
-// Rounds have the usual number of iterations. Those across the end of the loop, and what is left at its end, do not count.
+// Rounds have the usual number of iterations. Those across the end of the loop, and what is left at
+// its end, do not count.
 func TestRoundsTake(t *testing.T) {
 	p := loopPlace{inside: []uint64{1}, counter: &bpf.TimingOperand{}, step: -2, moves: map[int64]float64{}}
 	if list, runs := p.take(rounds(-2000, -2000, -2000)); len(list) != 0 || runs != 0 {

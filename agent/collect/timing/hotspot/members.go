@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// members are the processes that a Counter or a Follower works in, each by a goroutine of its own. The zero value has none.
+// members are the processes that a Counter or a Follower works in, each by a goroutine of its own.
+// The zero value has none.
 type members[M member] struct {
 	list   []M
 	cancel context.CancelFunc // nil until they run
@@ -24,7 +25,8 @@ type member interface {
 	how() *ending
 }
 
-// An ending is how a member's run ended. Members embed it, and have mu guard what else others read of them.
+// An ending is how a member's run ended. Members embed it, and have mu guard what else others read
+// of them.
 type ending struct {
 	mu     sync.Mutex
 	failed error
@@ -73,7 +75,8 @@ func (m *members[M]) close() error {
 	return errors.Join(errs...)
 }
 
-// err is why one of them does not run any more, given what they do; nil if they run, or their processes have ended.
+// err is why one of them does not run any more, given what they do; nil if they run, or their
+// processes have ended.
 func (m *members[M]) err(doing string) error {
 	for _, g := range m.list {
 		e := g.how()

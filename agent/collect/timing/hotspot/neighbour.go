@@ -10,12 +10,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// Some processors run instructions in the cache line of a hardware breakpoint, and in the next one, far slower (AMD Zen 4: a loop of 35 bytes 3.5
-// times, as if it were decoded anew in each pass). A timing contains that. It does not matter to code that is executed once between two
-// traps, but a short loop there can make timings several times too long. The timer tries whether the processor is one of them.
+// Some processors run instructions in the cache line of a hardware breakpoint, and in the next one,
+// far slower (AMD Zen 4: a loop of 35 bytes 3.5 times, as if it were decoded anew in each pass). A
+// timing contains that. It does not matter to code that is executed once between two traps, but a
+// short loop there can make timings several times too long. The timer tries whether the processor
+// is one of them.
 //
-// C1's loops are what the method has: places next to one are not used. C2 makes several loops of one, and those that are short run for few
-// iterations most of the time. Such versions are timed, and a note names them.
+// C1's loops are what the method has: places next to one are not used. C2 makes several loops of
+// one, and those that are short run for few iterations most of the time. Such versions are timed,
+// and a note names them.
 
 const (
 	cacheLine   = 64
@@ -29,13 +32,15 @@ type tight struct{ begin, end uint64 }
 
 func (l tight) contains(address uint64) bool { return address >= l.begin && address < l.end }
 
-// beside reports whether a breakpoint at an address makes the loop slower. One in the loop itself stops each pass anyway.
+// beside reports whether a breakpoint at an address makes the loop slower. One in the loop itself
+// stops each pass anyway.
 func (l tight) beside(address uint64) bool {
 	line := address &^ (cacheLine - 1)
 	return !l.contains(address) && l.begin < line+2*cacheLine && l.end > line
 }
 
-// tightLoops finds the loops of few bytes in code at an address, as far as it can be decoded: jumps back over a short distance.
+// tightLoops finds the loops of few bytes in code at an address, as far as it can be decoded: jumps
+// back over a short distance.
 func tightLoops(code []byte, at uint64) (list []tight) {
 	var call uint64 // the last one
 	for off := 0; off < len(code); {
@@ -54,7 +59,8 @@ func tightLoops(code []byte, at uint64) (list []tight) {
 	return list
 }
 
-// tightIn finds the tight loops of a compilation, if breakpoints make code next to them slower here.
+// tightIn finds the tight loops of a compilation, if breakpoints make code next to them slower
+// here.
 func (g *guest) tightIn(c *vmruntime.Compilation) []tight {
 	if runtime.GOARCH != "amd64" || g.engine.timer.slower < slowBeside || c.End <= c.Begin {
 		return nil
@@ -67,8 +73,8 @@ func (g *guest) tightIn(c *vmruntime.Compilation) []tight {
 	return tightLoops(code, c.Begin)
 }
 
-// besideAny reports whether breakpoints make a loop slower. Loops that have one of some places in them do not count: what is timed begins and
-// ends there.
+// besideAny reports whether breakpoints make a loop slower. Loops that have one of some places in
+// them do not count: what is timed begins and ends there.
 func besideAny(loops []tight, places, others []uint64) bool {
 	return slices.ContainsFunc(loops, func(l tight) bool {
 		return !slices.ContainsFunc(places, l.contains) && (slices.ContainsFunc(places, l.beside) || slices.ContainsFunc(others, l.beside))
@@ -80,7 +86,8 @@ func (t *timer) slowed() string {
 	return fmt.Sprintf("a short loop is next to a breakpoint, which makes such loops up to %.1f times slower on this processor", t.slower)
 }
 
-// noteSlowed is the note about versions that are timed although they have such loops; "" if there are none.
+// noteSlowed is the note about versions that are timed although they have such loops; "" if there
+// are none.
 func (g *guest) noteSlowed() string {
 	var names []string
 	for _, v := range g.versions {

@@ -62,8 +62,8 @@ func TestTightBeside(t *testing.T) {
 	}
 }
 
-// The loop that the cost of traps is measured with is not next to the breakpoint at the entry, but it is next to the one that is set to measure
-// that.
+// The loop that the cost of traps is measured with is not next to the breakpoint at the entry, but
+// it is next to the one that is set to measure that.
 func TestTurn(t *testing.T) {
 	beside := besideTurn()
 	if runtime.GOARCH != "amd64" {

@@ -48,10 +48,12 @@ type process struct {
 	forms    map[string]bool         // signatures with which the name was seen
 }
 
-// A Method is a name as users write it: java.util.HashMap.get, with a signature if there are several of that name.
+// A Method is a name as users write it: java.util.HashMap.get, with a signature if there are
+// several of that name.
 type Method struct{ Function, Signature string }
 
-// ParseMethod understands java.util.HashMap.get, java.util.HashMap::get and both with a signature in the JVM's form.
+// ParseMethod understands java.util.HashMap.get, java.util.HashMap::get and both with a signature
+// in the JVM's form.
 func ParseMethod(text string) (Method, error) {
 	name, signature, found := strings.Cut(text, "(")
 	if found {
@@ -152,7 +154,8 @@ func readLibrary(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, 
 
 func (p *process) Close() error { return p.memory.Close() }
 
-// search walks all compilations, for copies of the method that are new. That takes milliseconds per thousand of them.
+// search walks all compilations, for copies of the method that are new. That takes milliseconds per
+// thousand of them.
 func (p *process) search() error {
 	var all []vmruntime.Compilation
 	if err := p.vm.Compilations(func(c vmruntime.Compilation) bool {
@@ -200,7 +203,8 @@ func (p *process) search() error {
 			return err
 		}
 	}
-	// The nearest first, but calls of those that are inlined themselves may enter no code of theirs either.
+	// The nearest first, but calls of those that are inlined themselves may enter no code of theirs
+	// either.
 	rank := func(c container) int {
 		if p.copied[c.method] {
 			return maxNamed + c.depth
@@ -326,8 +330,9 @@ func (p *process) searchInlined(c *vmruntime.Compilation, tree *vmruntime.Inline
 	p.searched[c.Version] = found
 }
 
-// searchVanished looks for final code that contains the method without a trace: such code needs no debug information in the copy. By its profile a
-// method in the code calls this one, but the code does not.
+// searchVanished looks for final code that contains the method without a trace: such code needs no
+// debug information in the copy. By its profile a method in the code calls this one, but the code
+// does not.
 func (p *process) searchVanished(all []vmruntime.Compilation) error {
 	type copied struct {
 		c      *vmruntime.Compilation
@@ -423,7 +428,8 @@ func depthOf(tree *vmruntime.InlineTree, n int) (depth int) {
 	return depth
 }
 
-// An InlinedError says that calls of a method enter no code of its own, because it is inlined into its callers.
+// An InlinedError says that calls of a method enter no code of its own, because it is inlined into
+// its callers.
 type InlinedError struct {
 	Method  Method
 	Callers []string // methods whose code contains it and has an entry, the nearest first; it may be empty
@@ -443,8 +449,8 @@ func (e *InlinedError) Error() string {
 	return text
 }
 
-// everywhere returns an InlinedError if the last search found final code that contains the method; nil if it did not. Whether calls also enter
-// code of the method is for the caller to know.
+// everywhere returns an InlinedError if the last search found final code that contains the method;
+// nil if it did not. Whether calls also enter code of the method is for the caller to know.
 func (p *process) everywhere() error {
 	e := &InlinedError{Method: p.method}
 	for _, c := range p.inside {
@@ -462,7 +468,8 @@ func (p *process) everywhere() error {
 	return e
 }
 
-// current returns the code that calls of the method enter now: one compilation for each copy of the method.
+// current returns the code that calls of the method enter now: one compilation for each copy of the
+// method.
 func (p *process) current() (list []vmruntime.Compilation, err error) {
 	if len(p.methods) == 0 {
 		return nil, nil
@@ -480,15 +487,16 @@ func (p *process) current() (list []vmruntime.Compilation, err error) {
 	return list, nil
 }
 
-// still reports whether calls enter a compilation now. Numbers of compilations are never used again, so if that was so before and
-// after a window it was so all the time.
+// still reports whether calls enter a compilation now. Numbers of compilations are never used
+// again, so if that was so before and after a window it was so all the time.
 func (p *process) still(c *vmruntime.Compilation) bool {
 	found, err := p.vm.Current([]uint64{c.Method})
 	now, ok := found[c.Method]
 	return err == nil && ok && now.Version == c.Version && now.VerifiedEntry == c.VerifiedEntry && now.InUse
 }
 
-// exists reports whether a compilation is still where it was: threads may run in it, whether or not calls enter it.
+// exists reports whether a compilation is still where it was: threads may run in it, whether or not
+// calls enter it.
 func (p *process) exists(c *vmruntime.Compilation) bool {
 	now, err := p.vm.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: c.Begin, Version: c.Version})
 	return err == nil && now.Begin == c.Begin && now.End == c.End
@@ -542,8 +550,8 @@ func (p *process) notes() (notes []string) {
 // searchPause is how long to wait between searches that take so long.
 func searchPause(took time.Duration) time.Duration { return max(time.Second, 100*took) }
 
-// Graph is a method's control flow as package place takes it. Its frequencies are those of the time in which the VM counted, before C2's
-// code took over: as of warm-up.
+// Graph is a method's control flow as package place takes it. Its frequencies are those of the time
+// in which the VM counted, before C2's code took over: as of warm-up.
 func Graph(flow *vmruntime.MethodFlow) *place.Graph {
 	g := &place.Graph{Blocks: make([]place.Block, len(flow.Blocks))}
 	for i := range flow.Blocks {

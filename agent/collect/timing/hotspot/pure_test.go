@@ -43,7 +43,8 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// The cost is the mean of windows, its error that of this mean. Single pairs that took far longer do not matter.
+// The cost is the mean of windows, its error that of this mean. Single pairs that took far longer
+// do not matter.
 func TestCost(t *testing.T) {
 	var c cost
 	if mean, within := c.get(); mean != 0 || within != 0 || c.ready() {
@@ -93,7 +94,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// Windows wait longer while invocations are cut off, and look for other callers when there are none.
+// Windows wait longer while invocations are cut off, and look for other callers when there are
+// none.
 func TestVersionLearn(t *testing.T) {
 	v := version{wait: firstWait}
 	v.learn(&result{Started: 4, Open: 1})

@@ -44,7 +44,8 @@ type loopCode struct {
 	slower  bool   // places were left out, as breakpoints there would make code slower
 }
 
-// A loopPlace is where a loop is watched: each iteration, or each so many of them, passes one of the addresses.
+// A loopPlace is where a loop is watched: each iteration, or each so many of them, passes one of
+// the addresses.
 type loopPlace struct {
 	inside  []uint64 // one, or all copies of it
 	outside []uint64 // in the same frame, but not in the loop: the entry of the method first, if entered
@@ -226,8 +227,8 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 	return l
 }
 
-// always reports whether a call that the code makes is made whenever the bytecode calls. C2 may inline methods of some receivers, and
-// call for the others only.
+// always reports whether a call that the code makes is made whenever the bytecode calls. C2 may
+// inline methods of some receivers, and call for the others only.
 func (p *planner) always(method uint64, bci int) bool {
 	if p.code.Tier == vmruntime.TierC1 {
 		return true
@@ -247,7 +248,8 @@ func addresses(list []*vmruntime.Safepoint) (all []uint64) {
 	return all
 }
 
-// add adds a place, with the addresses that say that the loop was left: the method's entry, and the end of an iteration of the loop around.
+// add adds a place, with the addresses that say that the loop was left: the method's entry, and the
+// end of an iteration of the loop around.
 func (p *planner) add(l *loopCode, of *loopGroup, place *loopPlace) {
 	if len(l.places) >= maxPlaces {
 		return
@@ -344,8 +346,8 @@ func (p *loopPlace) window(pairs bool) window {
 	return w
 }
 
-// take takes over a window of rounds: those that have the usual number of iterations, and how many that is. The others went
-// across the end of the loop, or had what is left at its end.
+// take takes over a window of rounds: those that have the usual number of iterations, and how many
+// that is. The others went across the end of the loop, or had what is left at its end.
 func (p *loopPlace) take(r *result) (list []*bpf.Timed, runs uint32) {
 	list = make([]*bpf.Timed, 0, len(r.Timed))
 	for i := range r.Timed {
@@ -463,7 +465,8 @@ func thousands(x float64) string {
 	return text
 }
 
-// loopNumber is the number of a loop in timings, from 1: the same in all compilations and processes.
+// loopNumber is the number of a loop in timings, from 1: the same in all compilations and
+// processes.
 func (e *Engine) loopNumber(p *process, method uint64, head int) uint32 {
 	name, line := fmt.Sprintf("%s, bytecode %d", p.method, head), ""
 	if frames, err := p.vm.Names([]vmruntime.Scope{{Method: method, BCI: head}}); err == nil && frames[0].Function != "" {

@@ -117,8 +117,8 @@ func caught(n int) (x uint64) {
 	return throws(n)
 }
 
-// Invocations of a method that calls itself: those of each level take as long as the levels below them, and those too deep are
-// counted.
+// Invocations of a method that calls itself: those of each level take as long as the levels below
+// them, and those too deep are counted.
 func TestTimeRecursion(t *testing.T) {
 	tm, id := newTestTimer(t)
 	for _, depth := range []int{3, 10} {
@@ -136,7 +136,8 @@ func TestTimeRecursion(t *testing.T) {
 		for i := range r.Timed {
 			inner[r.Timed[i].Inner]++
 		}
-		// Each invocation that is timed has two traps for each one below it, or one if that was too deep.
+		// Each invocation that is timed has two traps for each one below it, or one if that was too
+		// deep.
 		if inner[0] == 0 && depth == 3 || inner[2] == 0 && depth == 3 {
 			t.Errorf("depth %d: traps within timings: %v", depth, inner)
 		}
@@ -163,7 +164,8 @@ func looping(n int) (x uint64) {
 	return x
 }
 
-// Rounds of a loop: from one arrival in it to the next, but not across its end. By how much a register grew is that of the round.
+// Rounds of a loop: from one arrival in it to the next, but not across its end. By how much a
+// register grew is that of the round.
 func TestTimeRounds(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the registers of amd64 are read")

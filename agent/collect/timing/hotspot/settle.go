@@ -19,18 +19,21 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// A pair of neighbouring instructions does not contain all that a trap costs: the code behind it finds caches and predictors
-// emptied, and the next trap after a while finds the kernel's code in the same state. So the agent times a function of its own, of
-// known length. What is left of its timings after the cost of pairs is the least that any method pays.
+// A pair of neighbouring instructions does not contain all that a trap costs: the code behind it
+// finds caches and predictors emptied, and the next trap after a while finds the kernel's code in
+// the same state. So the agent times a function of its own, of known length. What is left of its
+// timings after the cost of pairs is the least that any method pays.
 
-// spin is that function: arithmetic that depends on itself, so that it takes the same time every time.
+// spin is that function: arithmetic that depends on itself, so that it takes the same time every
+// time.
 //
 //go:nosplit
 //go:noinline
 func spin(n int) uint64 { return turn(n) }
 
-// turn has the loop, and more than two cache lines of code before it: some processors run instructions next to a breakpoint far slower (AMD
-// Zen 4: 3.5 times), which is not to be taken for what every timing pays.
+// turn has the loop, and more than two cache lines of code before it: some processors run
+// instructions next to a breakpoint far slower (AMD Zen 4: 3.5 times), which is not to be taken for
+// what every timing pays.
 //
 //go:nosplit
 //go:noinline
@@ -106,9 +109,10 @@ func spinTime() float64 {
 	return middle(values) - middle(empty)
 }
 
-// settle finds out what a timing of an invocation has beyond the duration and the cost of pairs, at least, and what one of a round has. The
-// latter can be negative: both traps of a round are at the same breakpoint, those of a pair at two. And it finds how much slower a loop is next
-// to a breakpoint. It takes some 100 ms, none of it of a target.
+// settle finds out what a timing of an invocation has beyond the duration and the cost of pairs, at
+// least, and what one of a round has. The latter can be negative: both traps of a round are at the
+// same breakpoint, those of a pair at two. And it finds how much slower a loop is next to a
+// breakpoint. It takes some 100 ms, none of it of a target.
 func (t *timer) settle(ctx context.Context, root proc.Root) error {
 	id, err := root.Identify(os.Getpid())
 	if err != nil {
@@ -158,7 +162,8 @@ func (t *timer) settle(ctx context.Context, root proc.Root) error {
 	if len(excesses) < settleLeast {
 		return errSettle
 	}
-	// Other programs disturb one of the three now and then. What is left is a bound of the error, too: rather some than none.
+	// Other programs disturb one of the three now and then. What is left is a bound of the error,
+	// too: rather some than none.
 	t.excess, t.round, t.slower = time.Duration(max(0, median(excesses))), time.Duration(median(rounds)), median(slower)
 	return nil
 }
@@ -168,8 +173,8 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// besideTurn is an address next to the loop of turn, in the middle of an instruction: a breakpoint there is never hit. 0 if the code cannot be
-// decoded.
+// besideTurn is an address next to the loop of turn, in the middle of an instruction: a breakpoint
+// there is never hit. 0 if the code cannot be decoded.
 func besideTurn() uint64 {
 	loops := tightLoops(codeAt(turn), uint64(reflect.ValueOf(turn).Pointer()))
 	if runtime.GOARCH != "amd64" || len(loops) == 0 {

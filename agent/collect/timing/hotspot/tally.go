@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A tally estimates how often something happens from looks at some of the time. In between, the rate is that of the looks before and
-// after. How much the rate differs from one look to the next says how wrong that may be: calls come in bursts, so that counts alone would
-// promise too much. The zero value is not ready: from and taken are when the time begins.
+// A tally estimates how often something happens from looks at some of the time. In between, the
+// rate is that of the looks before and after. How much the rate differs from one look to the next
+// says how wrong that may be: calls come in bursts, so that counts alone would promise too much.
+// The zero value is not ready: from and taken are when the time begins.
 type tally struct {
 	from  time.Duration // CLOCK_MONOTONIC: until when the sum is known
 	taken time.Duration // CLOCK_MONOTONIC: since when it counts
@@ -21,8 +22,9 @@ type tally struct {
 	squares float64 // sum of the squared differences between one look and the next
 }
 
-// look adds the hits of the last part of the time until now. Without any part, nothing could happen since the last look. slowed is
-// the part of the look that the breakpoints took from the program: without them it may have called so much more often.
+// look adds the hits of the last part of the time until now. Without any part, nothing could happen
+// since the last look. slowed is the part of the look that the breakpoints took from the program:
+// without them it may have called so much more often.
 func (t *tally) look(hits float64, now, observed time.Duration, slowed float64) {
 	all := max(now-t.from, observed)
 	t.from = now
@@ -38,7 +40,8 @@ func (t *tally) look(hits float64, now, observed time.Duration, slowed float64) 
 		t.squares += (rate - t.rate) * (rate - t.rate)
 	}
 	t.looks, t.rate = t.looks+1, rate
-	// What differences of neighbours show, which a trend hardly changes, and not less than calls at random have.
+	// What differences of neighbours show, which a trend hardly changes, and not less than calls at
+	// random have.
 	t.spread = max(hits, 1) / (observed.Seconds() * observed.Seconds())
 	if t.looks > 1 {
 		t.spread = max(t.spread, t.squares/float64(2*(t.looks-1)))
@@ -50,8 +53,9 @@ func (t *tally) look(hits float64, now, observed time.Duration, slowed float64) 
 	t.sum.Error = math.Hypot(t.sum.Error, math.Sqrt(all.Seconds()*(all-observed).Seconds()*t.spread))
 }
 
-// take returns the sum of the time until then and begins anew. If nobody looked since the last take, there is none yet: the next
-// look stands for this time as well, unless it is the last take, which goes on with the rate of the last look.
+// take returns the sum of the time until then and begins anew. If nobody looked since the last
+// take, there is none yet: the next look stands for this time as well, unless it is the last take,
+// which goes on with the rate of the last look.
 func (t *tally) take(then time.Duration, last bool) Count {
 	if t.sum.Time <= 0 && !(last && t.looks > 0) {
 		return Count{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What is estimated lies within its interval as often as it should, also for calls that come in bursts, whose rate drifts, or that
-// hardly ever come, and for looks at any share of the time.
+// What is estimated lies within its interval as often as it should, also for calls that come in
+// bursts, whose rate drifts, or that hardly ever come, and for looks at any share of the time.
 func TestTallyIntervals(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
@@ -78,7 +78,8 @@ func poisson(r *rand.Rand, mean float64) (n float64) {
 	return n
 }
 
-// Where all of the time was observed, nothing is estimated; where none was, the next take has it, and the last one goes on with the last rate.
+// Where all of the time was observed, nothing is estimated; where none was, the next take has it,
+// and the last one goes on with the last rate.
 func TestTallyTakes(t *testing.T) {
 	const second = time.Second
 	tl := tally{from: second, taken: second}

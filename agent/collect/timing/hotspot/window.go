@@ -31,7 +31,8 @@ type timer struct {
 	slower   float64       // times: what a tight loop takes with a breakpoint next to it, by what it takes without
 }
 
-// newTimer loads the kernel side, and sets breakpoints in the agent itself to see that they work and what they cost: some 50 ms.
+// newTimer loads the kernel side, and sets breakpoints in the agent itself to see that they work
+// and what they cost: some 50 ms.
 func newTimer(ctx context.Context, root proc.Root, w *watch.Watcher) (*timer, error) {
 	objects, err := bpf.LoadTimings()
 	if err != nil {
@@ -75,7 +76,8 @@ func (w *window) check() error {
 	return nil
 }
 
-// A result is what a window observed. Every invocation or round that was taken is in Timed, Lost or Open.
+// A result is what a window observed. Every invocation or round that was taken is in Timed, Lost or
+// Open.
 type result struct {
 	watch.Observation
 	Timed   []bpf.Timed // as they ended
@@ -87,7 +89,8 @@ type result struct {
 	Stray   int                        // arrivals that ended nothing: other callees return to the same place, or the invocation began before the window
 }
 
-// time opens a window and waits for its end. watch.Refused and others of package watch say which errors are of the moment.
+// time opens a window and waits for its end. watch.Refused and others of package watch say which
+// errors are of the moment.
 func (t *timer) time(ctx context.Context, id proc.Identity, w window) (r result, err error) {
 	if err := w.check(); err != nil {
 		return r, err

@@ -10,9 +10,11 @@ type Loop struct {
 	Depth  int   // 0: no loop is around it
 }
 
-// Loops are the loops of the blocks that the entry reaches, in depth-first order: a loop comes before those in it, and loops next to each
-// other are in the order of their heads. They are the strongly connected components; without the head, those of what is left are the
-// loops inside. It takes as many passes over the graph as loops are nested, at most MaxBlocks. The graph must be one.
+// Loops are the loops of the blocks that the entry reaches, in depth-first order: a loop comes
+// before those in it, and loops next to each other are in the order of their heads. They are the
+// strongly connected components; without the head, those of what is left are the loops inside. It
+// takes as many passes over the graph as loops are nested, at most MaxBlocks. The graph must be
+// one.
 func (g *Graph) Loops() []Loop {
 	f := forest{g: g, in: make([]int, len(g.Blocks)), index: make([]int, len(g.Blocks)), low: make([]int, len(g.Blocks)), onStack: make([]bool, len(g.Blocks))}
 	all := g.reachable()
@@ -50,8 +52,8 @@ type forest struct {
 	onStack    []bool
 }
 
-// find adds the loops of a set of blocks, those inside included. Sets that wait for their turn are on a stack of its own: hostile graphs nest
-// deeper than goroutines should.
+// find adds the loops of a set of blocks, those inside included. Sets that wait for their turn are
+// on a stack of its own: hostile graphs nest deeper than goroutines should.
 func (f *forest) find(blocks []int, parent, depth int) {
 	type set struct {
 		blocks        []int
@@ -101,7 +103,8 @@ func (f *forest) head(blocks []int) int {
 	return best
 }
 
-// components are the strongly connected components of a set that have an edge inside, by Tarjan's algorithm.
+// components are the strongly connected components of a set that have an edge inside, by Tarjan's
+// algorithm.
 func (f *forest) components(blocks []int) (found [][]int) {
 	f.sets++
 	for _, b := range blocks {

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// paths are shortest paths between the beginnings of blocks (Dijkstra 1959). What a path costs is the sum of the blocks that it
-// executes: that of its first block counts, that of its last one does not.
+// paths are shortest paths between the beginnings of blocks (Dijkstra 1959). What a path costs is
+// the sum of the blocks that it executes: that of its first block counts, that of its last one does
+// not.
 type paths struct {
 	next [][]edge
 }
@@ -16,7 +17,8 @@ type edge struct {
 	cost float64
 }
 
-// newPaths prepares paths along the edges of a graph, or against them: then from gives the costs of ways to a block.
+// newPaths prepares paths along the edges of a graph, or against them: then from gives the costs of
+// ways to a block.
 func newPaths(g *Graph, against bool) *paths {
 	p := &paths{next: make([][]edge, len(g.Blocks))}
 	for b := range g.Blocks {
@@ -31,7 +33,8 @@ func newPaths(g *Graph, against bool) *paths {
 	return p
 }
 
-// from are the distances of all blocks from one. That of the block itself is the cheapest way around and back; +Inf if there is no way.
+// from are the distances of all blocks from one. That of the block itself is the cheapest way
+// around and back; +Inf if there is no way.
 func (p *paths) from(b int) []float64 {
 	distance := make([]float64, len(p.next))
 	for i := range distance {

@@ -1,12 +1,14 @@
-// Package place chooses which loops of a method to time, and at which of their blocks: figure 2 of Lau, Arnold, Hind and Calder,
-// A Loop Correlation Technique to Improve Performance Auditing (PACT 2007), sections 5.1 to 5.3.
+// Package place chooses which loops of a method to time, and at which of their blocks: figure 2 of
+// Lau, Arnold, Hind and Calder, A Loop Correlation Technique to Improve Performance Auditing (PACT
+// 2007), sections 5.1 to 5.3.
 //
 //	points, why := place.Select(&graph, place.Default)
 //
-// Where it departs from the paper: loops are those of a forest that exists for all graphs, irreducible ones included; a block is
-// chosen once at most; distances to timing points count in both directions, since either may follow the other. The entry and the
-// exits of the method are no timing points here: they come once in an invocation, and few invocations are the
-// reason to time loops.
+// Where it departs from the paper: loops are those of a forest that exists for all graphs,
+// irreducible ones included; a block is chosen once at most; distances to timing points count in
+// both directions, since either may follow the other. The entry and the exits of the method are no
+// timing points here: they come once in an invocation, and few invocations are the reason to time
+// loops.
 package place
 
 import (
@@ -17,13 +19,15 @@ import (
 	"slices"
 )
 
-// Bounds of a Graph. The time to choose is at most that of MaxBlocks shortest path searches, some 100 ms.
+// Bounds of a Graph. The time to choose is at most that of MaxBlocks shortest path searches, some
+// 100 ms.
 const (
 	MaxBlocks = 1 << 10
 	MaxEdges  = 1 << 13
 )
 
-// ErrGraph says that a graph is none: a successor does not exist, a number makes no sense, or a bound is passed.
+// ErrGraph says that a graph is none: a successor does not exist, a number makes no sense, or a
+// bound is passed.
 var ErrGraph = errors.New("control flow graph is malformed or too large")
 
 // A Graph is the control flow graph of a method. Block 0 is the entry.
@@ -38,7 +42,8 @@ type Block struct {
 
 // Options are the thresholds of the algorithm.
 type Options struct {
-	// Invocations is the normalized frequency of the entry above which no loop is timed: invocations suffice.
+	// Invocations is the normalized frequency of the entry above which no loop is timed:
+	// invocations suffice.
 	Invocations float64
 	// Target is the normalized frequency that all timing points together are to have, about.
 	Target float64
@@ -46,7 +51,8 @@ type Options struct {
 	Distance float64
 }
 
-// Default are thresholds for costs in units of a simple instruction. The paper does not state its own.
+// Default are thresholds for costs in units of a simple instruction. The paper does not state its
+// own.
 var Default = Options{Invocations: 0.05, Target: 0.05, Distance: 50}
 
 // A Point is a block at whose beginning to take the time.
@@ -153,7 +159,8 @@ func newSelection(g *Graph, opt Options, freq []float64) *selection {
 	return s
 }
 
-// findLoop is findLoop of figure 2: the first loop from the outside that is executed often enough and has a block.
+// findLoop is findLoop of figure 2: the first loop from the outside that is executed often enough
+// and has a block.
 func (s *selection) findLoop(target float64) (Point, Verdict) {
 	why := NoLoop
 	for i := range s.loops {
@@ -168,8 +175,9 @@ func (s *selection) findLoop(target float64) (Point, Verdict) {
 	return Point{}, why
 }
 
-// selectBlock is selectBlock of figure 2: the block whose frequency is nearest to the target, of those that are far enough from
-// themselves and from all points. Blocks that are not executed would never give a timing.
+// selectBlock is selectBlock of figure 2: the block whose frequency is nearest to the target, of
+// those that are far enough from themselves and from all points. Blocks that are not executed would
+// never give a timing.
 func (s *selection) selectBlock(l *Loop, target float64) (int, bool) {
 	blocks := slices.DeleteFunc(slices.Clone(l.Blocks), func(b int) bool { return s.chosen[b] || s.freq[b] == 0 })
 	slices.SortFunc(blocks, func(a, b int) int {

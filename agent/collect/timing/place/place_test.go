@@ -24,8 +24,8 @@ func graph(blocks ...[]float64) *Graph {
 
 var testOptions = Options{Invocations: 0.05, Target: 0.1, Distance: 50}
 
-// The graphs of figure 3 are images, without numbers in the text that is at hand: these have its three shapes, of rarely
-// invoked methods whose loops are all tight.
+// The graphs of figure 3 are images, without numbers in the text that is at hand: these have its
+// three shapes, of rarely invoked methods whose loops are all tight.
 func TestSelectFigure3(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -62,10 +62,12 @@ func TestSelect(t *testing.T) {
 		// The inner loop is tight. The outer one's head is rare: with a lower target it is chosen.
 		{"tight inside", graph(inner...), testOptions, nil, Tight},
 		{"long outside", graph(inner...), Options{0.05, 0.009, 50}, []int{1}, Chosen},
-		// The block nearest to the target is on a short way around: the rare branch makes no timing safe that it does not lie on.
+		// The block nearest to the target is on a short way around: the rare branch makes no timing
+		// safe that it does not lie on.
 		{"short cut", graph([]float64{1, 1, 1}, []float64{1000, 10, 2, 3}, []float64{900, 100, 1}, []float64{100, 10, 1, 4}, []float64{1, 1}),
 			Options{0.05, 0.04, 50}, []int{2}, Chosen},
-		// Two loops are needed for the target, and the blocks of one would be too near to each other.
+		// Two loops are needed for the target, and the blocks of one would be too near to each
+		// other.
 		{"two loops", graph([]float64{1, 1, 1}, []float64{400, 60, 1, 2}, []float64{1, 1, 3}, []float64{500, 30, 4}, []float64{500, 30, 3, 5}, []float64{1, 1}),
 			Options{0.05, 0.28, 50}, []int{1}, Chosen},
 		{"irreducible", graph([]float64{1, 1, 1, 2}, []float64{500, 40, 2}, []float64{500, 40, 1, 3}, []float64{1, 1}), testOptions, []int{1}, Chosen},
@@ -125,7 +127,8 @@ func TestSelectBound(t *testing.T) {
 	}
 }
 
-// Whatever the graph is: points are blocks of their loops, executed, not chosen twice, and far enough from each other.
+// Whatever the graph is: points are blocks of their loops, executed, not chosen twice, and far
+// enough from each other.
 func FuzzSelect(f *testing.F) {
 	f.Add([]byte{5, 1, 200, 1, 1, 255, 30, 2, 2, 255, 30, 1, 3, 1, 9, 4, 0})
 	f.Add([]byte{3, 0, 0, 0, 0, 1, 2})

@@ -1,6 +1,7 @@
-// Package bridge defines how a runtime and the kernel side are connected: what BPF programs must know of a VM to walk its stacks,
-// and which probes announce what happens to its code. One package for each runtime that needs it implements the interfaces; the
-// table in package runtimes lists them. What uses the table names no runtime.
+// Package bridge defines how a runtime and the kernel side are connected: what BPF programs must
+// know of a VM to walk its stacks, and which probes announce what happens to its code. One package
+// for each runtime that needs it implements the interfaces; the table in package runtimes lists
+// them. What uses the table names no runtime.
 package bridge
 
 import (
@@ -17,28 +18,33 @@ import (
 // A Runtime is a row of the table of runtimes.
 type Runtime struct {
 	vmruntime.Runtime
-	// Kernel connects VMs of the runtime to the kernel side. A runtime that is recognised by a library (vmruntime.Library) must have
-	// one. It is nil for a runtime that only maps code (vmruntime.CodeMapper), whose code is walked like native code.
+	// Kernel connects VMs of the runtime to the kernel side. A runtime that is recognised by a
+	// library (vmruntime.Library) must have one. It is nil for a runtime that only maps code
+	// (vmruntime.CodeMapper), whose code is walked like native code.
 	Kernel Kernel
 }
 
 // A Kernel connects one runtime to the kernel side.
 type Kernel interface {
-	// Usable returns why stacks of such VMs cannot be walked on this machine, wrapping ErrArchitecture; nil if they can.
+	// Usable returns why stacks of such VMs cannot be walked on this machine, wrapping
+	// ErrArchitecture; nil if they can.
 	Usable() error
-	// Sites chooses, among the USDT probes of a VM's library, those that announce what happens to code. The error says why the
-	// VM's code cannot be followed.
+	// Sites chooses, among the USDT probes of a VM's library, those that announce what happens to
+	// code. The error says why the VM's code cannot be followed.
 	Sites(probes []elffile.Probe) (attach.Sites, error)
 	// VM returns the records of an attached process, which an Image of the same runtime made.
 	VM(vmruntime.Process) (VM, error)
 }
 
-// A VM makes the kernel side's records of one process. Its methods are called from the goroutine that uses the process.
+// A VM makes the kernel side's records of one process. Its methods are called from the goroutine
+// that uses the process.
 type VM interface {
-	// Record returns the layout that the walker needs. The caller sets identity, slot, and the flags about probes. The walker has one
-	// form of such records, which is HotSpot's: another VM with a layout of its own needs a record and a walker of its own in bpf.
+	// Record returns the layout that the walker needs. The caller sets identity, slot, and the
+	// flags about probes. The walker has one form of such records, which is HotSpot's: another VM
+	// with a layout of its own needs a record and a walker of its own in bpf.
 	Record() (*bpf.HotspotProcess, error)
-	// Heap is what probes of events must know of objects, nil if that was not found out. The caller sets the serial.
+	// Heap is what probes of events must know of objects, nil if that was not found out. The caller
+	// sets the serial.
 	Heap() *bpf.HotspotHeap
 	// Pending reports whether the VM has yet to generate kinds of code that the walker must know.
 	Pending() bool
@@ -49,8 +55,8 @@ type VM interface {
 // ErrArchitecture says that stacks of a runtime's VMs cannot be walked on processors like this one.
 var ErrArchitecture = errors.New("stacks are walked on x86-64 only, so far")
 
-// Recognise returns the first runtime of a table that recognises the name of a mapped file as that of its VMs' library. ok is
-// false if none does. Rows without a Kernel are passed over.
+// Recognise returns the first runtime of a table that recognises the name of a mapped file as that
+// of its VMs' library. ok is false if none does. Rows without a Kernel are passed over.
 func Recognise(table []Runtime, file string) (r Runtime, ok bool) {
 	for _, r := range table {
 		if l, is := r.Runtime.(vmruntime.Library); is && r.Kernel != nil && l.Recognise(file) {
@@ -83,8 +89,8 @@ func (r Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
 	return image, err
 }
 
-// CodeSites finds the probes with which a library announces what happens to code. The error says why the VM's code cannot be
-// followed.
+// CodeSites finds the probes with which a library announces what happens to code. The error says
+// why the VM's code cannot be followed.
 func (r Runtime) CodeSites(file *elffile.File) (attach.Sites, error) {
 	probes, err := file.Probes()
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 )
 
-// heap is what the kernel side must know of a HotSpot process's objects. The caller sets the serial.
+// heap is what the kernel side must know of a HotSpot process's objects. The caller sets the
+// serial.
 func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 	l, mounted := &layout.Objects, &layout.Loom.Mounted
 	h := &bpf.HotspotHeap{

@@ -1,5 +1,6 @@
-// Package hotspotbpf connects HotSpot to the kernel side: it puts the layout of a VM's code, threads and heap into the form that
-// BPF programs have of it, and finds the USDT probes with which a VM announces what happens to its code.
+// Package hotspotbpf connects HotSpot to the kernel side: it puts the layout of a VM's code,
+// threads and heap into the form that BPF programs have of it, and finds the USDT probes with which
+// a VM announces what happens to its code.
 package hotspotbpf
 
 import (
@@ -15,7 +16,8 @@ import (
 // Kernel implements bridge.Kernel.
 type Kernel struct{}
 
-// Usable returns an error on processors other than x86-64: the walker's rules for HotSpot frames are for that one.
+// Usable returns an error on processors other than x86-64: the walker's rules for HotSpot frames
+// are for that one.
 func (Kernel) Usable() error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("HotSpot: %w", bridge.ErrArchitecture)

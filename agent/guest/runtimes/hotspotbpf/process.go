@@ -12,7 +12,8 @@ import (
 // errHeaps: no HotSpot has that many code heaps.
 var errHeaps = errors.New("more code heaps than the walker knows of")
 
-// process is what the kernel side must know of a HotSpot process. The caller sets identity, slot and the flags about probes.
+// process is what the kernel side must know of a HotSpot process. The caller sets identity, slot
+// and the flags about probes.
 func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,

@@ -9,8 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 )
 
-// loadSite says where the arguments of one compiled__method__load site are: class, its length, name, its length,
-// signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
+// loadSite says where the arguments of one compiled__method__load site are: class, its length,
+// name, its length, signature, its length, code, size (src/hotspot/share/code/nmethod.cpp).
 func loadSite(p elffile.Probe) (*bpf.LoadSite, error) {
 	var s bpf.LoadSite
 	args := []*bpf.Operand{

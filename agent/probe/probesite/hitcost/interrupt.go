@@ -16,12 +16,14 @@ import (
 // ErrInterrupt says that the time of an interrupt cannot be measured here.
 var ErrInterrupt = errors.New("the cost of an interrupt cannot be measured with one CPU, or on a busy CPU")
 
-// Interrupt returns the time that a thread loses when another CPU interrupts its own, as the kernel does when it changes code or drops
-// mappings of pages. It is longer in virtual machines than on bare metal. It is the median of some tens of interrupts of a thread of this
-// process, at most 100 us. The measurement takes 50 to 200 ms, during which two CPUs are busy. The error is [ErrInterrupt] if threads of
-// this process cannot run at the same time for long enough.
+// Interrupt returns the time that a thread loses when another CPU interrupts its own, as the kernel
+// does when it changes code or drops mappings of pages. It is longer in virtual machines than on
+// bare metal. It is the median of some tens of interrupts of a thread of this process, at most 100
+// us. The measurement takes 50 to 200 ms, during which two CPUs are busy. The error is
+// [ErrInterrupt] if threads of this process cannot run at the same time for long enough.
 //
-// The interrupts are those of membarrier(2): MEMBARRIER_CMD_PRIVATE_EXPEDITED interrupts the CPUs that run threads of the process.
+// The interrupts are those of membarrier(2): MEMBARRIER_CMD_PRIVATE_EXPEDITED interrupts the CPUs
+// that run threads of the process.
 func Interrupt() (time.Duration, error) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		return 0, ErrInterrupt

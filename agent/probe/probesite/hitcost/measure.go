@@ -20,7 +20,8 @@ import (
 // ErrKind says that a kind cannot be measured: no kernel allows a probe there.
 var ErrKind = errors.New("a hit of this kind cannot be measured")
 
-// Options are the amount of measurements. The zero value takes about 50 ms, for 30 of which one CPU is busy.
+// Options are the amount of measurements. The zero value takes about 50 ms, for 30 of which one CPU
+// is busy.
 type Options struct {
 	Hits   int // per round; 0 means 2,000
 	Rounds int // 0 means 5
@@ -31,11 +32,13 @@ const (
 	defaultRounds = 5
 )
 
-// Measure returns the time of a probe's hit on an instruction of that kind: into the kernel, the program, and back. It is the median of
-// several rounds of a loop of this process with the probe, minus that of the same loop without. The loop itself takes 1 ns.
+// Measure returns the time of a probe's hit on an instruction of that kind: into the kernel, the
+// program, and back. It is the median of several rounds of a loop of this process with the probe,
+// minus that of the same loop without. The loop itself takes 1 ns.
 //
-// The program is p; nil programs mean one that returns at once. Root is needed, or the capabilities for uprobes. In a profiled process a
-// hit also evicts cache lines, which costs tens of nanoseconds more.
+// The program is p; nil programs mean one that returns at once. Root is needed, or the capabilities
+// for uprobes. In a profiled process a hit also evicts cache lines, which costs tens of nanoseconds
+// more.
 func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err error) {
 	if o.Hits <= 0 {
 		o.Hits = defaultHits
@@ -80,7 +83,8 @@ func median(run func(uint64), o Options) time.Duration {
 	return rounds[len(rounds)/2] / time.Duration(o.Hits)
 }
 
-// threadTime is the CPU time of this thread: on a busy machine, the wall time of a round includes time slices of others.
+// threadTime is the CPU time of this thread: on a busy machine, the wall time of a round includes
+// time slices of others.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
@@ -118,8 +122,8 @@ func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
 	}, nil
 }
 
-// empty loads a program that does nothing, in both forms. A kernel without uprobe.multi links accepts the first form as well, as it only
-// matters when the program is attached.
+// empty loads a program that does nothing, in both forms. A kernel without uprobe.multi links
+// accepts the first form as well, as it only matters when the program is attached.
 func empty() (attach.Uprobe, error) {
 	load := func(a ebpf.AttachType) (*ebpf.Program, error) {
 		return ebpf.NewProgram(&ebpf.ProgramSpec{

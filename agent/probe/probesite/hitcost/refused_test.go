@@ -54,7 +54,8 @@ func TestLiveRefused(t *testing.T) {
 	}
 }
 
-// attachToCode attaches to code in a file that this process maps: the kernel then checks the instruction.
+// attachToCode attaches to code in a file that this process maps: the kernel then checks the
+// instruction.
 func attachToCode(t *testing.T, code []byte, p attach.Uprobe) error {
 	t.Helper()
 	const at = 64 // 0 would be taken for the address of a symbol

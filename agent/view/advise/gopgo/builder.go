@@ -7,7 +7,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// A builder makes locations as runtime/pprof has them: one for each function that has code of its own, with what is inlined into it.
+// A builder makes locations as runtime/pprof has them: one for each function that has code of its
+// own, with what is inlined into it.
 type builder struct {
 	profile   *pprof.Profile
 	calls     map[call]bool
@@ -31,8 +32,9 @@ const (
 	bottom        = "runtime.goexit"
 )
 
-// stack returns the locations of Go functions of a program in a sample. What the sample called that is not Go is left out, and where a stack
-// comes back to Go by way of C, or is incomplete, it ends: its parts do not call each other.
+// stack returns the locations of Go functions of a program in a sample. What the sample called that
+// is not Go is left out, and where a stack comes back to Go by way of C, or is incomplete, it ends:
+// its parts do not call each other.
 func (b *builder) stack(s *pprof.Sample, of program) (stack []*pprof.Location) {
 	callee := ""
 	for _, location := range s.Location {

@@ -1,12 +1,13 @@
-// Package gopgo reduces a profile of a Go program to what go build -pgo reads: the compiler inlines hot calls, and calls the most frequent
-// target of a hot interface call directly.
+// Package gopgo reduces a profile of a Go program to what go build -pgo reads: the compiler inlines
+// hot calls, and calls the most frequent target of a hot interface call directly.
 //
 //	plan, err := gopgo.Advise(recorded, gopgo.Options{})
 //	plan.Profile.Write(file) // default.pgo
 //
-// The compiler looks at pairs of functions that are next to each other in a stack: it finds a call by the name of the caller, the distance of
-// its line from the one on which the caller begins, and the name of the callee. So the stacks are made those that runtime/pprof writes: no
-// frames of the kernel and of C, no wrappers that the compiler generates, and no runtime.goexit.
+// The compiler looks at pairs of functions that are next to each other in a stack: it finds a call
+// by the name of the caller, the distance of its line from the one on which the caller begins, and
+// the name of the callee. So the stacks are made those that runtime/pprof writes: no frames of the
+// kernel and of C, no wrappers that the compiler generates, and no runtime.goexit.
 package gopgo
 
 import (
@@ -64,8 +65,8 @@ func (o Options) of(s *pprof.Sample) bool {
 	return o.PID == 0 || slices.Contains(s.NumLabel[stored.LabelPID], o.PID)
 }
 
-// isGo reports whether a line is of a function of Go, as the compiler wants it. Only the table of a Go program has lines on which functions
-// begin.
+// isGo reports whether a line is of a function of Go, as the compiler wants it. Only the table of a
+// Go program has lines on which functions begin.
 func isGo(line pprof.Line) bool {
 	return line.Function != nil && line.Function.StartLine > 0 && line.Line > 0
 }

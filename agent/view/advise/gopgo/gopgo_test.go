@@ -8,8 +8,9 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// recorded makes a profile of stacks, each a list of frames with the innermost first, such as "main.f:10+3" for line 3 of a function that
-// begins on line 10. Frames that begin with | are inlined into the next one. Others are "C name", "kernel name" or "wrapper name".
+// recorded makes a profile of stacks, each a list of frames with the innermost first, such as
+// "main.f:10+3" for line 3 of a function that begins on line 10. Frames that begin with | are
+// inlined into the next one. Others are "C name", "kernel name" or "wrapper name".
 type recorded struct {
 	p         *pprof.Profile
 	functions map[string]*pprof.Function

@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// engine is the one whose calls are those that code really makes: others count inlined calls, too, or have no code.
+// engine is the one whose calls are those that code really makes: others count inlined calls, too,
+// or have no code.
 const engine = "hotspot"
 
 // evidence is what a profile says of one process. Methods are named as the VM has them.
@@ -64,7 +65,8 @@ type place struct {
 	offset int32
 }
 
-// A virtual is the most frequent target of a call with receivers of three classes or more, by the VM's own counts.
+// A virtual is the most frequent target of a call with receivers of three classes or more, by the
+// VM's own counts.
 type virtual struct {
 	target  string
 	share   float64 // of the calls
@@ -86,7 +88,8 @@ type compiled struct {
 	approximate bool // inlined methods may have no samples of their own: the JVM has no debug information between safepoints
 }
 
-// read collects the evidence about a process, 0 for the one with the most CPU time, or calls if there is no CPU time.
+// read collects the evidence about a process, 0 for the one with the most CPU time, or calls if
+// there is no CPU time.
 func read(p *pprof.Profile, pid int64) (*evidence, error) {
 	weights, calls := map[int64]int64{}, map[int64]bool{}
 	callsAt, cpuAt, samplesAt := typeIndex(p, stored.TypeCalls), typeIndex(p, stored.TypeCPU), typeIndex(p, stored.TypeSamples)
@@ -159,7 +162,8 @@ func engineOf(s *pprof.Sample) string {
 	return ""
 }
 
-// readMetadata reads the limits of the VM's inliner and the sizes of methods, as far as the file has them.
+// readMetadata reads the limits of the VM's inliner and the sizes of methods, as far as the file
+// has them.
 func (e *evidence) readMetadata(p *pprof.Profile) {
 	if m, err := stored.MetadataOf(p); err == nil {
 		for _, in := range m.Inlining {
@@ -302,7 +306,8 @@ func (e *evidence) readTime(p *pprof.Profile, cpuAt, samplesAt int) {
 	e.cpu = total / e.seconds
 }
 
-// touch notes which inlined methods a stack is in. One that only calls others has few samples of its own, and is not cold.
+// touch notes which inlined methods a stack is in. One that only calls others has few samples of
+// its own, and is not cold.
 func (e *evidence) touch(s *pprof.Sample) {
 	for _, l := range s.Location {
 		list, system := names(l)
@@ -319,7 +324,8 @@ func isCode(l *pprof.Location) bool {
 	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, stored.MappingJIT) || strings.HasPrefix(l.Mapping.File, stored.MappingInterpreter))
 }
 
-// names are the methods of a location for people, innermost first and at least one, and the last one as the VM has it.
+// names are the methods of a location for people, innermost first and at least one, and the last
+// one as the VM has it.
 func names(l *pprof.Location) (list []string, system string) {
 	for _, line := range l.Line {
 		if line.Function == nil {
@@ -334,7 +340,8 @@ func names(l *pprof.Location) (list []string, system string) {
 	return list, system
 }
 
-// into returns the methods whose code, compiled by C2 and in use, contains calls of a method: its own, and others that it was inlined into.
+// into returns the methods whose code, compiled by C2 and in use, contains calls of a method: its
+// own, and others that it was inlined into.
 func (e *evidence) into(caller string) (list []string) {
 	for root, c := range e.compiled {
 		if stable(root) && (root == caller || slices.Contains(c.inlined, display(caller))) {
@@ -345,7 +352,8 @@ func (e *evidence) into(caller string) (list []string) {
 	return list
 }
 
-// refused is why C2 does not inline a callee, however hot the call is; "" if no limit is known to be the reason.
+// refused is why C2 does not inline a callee, however hot the call is; "" if no limit is known to
+// be the reason.
 func (e *evidence) refused(name string) string {
 	size := e.callees[name].bytecode
 	switch c := e.compiled[name]; {
@@ -359,7 +367,8 @@ func (e *evidence) refused(name string) string {
 	return ""
 }
 
-// inlinedAlready reports whether estimated calls may be those of inlined code: counts do not say which.
+// inlinedAlready reports whether estimated calls may be those of inlined code: counts do not say
+// which.
 func (e *evidence) inlinedAlready(caller, callee string) bool {
 	if !e.logical {
 		return false
@@ -372,7 +381,8 @@ func (e *evidence) inlinedAlready(caller, callee string) bool {
 	return true
 }
 
-// sized returns a callee by its name for people, and the size of its bytecode: the largest of several that are overloaded.
+// sized returns a callee by its name for people, and the size of its bytecode: the largest of
+// several that are overloaded.
 func (e *evidence) sized(name string) (system string, size int) {
 	for s, c := range e.callees {
 		if display(s) == name && (c.bytecode > size || c.bytecode == size && s < system) {
@@ -401,7 +411,8 @@ func (e *evidence) calls(s *site, t cct.Target[string]) Calls {
 	return c
 }
 
-// whole adds up the calls of a site to all targets: a test of the receiver's class changes what all of them cost.
+// whole adds up the calls of a site to all targets: a test of the receiver's class changes what all
+// of them cost.
 func (e *evidence) whole(s *site) (spent, high float64) {
 	for _, t := range s.Targets {
 		c := e.calls(s, t)

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// stable reports whether a method has the same name in another run of the program, and one that files of HotSpot can have.
+// stable reports whether a method has the same name in another run of the program, and one that
+// files of HotSpot can have.
 func stable(systemName string) bool {
 	name, signature, ok := strings.Cut(systemName, "(")
 	if !ok || !strings.Contains(name, ".") || signature == "" {
@@ -32,7 +33,8 @@ func pattern(systemName string) string {
 	return strings.ReplaceAll(name[:dot], ".", "/") + name[dot:] + "(" + signature
 }
 
-// command is a method as compile commands name it: a/B.c (I)V. without the space, JDK 8 warns and takes all overloaded methods.
+// command is a method as compile commands name it: a/B.c (I)V. without the space, JDK 8 warns and
+// takes all overloaded methods.
 func command(systemName string) string { return strings.Replace(pattern(systemName), "(", " (", 1) }
 
 // Flags are what the JVM's command line needs besides a file.
@@ -63,9 +65,11 @@ type c2 struct {
 // everywhere matches all methods.
 const everywhere = "*.*"
 
-// Directives returns the advice about methods for -XX:CompilerDirectivesFile, and for jcmd Compiler.directives_add. Methods to inline are
-// inlined into all callers: in the next run C2 may compile the recorded calls as a part of other methods, depending on what it inlines where.
-// HotSpot applies the first directive that matches, so those about single methods come first and have everything.
+// Directives returns the advice about methods for -XX:CompilerDirectivesFile, and for jcmd
+// Compiler.directives_add. Methods to inline are inlined into all callers: in the next run C2 may
+// compile the recorded calls as a part of other methods, depending on what it inlines where.
+// HotSpot applies the first directive that matches, so those about single methods come first and
+// have everything.
 func (p *Plan) Directives() []byte {
 	var inline []string
 	without := map[string][]string{}
@@ -94,8 +98,8 @@ func (p *Plan) Directives() []byte {
 	return out.Bytes()
 }
 
-// Commands returns the advice about methods for -XX:CompileCommandFile, such as .hotspot_compiler. Unlike directives, those not to
-// inline a method apply to all callers.
+// Commands returns the advice about methods for -XX:CompileCommandFile, such as .hotspot_compiler.
+// Unlike directives, those not to inline a method apply to all callers.
 func (p *Plan) Commands() []byte {
 	var out bytes.Buffer
 	for i := range p.Advice {

@@ -1,12 +1,14 @@
-// Package hotspot turns a recorded call graph into hints for HotSpot's inliner, as Arnold and Grove's inliners use theirs (CGO 2005, sections 5
-// and 6.3). The hints are few, each has its evidence, and nobody applies them but the user:
+// Package hotspot turns a recorded call graph into hints for HotSpot's inliner, as Arnold and
+// Grove's inliners use theirs (CGO 2005, sections 5 and 6.3). The hints are few, each has its
+// evidence, and nobody applies them but the user:
 //
 //	plan, err := hotspot.Advise(p, hotspot.Options{})
 //	err = plan.WriteText(os.Stdout, "directives.json")
 //	os.WriteFile("directives.json", plan.Directives(), 0o644) // -XX:CompilerDirectivesFile
 //
-// The paper's inliners decide about every call, with a size limit that grows with the weight of an edge. HotSpot's C2 decides by profiles of its
-// own, and mostly well. So there is advice only where a limit keeps it from inlining a call that is hot.
+// The paper's inliners decide about every call, with a size limit that grows with the weight of an
+// edge. HotSpot's C2 decides by profiles of its own, and mostly well. So there is advice only where
+// a limit keeps it from inlining a call that is hot.
 package hotspot
 
 import (
@@ -24,7 +26,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Limits of C2 where the profile does not have those of its JVM: the defaults of JDK 11 to 26 on x86-64.
+// Limits of C2 where the profile does not have those of its JVM: the defaults of JDK 11 to 26 on
+// x86-64.
 const (
 	defaultFreqInlineSize  = 325
 	defaultInlineSmallCode = 2500
@@ -39,7 +42,8 @@ const (
 	leastGain   = 0.01 // of the CPU time: smaller effects are hardly measured
 	mostInlined = 4000 // bytes of bytecode: C2 stops at 8000 for all of a compilation (DesiredMethodLimit)
 
-	// What a call costs at most, in seconds, beyond the work of the callee: the two guests of docs/tasks/which-calls-to-inline.md save 4 and 8 ns.
+	// What a call costs at most, in seconds, beyond the work of the callee: the two guests of
+	// docs/tasks/which-calls-to-inline.md save 4 and 8 ns.
 	directCall  = 5e-9
 	virtualCall = 10e-9
 
@@ -78,7 +82,8 @@ type Advice struct {
 	Calls   []Calls  // hottest first
 	// AtMost is the share of the process's CPU time that it may save; NaN if that is unknown.
 	AtMost float64
-	// Entering is the share of the CPU time in the prologues and epilogues of the callees; NaN if unknown.
+	// Entering is the share of the CPU time in the prologues and epilogues of the callees; NaN if
+	// unknown.
 	Entering float64
 }
 
@@ -90,7 +95,8 @@ type Calls struct {
 	Several   bool    // call sites on this line
 	Rate      float64 // a second
 	Low, High float64 // ends of the 95 % interval of Rate
-	// Unmeasured says that Rate is only the middle of an interval: nothing shows how often the call is made.
+	// Unmeasured says that Rate is only the middle of an interval: nothing shows how often the call
+	// is made.
 	Unmeasured bool
 	Of         float64 // share of the process's calls whose number is known; 0 if it is not one of them
 	Target     float64 // share of the calls of the site
@@ -152,7 +158,8 @@ func (a *Advice) weight() float64 {
 	return sum
 }
 
-// inline advises about callees that are too large for C2: those of hot calls, each for all of its callers.
+// inline advises about callees that are too large for C2: those of hot calls, each for all of its
+// callers.
 func (e *evidence) inline() (list []Advice) {
 	index := map[string]int{}
 	for i := range e.sites {
@@ -161,7 +168,8 @@ func (e *evidence) inline() (list []Advice) {
 			if len(s.Targets) >= leastTargets && s.Share(t) < onlyTarget || t.Callee == s.Caller || !stable(t.Callee) {
 				continue
 			}
-			// What keeps a method from being inlined into itself is a limit of recursion, also by way of another one.
+			// What keeps a method from being inlined into itself is a limit of recursion, also by
+			// way of another one.
 			into := slices.DeleteFunc(e.into(s.Caller), func(root string) bool { return root == t.Callee })
 			reason := e.refused(t.Callee)
 			if len(into) == 0 || reason == "" || e.inlinedAlready(s.Caller, t.Callee) {
@@ -184,8 +192,9 @@ func (e *evidence) inline() (list []Advice) {
 	return slices.DeleteFunc(list, func(a Advice) bool { return !e.matters(&a, directCall) })
 }
 
-// guard advises about calls with three or more targets, of which one has more than cct.GuardedShare of the calls but less than C2 asks for. The
-// shares are those that C2 decides by, if the profile has them: the VM's own counts.
+// guard advises about calls with three or more targets, of which one has more than cct.GuardedShare
+// of the calls but less than C2 asks for. The shares are those that C2 decides by, if the profile
+// has them: the VM's own counts.
 func (e *evidence) guard() []Advice {
 	var all Advice
 	least := 1.
@@ -213,7 +222,8 @@ func (e *evidence) guard() []Advice {
 	return []Advice{all}
 }
 
-// mostFrequent returns the calls of a virtual site with three targets or more to the most frequent one; ok is false for other sites.
+// mostFrequent returns the calls of a virtual site with three targets or more to the most frequent
+// one; ok is false for other sites.
 func (e *evidence) mostFrequent(s *site) (c Calls, ok bool) {
 	if s.Site.Offset < 0 {
 		return c, false
@@ -236,8 +246,9 @@ func (e *evidence) mostFrequent(s *site) (c Calls, ok bool) {
 	return c, true
 }
 
-// dontInline advises about cold methods in code into which others should be inlined: they use up the room there. That a method is cold
-// follows from samples alone, so it takes many of them, and exact ones.
+// dontInline advises about cold methods in code into which others should be inlined: they use up
+// the room there. That a method is cold follows from samples alone, so it takes many of them, and
+// exact ones.
 func (e *evidence) dontInline(hot []Advice) (list []Advice) {
 	seen, wanted := map[string]bool{}, map[string]bool{}
 	for _, a := range hot {
@@ -268,8 +279,8 @@ func (e *evidence) dontInline(hot []Advice) (list []Advice) {
 	return list
 }
 
-// judge fills in what advice may save, and orders its calls. A call takes at most cost more than the work. Only the time in the callee and
-// in the code around the call can become less.
+// judge fills in what advice may save, and orders its calls. A call takes at most cost more than
+// the work. Only the time in the callee and in the code around the call can become less.
 func (e *evidence) judge(a *Advice, cost float64) {
 	slices.SortStableFunc(a.Calls, func(x, y Calls) int { return cmp.Compare(y.Rate, x.Rate) })
 	a.AtMost, a.Entering = math.NaN(), math.NaN()
@@ -294,7 +305,8 @@ func (e *evidence) judge(a *Advice, cost float64) {
 	a.AtMost = min(time/e.seconds/e.cpu, high*cost/e.cpu, 1)
 }
 
-// matters reports whether calls probably take leastGain of the CPU time. The upper ends of wide intervals are no reason to try something.
+// matters reports whether calls probably take leastGain of the CPU time. The upper ends of wide
+// intervals are no reason to try something.
 func (e *evidence) matters(a *Advice, cost float64) bool {
 	if e.cpu == 0 {
 		return a.weight() >= leastGain

@@ -70,7 +70,8 @@ func (p *program) code(id uint32, method string, size uint32, inlined ...string)
 	return p
 }
 
-// sampled adds CPU time, in percent of a CPU: frames from the outermost to the innermost one, each in a version.
+// sampled adds CPU time, in percent of a CPU: frames from the outermost to the innermost one, each
+// in a version.
 func (p *program) sampled(percent uint64, frames ...symbol.Frame) *program {
 	var path []symbol.Symbol
 	for _, f := range frames {
@@ -130,7 +131,8 @@ func TestInline(t *testing.T) {
 	if a.Kind != hotspot.Inline || a.Callee != apply || !slices.Equal(a.Into, []string{loop}) {
 		t.Errorf("%+v", a)
 	}
-	// 100 M calls a second at the upper end take half a CPU second: less than the time in both methods.
+	// 100 M calls a second at the upper end take half a CPU second: less than the time in both
+	// methods.
 	if math.Abs(a.AtMost-0.5) > 0.06 || math.Abs(a.Entering-0.05) > 0.001 {
 		t.Errorf("at most %v, entering %v", a.AtMost, a.Entering)
 	}
@@ -184,7 +186,8 @@ func TestNoInline(t *testing.T) {
 	}
 }
 
-// Where nothing shows how often a call is made, there is no rate and no share of all calls. Call sites on one line are told apart.
+// Where nothing shows how often a call is made, there is no rate and no share of all calls. Call
+// sites on one line are told apart.
 func TestUnmeasured(t *testing.T) {
 	plan := beyond().calls(profile.Unmeasured, loop, apply, 9, 1e6).advise(t)
 	if len(plan.Advice) != 1 || len(plan.Advice[0].Calls) != 2 {
@@ -240,7 +243,8 @@ func TestInlineSmallCode(t *testing.T) {
 	}
 }
 
-// shapes is a program with a virtual call of that many targets; the first one has a share, the others the rest in equal parts.
+// shapes is a program with a virtual call of that many targets; the first one has a share, the
+// others the rest in equal parts.
 func shapes(targets int, share float64) *program {
 	p := newProgram().code(11, loop, 800)
 	for i := range targets {

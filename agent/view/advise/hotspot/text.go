@@ -29,7 +29,8 @@ func (f Form) flags(file string) []string {
 	return []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:CompilerDirectivesFile=" + file}
 }
 
-// WriteText writes the advice for people. The file is where the part of it that HotSpot reads is, or may be.
+// WriteText writes the advice for people. The file is where the part of it that HotSpot reads is,
+// or may be.
 func (p *Plan) WriteText(w io.Writer, form Form, file string) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "%s for %s[%d], from %.1f s", pieces(len(p.Advice)), p.Comm, p.PID, p.Seconds)
@@ -99,7 +100,8 @@ func (a *Advice) write(out *bufio.Writer) {
 	default:
 		fmt.Fprintf(out, "   expected: at most %.1f %% less CPU time\n", 100*a.AtMost)
 	}
-	// The units of work are the only honest denominator: calls that were inlined are no longer there to be counted.
+	// The units of work are the only honest denominator: calls that were inlined are no longer
+	// there to be counted.
 	fmt.Fprint(out, "   verify:   vmprof-agent compare --per=REQUESTS:REQUESTS before.pb.gz canary.pb.gz\n")
 }
 

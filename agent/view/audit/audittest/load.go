@@ -8,14 +8,17 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 )
 
-// A Load is a program: how its cost varies from one window to the next, and from one process to the next.
+// A Load is a program: how its cost varies from one window to the next, and from one process to the
+// next.
 type Load struct {
 	Name string
 	// Samples is the mean number of samples in a window.
 	Samples float64
-	// Spread is the standard deviation of the logarithm of the cost of a window, beyond that of counting samples.
+	// Spread is the standard deviation of the logarithm of the cost of a window, beyond that of
+	// counting samples.
 	Spread float64
-	// Memory is how much of that spread a window has from the one before: the coefficient of an autoregression.
+	// Memory is how much of that spread a window has from the one before: the coefficient of an
+	// autoregression.
 	Memory float64
 	// Cluster is how many samples come at once, 1 or more.
 	Cluster float64
@@ -37,7 +40,8 @@ func Loads() []Load {
 // perSample is the amount of one sample: nanoseconds at 1000 Hz.
 const perSample = 1e6
 
-// Side simulates that many processes of as many windows of one second each, which cost slow times what the program does.
+// Side simulates that many processes of as many windows of one second each, which cost slow times
+// what the program does.
 func (l Load) Side(random *rand.Rand, runs, windows int, slow float64) audit.Side[string] {
 	var s audit.Side[string]
 	for range runs {

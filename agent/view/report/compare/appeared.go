@@ -14,13 +14,15 @@ import (
 const (
 	// maxAppeared is how many subtrees Appeared writes.
 	maxAppeared = 5
-	// appearedAlpha is the probability of a subtree that is written although both profiles have it equally often.
+	// appearedAlpha is the probability of a subtree that is written although both profiles have it
+	// equally often.
 	appearedAlpha = 1e-4
 )
 
-// Appeared writes the subtrees that only one of two profiles of CPU time has, by their roots, with their parts of all samples: what
-// is new, and what is gone. Those with so few samples that chance explains it are left out. It is for profiles that have too few windows
-// for Audit, and writes nothing if there is no such subtree, or something else than CPU time is compared.
+// Appeared writes the subtrees that only one of two profiles of CPU time has, by their roots, with
+// their parts of all samples: what is new, and what is gone. Those with so few samples that chance
+// explains it are left out. It is for profiles that have too few windows for Audit, and writes
+// nothing if there is no such subtree, or something else than CPU time is compared.
 func Appeared(w io.Writer, a, b Named, opts *Options) error {
 	if sampleType, err := commonType(a, b, opts.SampleType); err != nil || sampleType != stored.TypeSamples {
 		return err
@@ -52,7 +54,8 @@ func Appeared(w io.Writer, a, b Named, opts *Options) error {
 		if share[1] == 0 {
 			kind, side = "gone", 0
 		}
-		// If both sides had it equally often, each of its samples would be of this side with the probability of any sample.
+		// If both sides had it equally often, each of its samples would be of this side with the
+		// probability of any sample.
 		if chance := share[side] * all[side] * math.Log(all[side]/(all[0]+all[1])); chance > math.Log(appearedAlpha/maxAuditKeys) {
 			continue
 		}

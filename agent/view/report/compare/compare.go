@@ -1,5 +1,6 @@
-// Package compare compares stored profiles: by the shares that things have in two of them (Profiles), by what they cost per unit of work
-// on two sides of one or more recordings (Audit), and each window of a recording with the next (Windows).
+// Package compare compares stored profiles: by the shares that things have in two of them
+// (Profiles), by what they cost per unit of work on two sides of one or more recordings (Audit),
+// and each window of a recording with the next (Windows).
 //
 //	verdict, err := compare.Audit(os.Stdout, before, after, &compare.AuditOptions{Per: per})
 package compare
@@ -57,7 +58,8 @@ func (b By) noun() string {
 	return b.String()
 }
 
-// Options says how two profiles are compared. The zero value compares all methods, by what both profiles have.
+// Options says how two profiles are compared. The zero value compares all methods, by what both
+// profiles have.
 type Options struct {
 	By          By
 	SampleType  string // "" for one that both profiles have: calls, if possible
@@ -73,8 +75,9 @@ type Named struct {
 	Profile *pprof.Profile
 }
 
-// Profiles writes how much two profiles have in common: their overlap, their correlation (see cct.Overlap and
-// cct.Correlation), and what differs most. Nil options are the zero value. It fails if they do not count the same thing.
+// Profiles writes how much two profiles have in common: their overlap, their correlation (see
+// cct.Overlap and cct.Correlation), and what differs most. Nil options are the zero value. It fails
+// if they do not count the same thing.
 func Profiles(w io.Writer, a, b Named, opts *Options) error {
 	if opts == nil {
 		opts = new(Options)
@@ -157,8 +160,8 @@ func noClasses(name string, s *stacks.Samples) error {
 		"(-e page-faults) or write barriers (-e write-barrier); compare these by method", name, s.Unit())
 }
 
-// byMethod compares the innermost methods. It gets them as edge does, so that by method and by edge agree on what is
-// innermost.
+// byMethod compares the innermost methods. It gets them as edge does, so that by method and by edge
+// agree on what is innermost.
 func (c *comparison) byMethod() {
 	p, methods := newPairing[stacks.Method](), stacks.NewMethodNames()
 	for side, s := range c.sides {
@@ -199,7 +202,8 @@ func (c *comparison) byEdge() {
 	}
 }
 
-// byClass compares the classes of the objects that events are about. Those that are not known are one class.
+// byClass compares the classes of the objects that events are about. Those that are not known are
+// one class.
 func (c *comparison) byClass() {
 	p := newPairing[string]()
 	for side, s := range c.sides {
@@ -214,8 +218,8 @@ func (c *comparison) byClass() {
 	show(c, p, "class", layout.Shorten)
 }
 
-// byContext compares whole stacks. Both profiles go into one tree, in which a node stands for a stack: as text, a
-// thousand deep stacks would take a thousand times the memory.
+// byContext compares whole stacks. Both profiles go into one tree, in which a node stands for a
+// stack: as text, a thousand deep stacks would take a thousand times the memory.
 func (c *comparison) byContext() {
 	p, methods := newPairing[cct.NodeID](), stacks.NewMethodNames()
 	var (
@@ -230,7 +234,8 @@ func (c *comparison) byContext() {
 				methods.Add(f.Method)
 				stack = append(stack, f.Method)
 			}
-			// If the tree is full, this is the deepest caller that is in it, for both profiles alike.
+			// If the tree is full, this is the deepest caller that is in it, for both profiles
+			// alike.
 			p.add(side, tree.Add(stack, value), float64(value))
 		}
 	}
@@ -240,8 +245,8 @@ func (c *comparison) byContext() {
 	}
 }
 
-// show writes the measures and the table of differences. The function name names a thing in at most width columns, 0
-// for any number.
+// show writes the measures and the table of differences. The function name names a thing in at most
+// width columns, 0 for any number.
 func show[K comparable](c *comparison, p *pairing[K], column string, name func(key K, width int) string) {
 	unit := c.sides[0].Unit()
 	fmt.Fprintf(c.out, "Comparison of %s by %v\n", unit, c.opts.By)
@@ -256,7 +261,8 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 		fmt.Fprintf(c.out, "correlation  %7.4f  of 1: how well one predicts the other\n", r)
 	}
 
-	// The table is in percentage points: a thing that got ten times heavier matters if it is heavy now.
+	// The table is in percentage points: a thing that got ten times heavier matters if it is heavy
+	// now.
 	list := p.differences()
 	shown, rest := layout.First(c.opts.N, list)
 	if len(list) == 0 {
@@ -278,9 +284,9 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	}
 }
 
-// commonType chooses the sample type by which to compare: the wanted one, or else calls, samples, the default of A, or any
-// other that both profiles have values of. It fails if there is none, if its unit differs, or if they are of different kinds
-// of events.
+// commonType chooses the sample type by which to compare: the wanted one, or else calls, samples,
+// the default of A, or any other that both profiles have values of. It fails if there is none, if
+// its unit differs, or if they are of different kinds of events.
 func commonType(a, b Named, wanted string) (string, error) {
 	kindA, ofEventsA := stacks.EventKindOf(a.Profile)
 	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB { // though both have events
@@ -298,7 +304,8 @@ func commonType(a, b Named, wanted string) (string, error) {
 			candidates = append(candidates, t.Type)
 		}
 	}
-	// A column of zeros is no reason to prefer a type: an agent that samples calls has it also where nobody called.
+	// A column of zeros is no reason to prefer a type: an agent that samples calls has it also
+	// where nobody called.
 	var empty string // a type that fits, of which one profile has no value
 	var other error  // why a type does not fit
 	for _, name := range candidates {
@@ -332,7 +339,8 @@ func hasValues(p *pprof.Profile, index int) bool {
 	return slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
 }
 
-// oneEngine returns an error if the calls in a profile are of several engines, as these do not add up.
+// oneEngine returns an error if the calls in a profile are of several engines, as these do not add
+// up.
 func oneEngine(n Named) error {
 	var engines []string
 	index := stacks.TypeIndex(n.Profile, stored.TypeCalls)
@@ -385,7 +393,8 @@ type difference[K comparable] struct {
 // by is how much larger the share in the second profile is, in percentage points.
 func (d difference[K]) by() float64 { return d.shares[1] - d.shares[0] }
 
-// differences returns the things whose shares differ, the largest difference first, then the largest share.
+// differences returns the things whose shares differ, the largest difference first, then the
+// largest share.
 func (p *pairing[K]) differences() []difference[K] {
 	const rounding = 1e-9 // percent
 	var list []difference[K]
@@ -406,8 +415,9 @@ func (p *pairing[K]) differences() []difference[K] {
 	return list
 }
 
-// siteFields says which fields of its call sites a profile knows. Sites of two profiles are compared by the fields that
-// both know: a profiler that has no offsets would otherwise not have an edge in common with one that does.
+// siteFields says which fields of its call sites a profile knows. Sites of two profiles are
+// compared by the fields that both know: a profiler that has no offsets would otherwise not have an
+// edge in common with one that does.
 type siteFields struct{ line, offset bool }
 
 // knownFields returns what the samples of a profile know.

@@ -23,7 +23,8 @@ func compared(t *testing.T, a, b *pprof.Profile, opts *compare.Options) string {
 	return out.String()
 }
 
-// figure1 is the program of Figure 1 of Arnold and Grove, with these weights of the calls to M, call_1 and call_2.
+// figure1 is the program of Figure 1 of Arnold and Grove, with these weights of the calls to M,
+// call_1 and call_2.
 func figure1(toM, to1, to2 float64) *profile.Profile {
 	run, m := sinktest.JavaMethod("Main.main()V"), sinktest.JavaMethod("Main.M()V")
 	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: sinktest.CallGraph(
@@ -167,7 +168,8 @@ func TestCompareErrors(t *testing.T) {
 	}
 }
 
-// Two profiles of allocations by class: the measure of Figure 11 of Inoue and Nakatani (OOPSLA 2009).
+// Two profiles of allocations by class: the measure of Figure 11 of Inoue and Nakatani (OOPSLA
+// 2009).
 func TestCompareByClass(t *testing.T) {
 	other := sinktest.Only(profile.Allocations)
 	other.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations,
@@ -186,7 +188,8 @@ func TestCompareByClass(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	// 60000 + 90000 + 1 objects against 4 + 3 + 3: the smaller shares are 39.9997 of char[] and 30 of strings.
+	// 60000 + 90000 + 1 objects against 4 + 3 + 3: the smaller shares are 39.9997 of char[] and 30
+	// of strings.
 	got = compared(t, a, b, &compare.Options{By: compare.ByClass, SampleType: "alloc_objects"})
 	if want := "overlap        70.00"; !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)

@@ -25,16 +25,17 @@ type auditKey struct {
 }
 
 const (
-	// Keys below leastShare of both sides together are not compared, nor more than maxAuditKeys: every key more makes all
-	// others harder to decide.
+	// Keys below leastShare of both sides together are not compared, nor more than maxAuditKeys:
+	// every key more makes all others harder to decide.
 	leastShare   = 0.0005
 	maxAuditKeys = 1000
 	// leastNew is the share of one side that a subtree must have that the other side lacks.
 	leastNew = 0.003
 )
 
-// changing are parts of names that differ from one run of a program to the next: numbers and addresses of hidden classes, such as
-// $14/0x0000000840066040 behind $$Lambda. The dot before the method is no part of them.
+// changing are parts of names that differ from one run of a program to the next: numbers and
+// addresses of hidden classes, such as $14/0x0000000840066040 behind $$Lambda. The dot before the
+// method is no part of them.
 var changing = regexp.MustCompile(`(\$\$Lambda|LambdaForm\$[A-Za-z]+)(?:[$./+](?:0x[0-9a-fA-F]+|[0-9]+))+|` +
 	`(GeneratedMethodAccessor|GeneratedConstructorAccessor|\$Proxy)[0-9]+|0x[0-9a-f]{8,}`)
 
@@ -196,8 +197,8 @@ func (a *auditor) totals(sides [2][]*Recording) (shares *auditShares, order []au
 	return shares, order
 }
 
-// choose returns the keys to compare: those of the By that have some share of the costs of both sides together, and subtrees
-// that only one side has.
+// choose returns the keys to compare: those of the By that have some share of the costs of both
+// sides together, and subtrees that only one side has.
 func (a *auditor) choose(shares *auditShares, order []auditKey) (keys, appeared []auditKey) {
 	keys = order
 	for k := range shares.all(ByContext) {
@@ -212,9 +213,10 @@ func (a *auditor) choose(shares *auditShares, order []auditKey) (keys, appeared 
 	return audit.Largest(keys, mean, leastShare, maxAuditKeys), audit.Largest(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
-// oneSided says that only one side has a subtree, of a caller that both have. Its root is a method of the program, a leaf
-// [inlined in M], or a stub that does a method's work, such as [stub: libmCos]. What else stands in brackets and native code are
-// no roots. Stubs and native code between the root and its caller, such as those of interface calls, are passed over.
+// oneSided says that only one side has a subtree, of a caller that both have. Its root is a method
+// of the program, a leaf [inlined in M], or a stub that does a method's work, such as [stub:
+// libmCos]. What else stands in brackets and native code are no roots. Stubs and native code
+// between the root and its caller, such as those of interface calls, are passed over.
 func (a *auditor) oneSided(shares *auditShares, k auditKey) bool {
 	share := shares.of(k)
 	node := a.tree.Node(k.node)
@@ -294,7 +296,8 @@ func (a *auditor) within(id cct.NodeID, roots map[cct.NodeID]bool) bool {
 	return false
 }
 
-// explained are the methods of which one side has nothing, and the other nothing outside of some subtrees that it alone has.
+// explained are the methods of which one side has nothing, and the other nothing outside of some
+// subtrees that it alone has.
 func (a *auditor) explained(sides [2][]*Recording, roots map[cct.NodeID]bool) map[stacks.Method]bool {
 	inside := make(map[stacks.Method]bool)
 	if len(roots) == 0 {

@@ -14,8 +14,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// Merge adds up recordings of one kind, such as windows that were stored one by one, with their losses. What is known of each only, such as
-// code versions and windows, is left out. A single recording is returned as it is.
+// Merge adds up recordings of one kind, such as windows that were stored one by one, with their
+// losses. What is known of each only, such as code versions and windows, is left out. A single
+// recording is returned as it is.
 func Merge(list []Named) (*pprof.Profile, error) {
 	if len(list) == 1 {
 		return list[0].Profile, nil

@@ -65,7 +65,8 @@ func (p Per) String() string {
 }
 
 const (
-	// maxAuditWindows is how many windows of one run are compared; where there are more, neighbours become one.
+	// maxAuditWindows is how many windows of one run are compared; where there are more, neighbours
+	// become one.
 	maxAuditWindows = 240
 	// confidenceOfCalls is that of the intervals of estimated calls, in standard errors: 95 %.
 	confidenceOfCalls = 1.96
@@ -209,8 +210,8 @@ func processesOf(list []*Recording) int {
 // A processRun is the recordings of one process, one after the other.
 type processRun []*Recording
 
-// runsOf puts the recordings of one process together: those that have a pid and its name in common, of times that do not
-// overlap. A recording without samples may be of any process.
+// runsOf puts the recordings of one process together: those that have a pid and its name in common,
+// of times that do not overlap. A recording without samples may be of any process.
 func runsOf(list []*Recording) (runs []processRun) {
 	for _, r := range list {
 		i := slices.IndexFunc(runs, func(earlier processRun) bool {
@@ -240,7 +241,8 @@ func (r *Recording) sharesProcess(other *Recording) bool {
 	return false
 }
 
-// count gives each window of a side its units, and returns their relative standard error if they are estimated.
+// count gives each window of a side its units, and returns their relative standard error if they
+// are estimated.
 func (p Per) count(side int, list []*Recording) (float64, error) {
 	switch {
 	case p.method != "":
@@ -274,7 +276,8 @@ func (p Per) count(side int, list []*Recording) (float64, error) {
 	return 0, nil
 }
 
-// CountCalls counts the calls of the method in each window. Windows without any become a part of the one before.
+// CountCalls counts the calls of the method in each window. Windows without any become a part of
+// the one before.
 func (p Per) CountCalls(list []*Recording) (relative float64, err error) {
 	within := profile.Interval{}
 	for _, r := range list {
@@ -322,7 +325,8 @@ func (w *Window) join(next *Window) {
 	w.Samples = append(slices.Clone(w.Samples), next.Samples...)
 }
 
-// coarse are the windows of a run, one or more neighbours at a time, so that there are at most maxAuditWindows.
+// coarse are the windows of a run, one or more neighbours at a time, so that there are at most
+// maxAuditWindows.
 func (r processRun) coarse() [][]placed {
 	var all []placed
 	for _, file := range r {
@@ -352,7 +356,8 @@ func (r *Recording) Cost(sample *pprof.Sample) audit.Cost {
 	return c
 }
 
-// auditType chooses the type of values to compare: the wanted one, CPU time, that of the kind of events, or any that all have.
+// auditType chooses the type of values to compare: the wanted one, CPU time, that of the kind of
+// events, or any that all have.
 func auditType(a, b []Named, wanted string) (string, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return "", errors.New("both sides need a recording")
@@ -391,7 +396,8 @@ func HasEnoughWindows(p *pprof.Profile) bool {
 	return err == nil && len(windows) >= audit.LeastWindows
 }
 
-// sameRecordings reports whether two sides are the same recordings, whatever their files are called.
+// sameRecordings reports whether two sides are the same recordings, whatever their files are
+// called.
 func sameRecordings(a, b []Named) bool {
 	if len(a) != len(b) {
 		return false
@@ -407,7 +413,8 @@ func sameRecordings(a, b []Named) bool {
 	return true
 }
 
-// sameProfile reports whether two profiles have the same content. Most that differ do so in their times.
+// sameProfile reports whether two profiles have the same content. Most that differ do so in their
+// times.
 func sameProfile(a, b *pprof.Profile) bool {
 	switch {
 	case a == b:

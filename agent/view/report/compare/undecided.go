@@ -13,8 +13,9 @@ import (
 // shownEstimates is how many undecided differences are written.
 const shownEstimates = 3
 
-// estimates writes the largest undecided differences that would count if they were certain, each with its interval and how long to record until it
-// is decided, and how many are undecided. After says that decided ones were written before.
+// estimates writes the largest undecided differences that would count if they were certain, each
+// with its interval and how long to record until it is decided, and how many are undecided. After
+// says that decided ones were written before.
 func (v *verdicts) estimates(undecided []auditRow, after bool) {
 	thing := v.opts.By.noun()
 	rows := slices.DeleteFunc(slices.Clone(undecided), func(r auditRow) bool { return math.Abs(r.Percent) < v.least() })

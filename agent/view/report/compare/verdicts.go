@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// AuditOptions say how two sides are compared. The zero value compares methods per second of wall time.
+// AuditOptions say how two sides are compared. The zero value compares methods per second of wall
+// time.
 type AuditOptions struct {
 	Options
 	Per   Per
@@ -24,9 +25,10 @@ type AuditOptions struct {
 	Looks bool    // the comparison is repeated until there is a verdict
 }
 
-// Audit writes whether B costs more or less per unit of work than A, how sure that is, and which methods, calls, contexts, classes
-// or services make the difference. A side is one or more recordings; those of one process are its windows one after the other. Nil
-// options are the zero value. The result is that of the whole.
+// Audit writes whether B costs more or less per unit of work than A, how sure that is, and which
+// methods, calls, contexts, classes or services make the difference. A side is one or more
+// recordings; those of one process are its windows one after the other. Nil options are the zero
+// value. The result is that of the whole.
 func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error) {
 	if opts == nil {
 		opts = new(AuditOptions)
@@ -43,8 +45,8 @@ func Audit(w io.Writer, a, b []Named, opts *AuditOptions) (audit.Verdict, error)
 	return v.result.Whole.Verdict, layout.Flush(v.out, "comparison")
 }
 
-// MethodVerdicts returns the verdicts that Audit gives by method, or with By = ByTotal by method with callees: more, less, same or undecided. All other
-// methods are undecided.
+// MethodVerdicts returns the verdicts that Audit gives by method, or with By = ByTotal by method
+// with callees: more, less, same or undecided. All other methods are undecided.
 func MethodVerdicts(a, b []Named, opts AuditOptions, by By) (map[string]string, error) {
 	opts.By = by
 	v, err := newVerdicts(a, b, &opts)
@@ -113,7 +115,8 @@ func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
 	return v, nil
 }
 
-// forgetParts leaves differences of sites undecided where a side did not observe them by chance: how they vary from window to window says nothing then.
+// forgetParts leaves differences of sites undecided where a side did not observe them by chance:
+// how they vary from window to window says nothing then.
 func (v *verdicts) forgetParts() {
 	for side, list := range v.sides {
 		for _, r := range list {
@@ -388,7 +391,8 @@ func (v *verdicts) appeared() map[cct.NodeID]bool {
 	return roots
 }
 
-// subtrees writes the subtrees that only one side has, by their roots, as parts of the whole of that side.
+// subtrees writes the subtrees that only one side has, by their roots, as parts of the whole of
+// that side.
 func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 	var rows []auditRow
 	for i, k := range v.keys[v.ofBy:] {

@@ -24,8 +24,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// A recorded is a recording that a test makes: so many windows of a second in which each path has a number of samples of a
-// millisecond that is Poisson distributed.
+// A recorded is a recording that a test makes: so many windows of a second in which each path has a
+// number of samples of a millisecond that is Poisson distributed.
 type recorded struct {
 	pid     int
 	start   int // seconds
@@ -118,7 +118,8 @@ func TestAuditNewSubtree(t *testing.T) {
 	}
 }
 
-// A new subtree is also named where a stub of the VM leads to it, and where its root is a leaf [inlined in M].
+// A new subtree is also named where a stub of the VM leads to it, and where its root is a leaf
+// [inlined in M].
 func TestAuditNewSubtreeBehindStub(t *testing.T) {
 	slower := shop()
 	slower["main search stub compile parse"] = 40
@@ -281,7 +282,8 @@ func TestAuditKinds(t *testing.T) {
 	}
 }
 
-// The calls of a method are the unit if their number is known, with its interval; and not if it is not.
+// The calls of a method are the unit if their number is known, with its interval; and not if it is
+// not.
 func TestAuditPerCalls(t *testing.T) {
 	both := func(basis profile.Basis, calls float64) *pprof.Profile {
 		p := sinktest.OfPaths(sinktest.Path{Methods: "main search", Times: 400, Weight: 1})
@@ -394,7 +396,8 @@ func FuzzAudit(f *testing.F) {
 	})
 }
 
-// A recording that is compared with itself, or with a copy, is named as what it is, whatever the statistics say.
+// A recording that is compared with itself, or with a copy, is named as what it is, whatever the
+// statistics say.
 func TestAuditSameRecording(t *testing.T) {
 	a := recorded{pid: 1, windows: 60, paths: shop(), seed: 1}
 	one, copied := a.named(t, "a.pb.gz"), a.named(t, "copy.pb.gz")
@@ -415,7 +418,8 @@ func TestAuditSameRecording(t *testing.T) {
 	}
 }
 
-// A method that costs three times as much, but in bursts, is an estimate with an interval, and it is said how long to record.
+// A method that costs three times as much, but in bursts, is an estimate with an interval, and it
+// is said how long to record.
 func TestAuditEstimates(t *testing.T) {
 	a := recorded{pid: 1, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 80}, seed: 1}.named(t, "a.pb.gz")
 	b := recorded{pid: 2, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 250}, seed: 2}.named(t, "b.pb.gz")
@@ -432,7 +436,8 @@ func TestAuditEstimates(t *testing.T) {
 	}
 }
 
-// The page has the verdicts of the text: a difference that the text calls undecided is not sure there.
+// The page has the verdicts of the text: a difference that the text calls undecided is not sure
+// there.
 func TestMethodVerdicts(t *testing.T) {
 	slower := shop()
 	slower["main search match"] *= 1.5
@@ -453,7 +458,8 @@ func TestMethodVerdicts(t *testing.T) {
 	}
 }
 
-// Where sites were observed in step with something, how they differ is not known, whatever windows say.
+// Where sites were observed in step with something, how they differ is not known, whatever windows
+// say.
 func TestAuditInStep(t *testing.T) {
 	slower := shop()
 	slower["main search match"] *= 1.5

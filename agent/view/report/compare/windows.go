@@ -19,12 +19,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// Windows writes how well each window of a recording predicts the next, for every pair of consecutive windows in
-// a profile: Whaley's precision of a profiler (Java Grande 2000), which is the correlation of two profile data sets,
-// here next to their overlap. The data sets are his hot-method counters; the edges by call site that Arnold and Grove
-// (CGO 2005) compare; contexts; and, if the profile has entries, his partial calling context tree: the samples of nodes
-// and the entries of edges as one set. As in his paper, nodes and edges are the same if the methods from there to the
-// root are. The last row has the geometric mean of each column.
+// Windows writes how well each window of a recording predicts the next, for every pair of
+// consecutive windows in a profile: Whaley's precision of a profiler (Java Grande 2000), which is
+// the correlation of two profile data sets, here next to their overlap. The data sets are his
+// hot-method counters; the edges by call site that Arnold and Grove (CGO 2005) compare; contexts;
+// and, if the profile has entries, his partial calling context tree: the samples of nodes and the
+// entries of edges as one set. As in his paper, nodes and edges are the same if the methods from
+// there to the root are. The last row has the geometric mean of each column.
 //
 // Options.By is not read. Nil options are the zero value. It fails if there are not two windows.
 func Windows(w io.Writer, n Named, opts *Options) error {
@@ -57,7 +58,8 @@ func Windows(w io.Writer, n Named, opts *Options) error {
 	return layout.Flush(c.out, "comparison")
 }
 
-// A windowComparison compares each of several windows with the next. At any moment it holds the data sets of two.
+// A windowComparison compares each of several windows with the next. At any moment it holds the
+// data sets of two.
 type windowComparison struct {
 	named    Named
 	stacks   *stacks.Samples
@@ -144,8 +146,8 @@ func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
 	return d
 }
 
-// place returns the node of a sample's context. If the tree is full, it is the deepest caller that is in it, for all
-// windows alike.
+// place returns the node of a sample's context. If the tree is full, it is the deepest caller that
+// is in it, for all windows alike.
 func (c *windowComparison) place(sample *pprof.Sample) cct.NodeID {
 	c.frames, c.stack = c.stacks.AppendFrames(c.frames[:0], sample), c.stack[:0]
 	for _, f := range c.frames {
@@ -154,8 +156,8 @@ func (c *windowComparison) place(sample *pprof.Sample) cct.NodeID {
 	return c.tree.Add(c.stack, 0)
 }
 
-// A measured is how alike the data sets of two windows are, by kind of thing: correlations, which may be NaN, and
-// overlaps from 0 to 1.
+// A measured is how alike the data sets of two windows are, by kind of thing: correlations, which
+// may be NaN, and overlaps from 0 to 1.
 type measured struct {
 	pair                 string
 	correlation, overlap []float64
@@ -212,8 +214,8 @@ func (c *windowComparison) compare(windows map[int64][]*pprof.Sample) {
 	}
 }
 
-// longEnough leaves out the last window if it is shorter than half the one before, as the rest of a recording mostly
-// is: its length alone would make it differ. The note says so.
+// longEnough leaves out the last window if it is shorter than half the one before, as the rest of a
+// recording mostly is: its length alone would make it differ. The note says so.
 func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note string) {
 	n := len(numbers) - 1
 	lines := stacks.Windows(c.named.Profile)
@@ -280,7 +282,8 @@ func (c *windowComparison) explain() {
 	layout.Fold(c.out, text, c.opts.Width)
 }
 
-// geometricMean is that of the values that are not NaN, and how many are. It is NaN without any, or if one is negative.
+// geometricMean is that of the values that are not NaN, and how many are. It is NaN without any, or
+// if one is negative.
 func geometricMean(values []float64) (mean float64, undefined int) {
 	defined := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	return cct.GeometricMean(defined...), len(values) - len(defined)

@@ -22,27 +22,28 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// precise are three windows whose likeness is computed below by hand. fresh is 0 without entries, 1 with them. Samples of
-// the stacks (first letters), where the third window is twice the second:
+// precise are three windows whose likeness is computed below by hand. fresh is 0 without entries, 1
+// with them. Samples of the stacks (first letters), where the third window is twice the second:
 //
 //	     ma  rma  mb  mc  mbc
 //	1:    1    0   2   2    1
 //	2:    0    1   3   2    0
 //
-// Methods a, b, c have 1, 2, 3 and 1, 3, 2: off the mean by -1, 0, 1 and -1, 1, 0. The correlation is 1/2, the overlap 5/6.
-// Edges ma, mb, mc, bc have 1, 2, 2, 1 and 1, 3, 2, 0: off the mean by -1/2, 1/2, 1/2, -1/2 and -1/2, 3/2, 1/2, -3/2. The
-// correlation is 2/sqrt(1*5) = 0.8944, the overlap 5/6. Contexts are off their mean of 1.2 by -.2, -1.2, .8, .8, -.2 and
-// -1.2, -.2, 1.8, .8, -1.2: 2.8/sqrt(2.8*6.8) = 0.6417, and the overlap is 4/6.
+// Methods a, b, c have 1, 2, 3 and 1, 3, 2: off the mean by -1, 0, 1 and -1, 1, 0. The correlation
+// is 1/2, the overlap 5/6. Edges ma, mb, mc, bc have 1, 2, 2, 1 and 1, 3, 2, 0: off the mean by
+// -1/2, 1/2, 1/2, -1/2 and -1/2, 3/2, 1/2, -3/2. The correlation is 2/sqrt(1*5) = 0.8944, the
+// overlap 5/6. Contexts are off their mean of 1.2 by -.2, -1.2, .8, .8, -.2 and -1.2, -.2, 1.8, .8,
+// -1.2: 2.8/sqrt(2.8*6.8) = 0.6417, and the overlap is 4/6.
 //
-// Entries: in the first window m and ma once, mb twice; in the second r, rm, rma once, mb four times. Nodes and edges
-// together are eleven things:
+// Entries: in the first window m and ma once, mb twice; in the second r, rm, rma once, mb four
+// times. Nodes and edges together are eleven things:
 //
 //	     node ma  rma  mb  mc  mbc   edge m  ma  mb  r  rm  rma
 //	1:         1    0   2   2    1        1   1   2  0   0    0   sum 10, sum of squares 16
 //	2:         0    1   3   2    0        0   0   4  1   1    1   sum 13, sum of squares 33
 //
-// The sum of products is 18: (18 - 130/11) / sqrt((16 - 100/11) * (33 - 169/11)) = 0.5600. The overlap is .2 for node mb,
-// 2/13 for mc and .2 for edge mb: 0.5538.
+// The sum of products is 18: (18 - 130/11) / sqrt((16 - 100/11) * (33 - 169/11)) = 0.5600. The
+// overlap is .2 for node mb, 2/13 for mc and .2 for edge mb: 0.5538.
 func precise(t *testing.T, fresh int) *sink.Windows {
 	t.Helper()
 	second := func(times int) *profile.Profile {
@@ -112,10 +113,11 @@ func TestCompareWindows(t *testing.T) {
 			"2,3":  "1.0000 100.00 1.0000 100.00 1.0000 100.00",
 			"mean": "0.7071 91.29 0.9457 91.29 0.8011 81.65",
 		}},
-		// Entries by method: m 1, a 1, b 2 and r 1, m 1, a 1, b 4: (10 - 28/4) / sqrt((6 - 16/4) * (19 - 49/4)) = 0.8165,
-		// and 1/7 + 1/7 + 1/2 = 0.7857. By edge m, ma, mb and r, rm, ma, mb, where m and r have no caller:
-		// (9 - 28/5) / sqrt((6 - 16/5) * (19 - 49/5)) = 0.6699, and 1/7 + 1/2. By context only mb is in both:
-		// (8 - 28/6) / sqrt((6 - 16/6) * (19 - 49/6)) = 0.5547, and 1/2.
+		// Entries by method: m 1, a 1, b 2 and r 1, m 1, a 1, b 4: (10 - 28/4) / sqrt((6 - 16/4) *
+		// (19 - 49/4)) = 0.8165, and 1/7 + 1/7 + 1/2 = 0.7857. By edge m, ma, mb and r, rm, ma, mb,
+		// where m and r have no caller: (9 - 28/5) / sqrt((6 - 16/5) * (19 - 49/5)) = 0.6699, and
+		// 1/7 + 1/2. By context only mb is in both: (8 - 28/6) / sqrt((6 - 16/6) * (19 - 49/6)) =
+		// 0.5547, and 1/2.
 		{"entries", with, &compare.Options{SampleType: "entries"}, map[string]string{
 			"1,2":  "0.8165 78.57 0.6699 64.29 0.5547 50.00",
 			"2,3":  "1.0000 100.00 1.0000 100.00 1.0000 100.00",
@@ -183,7 +185,8 @@ func TestCompareWindowsNaN(t *testing.T) {
 	}
 }
 
-// What is left of a recording at its end is no window to compare with, unless it is all that there is.
+// What is left of a recording at its end is no window to compare with, unless it is all that there
+// is.
 func TestCompareWindowsShort(t *testing.T) {
 	const full = 10 * time.Second
 	for _, test := range []struct {
@@ -206,7 +209,8 @@ func TestCompareWindowsShort(t *testing.T) {
 	}
 }
 
-// numbered is a profile of another tool, with a sample of 1, 2, … in each of these windows; 0 for a sample without a number.
+// numbered is a profile of another tool, with a sample of 1, 2, … in each of these windows; 0 for a
+// sample without a number.
 func numbered(windows ...int64) *pprof.Profile {
 	p := storedOf(sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1}))
 	sample := p.Sample[0]

@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
-// A language is how costs of one sample type are spoken of. The sentences are about B, where %s is how much in percent.
+// A language is how costs of one sample type are spoken of. The sentences are about B, where %s is
+// how much in percent.
 type language struct {
 	scale float64 // of the numbers that are shown
 	unit  string  // "ms of CPU"
@@ -21,7 +22,8 @@ type language struct {
 	moreWord, lessWord          string // in the table
 }
 
-// languageOf chooses words, and a scale in which the whole of A has at least one digit before the point.
+// languageOf chooses words, and a scale in which the whole of A has at least one digit before the
+// point.
 func languageOf(r *Recording, result *audit.Result, per Per) language {
 	t := r.stacks.Profile.SampleType[r.stacks.Column]
 	thing := layout.Word(t.Type)

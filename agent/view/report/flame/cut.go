@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Cut returns a Graph of the heaviest nodes, about limit of them and at most two and a half times as many with what follows. The others become
-// a frame [rare] of their caller, at most one each, so that totals stay true. Below these frames are the heaviest of the innermost methods
-// that were left out, at most limit/2, so that the values of methods themselves stay true as far as possible. It shares what it can with f,
-// and neither must change afterwards.
+// Cut returns a Graph of the heaviest nodes, about limit of them and at most two and a half times
+// as many with what follows. The others become a frame [rare] of their caller, at most one each, so
+// that totals stay true. Below these frames are the heaviest of the innermost methods that were
+// left out, at most limit/2, so that the values of methods themselves stay true as far as possible.
+// It shares what it can with f, and neither must change afterwards.
 func (f *Graph) Cut(limit int) *Graph {
 	if len(f.nodes)-1 <= limit {
 		return f
@@ -78,7 +79,8 @@ func (f *Graph) Cut(limit int) *Graph {
 	return &out
 }
 
-// cutLeaves are the values of what Cut leaves out, by frame and by the frame [rare] that they are below.
+// cutLeaves are the values of what Cut leaves out, by frame and by the frame [rare] that they are
+// below.
 type cutLeaves struct {
 	index map[flameChild]int32
 	list  []cutLeaf
@@ -111,7 +113,8 @@ func (l *cutLeaves) add(to flameChild, n *flameNode, at int32) {
 	l.of = append(l.of, [2]int32{at, i})
 }
 
-// place makes nodes of the heaviest leaves, and adds the others to their frame [rare]. It says where each node is now.
+// place makes nodes of the heaviest leaves, and adds the others to their frame [rare]. It says
+// where each node is now.
 func (l *cutLeaves) place(out *Graph, rare int32, most int, place []int32) {
 	weights := make([]float64, len(l.list))
 	for i := range l.list {

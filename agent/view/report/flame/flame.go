@@ -1,4 +1,5 @@
-// Package flame makes flame graphs of stored profiles, adds them up, and finds out why one time differs from another (Explainer).
+// Package flame makes flame graphs of stored profiles, adds them up, and finds out why one time
+// differs from another (Explainer).
 //
 //	graphs, err := flame.Read(p)
 //	data, err := json.Marshal(graphs[0].Cut(5000))
@@ -15,9 +16,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// A Graph is what the pages draw of one kind of values: a tree of processes, thread groups and frames, the calls between
-// methods where they were counted, and the course of the values over time. It has neither addresses nor thread ids, so it is
-// much smaller than the profile. Several can be merged, and one can be the baseline of another.
+// A Graph is what the pages draw of one kind of values: a tree of processes, thread groups and
+// frames, the calls between methods where they were counted, and the course of the values over
+// time. It has neither addresses nor thread ids, so it is much smaller than the profile. Several
+// can be merged, and one can be the baseline of another.
 //
 // A Graph is not safe for concurrent use, unless nobody changes it.
 type Graph struct {
@@ -26,7 +28,8 @@ type Graph struct {
 	Duration          time.Duration // of all windows together
 	Notes             []string      // what a reader must know, one sentence each
 
-	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the interval of each share.
+	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the
+	// interval of each share.
 	Verdicts *Verdicts
 
 	effect float64 // what variances are multiplied by, at least 1, or 0 if parts have no intervals: see report.EffectOf
@@ -47,7 +50,8 @@ type frameTable struct {
 	processes map[int32]Process // by frame
 }
 
-// Verdicts are more, less, same or undecided, by method: with its callees (Total), and by itself (Own). A method that is missing is undecided.
+// Verdicts are more, less, same or undecided, by method: with its callees (Total), and by itself
+// (Own). A method that is missing is undecided.
 type Verdicts struct {
 	Total map[string]string `json:"total"`
 	Own   map[string]string `json:"own"`
@@ -134,7 +138,8 @@ type flameBar struct {
 	start    time.Time
 	duration time.Duration
 	of       map[int32]*[classes]float64 // by the process's frame
-	// cells are the values by node, if the Graph is of one profile with several windows. Merged ones have none.
+	// cells are the values by node, if the Graph is of one profile with several windows. Merged
+	// ones have none.
 	cells map[int32]flameCell
 }
 
@@ -144,7 +149,8 @@ const (
 	classes      = classUnknown + 1
 )
 
-// ClassName is the name of a class of a timeline, whose number is a profile.CodeKind or profile.CodeKinds.
+// ClassName is the name of a class of a timeline, whose number is a profile.CodeKind or
+// profile.CodeKinds.
 func ClassName(class int) string {
 	if class >= classUnknown {
 		return "unknown"
@@ -199,7 +205,8 @@ func (t *frameTable) frame(frame flameFrame) int32 {
 	return at
 }
 
-// taking returns a function that takes frames of another table, each once: it returns their place in t. Processes are renamed.
+// taking returns a function that takes frames of another table, each once: it returns their place
+// in t. Processes are renamed.
 func (t *frameTable) taking(o *frameTable, rename func(Process, flameFrame) (Process, flameFrame)) func(of int32) int32 {
 	frames := make([]int32, len(o.frames)) // in t, -1 until it is needed
 	for i := range frames {
@@ -224,8 +231,8 @@ func (t *frameTable) taking(o *frameTable, rename func(Process, flameFrame) (Pro
 // keepNames renames no process.
 func keepNames(p Process, frame flameFrame) (Process, flameFrame) { return p, frame }
 
-// keeper returns a function that says whether a process, by its frame, is of a service and has a number. An empty service is all, and so is
-// pid 0.
+// keeper returns a function that says whether a process, by its frame, is of a service and has a
+// number. An empty service is all, and so is pid 0.
 func (t *frameTable) keeper(service string, pid int64) func(process int32) bool {
 	return func(process int32) bool {
 		p := t.processes[process]
@@ -267,7 +274,8 @@ func (f *Graph) Services() []Process {
 	return all
 }
 
-// Labels are the values by service and by what events are labelled with: a class, a lock, or a cause. It is empty if they have no label.
+// Labels are the values by service and by what events are labelled with: a class, a lock, or a
+// cause. It is empty if they have no label.
 func (f *Graph) Labels() map[string]map[string]float64 {
 	sums := map[string]map[string]float64{}
 	service := make([]string, len(f.nodes))
@@ -331,7 +339,8 @@ func (f *Graph) addAbout(o *Graph) {
 	}
 }
 
-// effectOf is the effect of two windows together: the larger one, or 0 if parts of one of them have no intervals.
+// effectOf is the effect of two windows together: the larger one, or 0 if parts of one of them have
+// no intervals.
 func effectOf(a, b *Graph) float64 {
 	if a.effect == 0 || b.effect == 0 {
 		return 0
@@ -349,7 +358,8 @@ func (f *Graph) addOwned(o *Graph, service string, pid int64) {
 	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) }))
 }
 
-// Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty service is all.
+// Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty
+// service is all.
 func (f *Graph) Of(service string, pid int64) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.addAbout(f)
@@ -407,7 +417,8 @@ func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rena
 	f.bars = f.bars[max(0, len(f.bars)-stored.MaxWindows):]
 }
 
-// barsOf are bars of the processes that are kept, whose frames get other places. They have no cells.
+// barsOf are bars of the processes that are kept, whose frames get other places. They have no
+// cells.
 func barsOf(bars []flameBar, keep func(process int32) bool, frame func(int32) int32) (list []flameBar) {
 	for _, bar := range bars {
 		to := flameBar{start: bar.start, duration: bar.duration, of: make(map[int32]*[classes]float64)}

@@ -92,7 +92,8 @@ func flamesOf(t *testing.T, p *pprof.Profile) []*Graph {
 	return flames
 }
 
-// Threads that differ by a number are one group, tiers are one frame, and values and counts are sums.
+// Threads that differ by a number are one group, tiers are one frame, and values and counts are
+// sums.
 func TestFlames(t *testing.T) {
 	p := newFlameProfile(timeColumns...)
 	p.add(1, "shop", "http-1", []string{"j:run", "j:hot"}, 3, 30)
@@ -137,7 +138,8 @@ func TestFlames(t *testing.T) {
 	}
 }
 
-// Of a recording with calls, CPU time has their rates, and calls are a kind of their own, by the engine with most of them.
+// Of a recording with calls, CPU time has their rates, and calls are a kind of their own, by the
+// engine with most of them.
 func TestFlamesOfCalls(t *testing.T) {
 	p := newFlameProfile(append(timeColumns, &pprof.ValueType{Type: "calls", Unit: "count"})...)
 	p.add(1, "shop", "main", []string{"j:run", "j:hot"}, 3, 30, 0)

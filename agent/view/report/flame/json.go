@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// flameFormat is the version of the JSON form of a Graph. It changes when readers would misunderstand what they do not know.
+// flameFormat is the version of the JSON form of a Graph. It changes when readers would
+// misunderstand what they do not know.
 const flameFormat = 1
 
 // maxShownCalls is how many places of calls the JSON form has.
@@ -82,7 +83,8 @@ type flameTimeline struct {
 func (f *Graph) MarshalJSON() ([]byte, error) {
 	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes, Verdicts: f.Verdicts,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""},
-		// Lists are there also if they are empty: readers need not distinguish that from a missing one.
+		// Lists are there also if they are empty: readers need not distinguish that from a missing
+		// one.
 		Frames: flameFrames{Name: []int{}, File: []int{}, Kind: []int{}},
 		Nodes:  flameNodes{Parent: []int32{}, Frame: []int32{}, Self: []float64{}, Count: []float64{}, Approx: []int{}, Line: []int32{}, Tiers: []any{}},
 	}

@@ -20,7 +20,8 @@ func (c flameCell) plus(o flameCell) flameCell {
 	return flameCell{c.value + o.value, c.count + o.count}
 }
 
-// flameParts are the values of nodes by time, in columns. A part is one or more neighbouring windows.
+// flameParts are the values of nodes by time, in columns. A part is one or more neighbouring
+// windows.
 type flameParts struct {
 	Start   []int64     `json:"start"` // ms since 1970
 	End     []int64     `json:"end"`
@@ -31,7 +32,8 @@ type flameParts struct {
 	Each    float64     `json:"each,omitempty"` // self by count, if that is the same everywhere: then there is no Self
 }
 
-// parts are the values by time, in as many parts as there is room for; nil if these would be too few.
+// parts are the values by time, in as many parts as there is room for; nil if these would be too
+// few.
 func (f *Graph) parts() *flameParts {
 	type part struct {
 		bars  []flameBar

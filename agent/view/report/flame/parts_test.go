@@ -28,7 +28,8 @@ func windowed(t *testing.T, windows, contexts int) *flameProfile {
 	return p
 }
 
-// The values by time add up to those of the whole, also in a cut tree and where windows are added up to have room, and there are not too many.
+// The values by time add up to those of the whole, also in a cut tree and where windows are added
+// up to have room, and there are not too many.
 func TestFlameParts(t *testing.T) {
 	for _, test := range []struct{ windows, contexts, cut, parts int }{{6, 10, 0, 6}, {6, 500, 50, 6}, {200, 250, 0, 100}, {3, 10, 0, 0}, {4, 10_000, 0, 0}} {
 		f := flamesOf(t, &windowed(t, test.windows, test.contexts).Profile)[0]

@@ -24,8 +24,8 @@ var flameLeaves = map[profile.EventKind][]string{
 	profile.Barriers: {stored.LabelClass},
 }
 
-// Read returns one Graph for each kind of values in a stored profile, the one to show first first; none of a kind that has
-// no values. It fails if the values cannot be added up.
+// Read returns one Graph for each kind of values in a stored profile, the one to show first first;
+// none of a kind that has no values. It fails if the values cannot be added up.
 func Read(p *pprof.Profile) ([]*Graph, error) {
 	var all []*Graph
 	switch kind, events := stacks.EventKindOf(p); {

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// leastSeriesNodes is how many contexts a Series has before it looks for those of windows that it has forgotten.
+// leastSeriesNodes is how many contexts a Series has before it looks for those of windows that it
+// has forgotten.
 const leastSeriesNodes = 1 << 12
 
-// A Series keeps the last windows of one kind of values, such that any of them are added up in a few milliseconds: the contexts of all windows are
-// one tree, and a window is a list of values of its nodes. What Add does once for each window is not done again for each reader.
+// A Series keeps the last windows of one kind of values, such that any of them are added up in a
+// few milliseconds: the contexts of all windows are one tree, and a window is a list of values of
+// its nodes. What Add does once for each window is not done again for each reader.
 //
 // It is not safe for concurrent use, but what Sum returns belongs to the caller.
 type Series struct {
@@ -66,7 +68,8 @@ func (s *Series) clear() {
 	s.calls, s.callAt = nil, make(map[flameCall]int32)
 }
 
-// Add adds a window, which must not change afterwards, and forgets the oldest one if there are too many. Call Cut first to bound it.
+// Add adds a window, which must not change afterwards, and forgets the oldest one if there are too
+// many. Call Cut first to bound it.
 func (s *Series) Add(f *Graph) {
 	s.windows = append(s.windows, s.window(f))
 	if more := len(s.windows) - s.most; more > 0 {
@@ -149,8 +152,9 @@ func (s *Series) Start() time.Time {
 	return s.windows[0].about.Start
 }
 
-// Sum adds up the windows that begin at a time that want has, as far as they are of one service, and of one process of it if pid is not 0. An
-// empty service is all. It is nil if there is no such window.
+// Sum adds up the windows that begin at a time that want has, as far as they are of one service,
+// and of one process of it if pid is not 0. An empty service is all. It is nil if there is no such
+// window.
 func (s *Series) Sum(want func(start time.Time) bool, service string, pid int64) *Graph {
 	var list []seriesWindow
 	for _, w := range s.windows {

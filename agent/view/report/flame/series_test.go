@@ -14,7 +14,8 @@ import (
 
 func always(time.Time) bool { return true }
 
-// windowOf is window n of a test: two services, code that moves from the interpreter to a compiler, and a process of its own.
+// windowOf is window n of a test: two services, code that moves from the interpreter to a compiler,
+// and a process of its own.
 func windowOf(t *testing.T, n int64, contexts int) *Graph {
 	t.Helper()
 	p := newFlameProfile(append(timeColumns, &pprof.ValueType{Type: "calls", Unit: "count"})...)
@@ -32,7 +33,8 @@ func windowOf(t *testing.T, n int64, contexts int) *Graph {
 	return flamesOf(t, &p.Profile)[0]
 }
 
-// The sum of windows has what they have together, and nothing of other times, services and processes.
+// The sum of windows has what they have together, and nothing of other times, services and
+// processes.
 func TestSeries(t *testing.T) {
 	s := NewSeries(3)
 	if s.Sum(always, "", 0) != nil || !s.Start().IsZero() {
@@ -113,7 +115,8 @@ func TestSeriesForgets(t *testing.T) {
 	}
 }
 
-// What a request costs does not grow with what windows have in common: contexts are found when a window is added, and not again.
+// What a request costs does not grow with what windows have in common: contexts are found when a
+// window is added, and not again.
 func TestSeriesWork(t *testing.T) {
 	const windows = 30
 	allocations := func(contexts int) float64 {

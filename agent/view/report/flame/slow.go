@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxSlowStacks and maxSlowFrames bound what the pages show of a slow call: its heaviest stacks, and of each the innermost frames.
+	// maxSlowStacks and maxSlowFrames bound what the pages show of a slow call: its heaviest
+	// stacks, and of each the innermost frames.
 	maxSlowStacks = 8
 	maxSlowFrames = 48
 )

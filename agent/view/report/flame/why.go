@@ -21,7 +21,8 @@ type Why struct {
 	Windows  [2]int    `json:"windows"`  // of the baseline and of the selection
 }
 
-// A Finding is one difference. Method is empty for a whole kind, Caller if it is not that of one caller.
+// A Finding is one difference. Method is empty for a whole kind, Caller if it is not that of one
+// caller.
 type Finding struct {
 	Kind    string  `json:"kind"`
 	Verdict string  `json:"verdict"` // more, less, same or undecided
@@ -57,9 +58,10 @@ const (
 //	e.Add(kind, flame.Baseline, window) // each window of either time, in order
 //	why, err := e.Explain(ctx)
 //
-// The statistics are those of package audit: first each kind per second, then which methods of the first kind have another share of it.
-// A method that explains much takes its stacks with it: the next one is found among the others, so that neither its callers nor what merely
-// became a smaller part of the whole is a finding.
+// The statistics are those of package audit: first each kind per second, then which methods of the
+// first kind have another share of it. A method that explains much takes its stacks with it: the
+// next one is found among the others, so that neither its callers nor what merely became a smaller
+// part of the whole is a finding.
 type Explainer struct {
 	service string
 	pid     int64
@@ -72,7 +74,8 @@ const (
 	Selected
 )
 
-// NewExplainer makes an Explainer of one service and one process of it. An empty service is all, and so is pid 0.
+// NewExplainer makes an Explainer of one service and one process of it. An empty service is all,
+// and so is pid 0.
 func NewExplainer(service string, pid int64) *Explainer {
 	return &Explainer{service: service, pid: pid}
 }
@@ -143,8 +146,9 @@ func (t *whyTree) tooFew() string {
 	return fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(before, "window"), now, LeastWindows)
 }
 
-// Verdicts compares the methods of the first kind per second, whether they explain much or not, and returns what is known: a method is more or less
-// only if its difference is more than chance. The note says why nothing is decided; it is empty otherwise.
+// Verdicts compares the methods of the first kind per second, whether they explain much or not, and
+// returns what is known: a method is more or less only if its difference is more than chance. The
+// note says why nothing is decided; it is empty otherwise.
 func (e *Explainer) Verdicts() (v *Verdicts, note string) {
 	t := e.kinds[0]
 	if note := t.tooFew(); note != "" {
@@ -193,8 +197,8 @@ func lowerFirst(title string) string {
 // A whyKey is a method with what it calls, under one caller or under all (caller is -1).
 type whyKey struct{ caller, callee int32 }
 
-// A whyTree has the contexts of one kind, and what they cost in each window of both times. Processes and threads are merged: names
-// remain.
+// A whyTree has the contexts of one kind, and what they cost in each window of both times.
+// Processes and threads are merged: names remain.
 type whyTree struct {
 	kind     string
 	title    string
@@ -308,7 +312,8 @@ func (t *whyTree) without() []bool {
 	return gone
 }
 
-// choose returns the keys that have some share of both times together, whatever their difference is.
+// choose returns the keys that have some share of both times together, whatever their difference
+// is.
 func (t *whyTree) choose(gone []bool) []whyKey {
 	sums := make([][2]float64, len(t.nodes))
 	var all [2]float64
@@ -349,8 +354,8 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 	return audit.Largest(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
 }
 
-// count makes the sides of a comparison by keys. The units of a window are its seconds; or its whole cost, with or without what was
-// removed: then costs per unit are shares.
+// count makes the sides of a comparison by keys. The units of a window are its seconds; or its
+// whole cost, with or without what was removed: then costs per unit are shares.
 func (t *whyTree) count(keys []whyKey, gone []bool, units func(w *whyWindow, left, all audit.Cost) float64) (sides [2]audit.Side[int32]) {
 	index := make(map[whyKey]int32, len(keys))
 	for i, k := range keys {
@@ -445,7 +450,8 @@ func (t *whyTree) finding(d audit.Difference) Finding {
 	return Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: t.unit, Before: d.A.PerUnit, Now: d.B.PerUnit, Within: d.Within}
 }
 
-// next finds the method whose share explains most of what is left of the difference, and removes its stacks.
+// next finds the method whose share explains most of what is left of the difference, and removes
+// its stacks.
 func (t *whyTree) next() (Finding, bool) {
 	gone := t.without()
 	keys := t.choose(gone)
@@ -492,8 +498,9 @@ func (t *whyTree) next() (Finding, bool) {
 	return f, true
 }
 
-// divergence is how much a part that changes its share tells the two times apart: its term of the divergence of Jeffreys (1946). Where
-// something new takes a share, it is larger for that than for what it took the share from, and than for its callers.
+// divergence is how much a part that changes its share tells the two times apart: its term of the
+// divergence of Jeffreys (1946). Where something new takes a share, it is larger for that than for
+// what it took the share from, and than for its callers.
 func divergence(a, b float64) float64 {
 	const least = 0.001 // a share that is not distinguished from none
 	return math.Abs(b-a) * math.Abs(math.Log((b+least)/(a+least)))

@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit/audittest"
 )
 
-// A whyLoad makes windows of 10 s of a service: samples a window by stack, outermost first, on average.
+// A whyLoad makes windows of 10 s of a service: samples a window by stack, outermost first, on
+// average.
 type whyLoad map[string]float64
 
 func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample, busy float64) (list []*Graph) {
@@ -96,8 +97,9 @@ func explain(t *testing.T, kinds ...whyKind) *Why {
 	return w
 }
 
-// A method that is new under one caller is the finding, with a share that has the truth within its interval, and what it allocates. What
-// it took the share from, its callers and its callees are none.
+// A method that is new under one caller is the finding, with a share that has the truth within its
+// interval, and what it allocates. What it took the share from, its callers and its callees are
+// none.
 func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	before := quietLoad()
@@ -199,8 +201,8 @@ func TestExplainSeveral(t *testing.T) {
 	}
 }
 
-// Verdicts of methods are those that are known: what costs more with a callee is more, though by itself it is the same; nothing differs by chance; and
-// too few windows decide nothing.
+// Verdicts of methods are those that are known: what costs more with a callee is more, though by
+// itself it is the same; nothing differs by chance; and too few windows decide nothing.
 func TestVerdicts(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 1))
 	before := quietLoad()

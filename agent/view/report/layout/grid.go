@@ -20,7 +20,8 @@ type Row struct {
 // Heading is the end of a line of the heading.
 func Heading(text string) func(width int) string { return func(int) string { return text } }
 
-// Write writes lines of at most width columns, 0 for any number, as far as the cells leave room for names.
+// Write writes lines of at most width columns, 0 for any number, as far as the cells leave room for
+// names.
 func (g *Grid) Write(out *bufio.Writer, width int) {
 	const gap = 2
 	var widths []int

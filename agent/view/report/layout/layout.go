@@ -1,4 +1,5 @@
-// Package layout lays out the text of views: tables and sentences of a given width, names that are shortened to fit, and numbers with units.
+// Package layout lays out the text of views: tables and sentences of a given width, names that are
+// shortened to fit, and numbers with units.
 package layout
 
 import (
@@ -7,7 +8,8 @@ import (
 	"strings"
 )
 
-// Fold writes text in lines of at most width columns, broken at spaces and indented from the second on.
+// Fold writes text in lines of at most width columns, broken at spaces and indented from the second
+// on.
 func Fold(out *bufio.Writer, text string, width int) {
 	const indent = "  "
 	column := 0

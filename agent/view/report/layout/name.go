@@ -20,8 +20,9 @@ func Room(width, taken int) int {
 	return max(width-taken, least)
 }
 
-// Shorten makes name at most width runes long, 0 for any length: first without its arguments, then with short packages, then
-// without its beginning, since the method is at the end. A leaf [inlined in M] keeps the words, and its M is shortened.
+// Shorten makes name at most width runes long, 0 for any length: first without its arguments, then
+// with short packages, then without its beginning, since the method is at the end. A leaf [inlined
+// in M] keeps the words, and its M is shortened.
 func Shorten(name string, width int) string {
 	if width <= 0 || len(name) <= width {
 		return name
@@ -80,8 +81,8 @@ func KeepStart(text string, width int) string {
 	return string(runes) + "…"
 }
 
-// arguments returns where the arguments at the end of a C++ name begin, or -1. Other parentheses are part of the
-// name: (anonymous namespace)::f(int), Go's pkg.(*T).f.
+// arguments returns where the arguments at the end of a C++ name begin, or -1. Other parentheses
+// are part of the name: (anonymous namespace)::f(int), Go's pkg.(*T).f.
 func arguments(name string) int {
 	name = strings.TrimSuffix(name, " const")
 	if !strings.HasSuffix(name, ")") {
@@ -110,15 +111,16 @@ func Arrowed(caller, callee string, width int) string {
 	return caller + arrow + callee
 }
 
-// shortenBoth makes two names fit into width columns together. The shorter one leaves what it does not need.
+// shortenBoth makes two names fit into width columns together. The shorter one leaves what it does
+// not need.
 func shortenBoth(a, b string, width int) (string, string) {
 	lenA, lenB := Columns(a), Columns(b)
 	forA := min(max(width/2, width-lenB), lenA)
 	return Shorten(a, forA), Shorten(b, width-forA)
 }
 
-// Path names a context of a tree by its methods, outermost first, in at most width columns, 0 for any number, by
-// cutting its beginning.
+// Path names a context of a tree by its methods, outermost first, in at most width columns, 0 for
+// any number, by cutting its beginning.
 func Path[K comparable](tree *cct.Tree[K], id cct.NodeID, width int, name func(K) string) string {
 	var names []string
 	for id != cct.Root && (width == 0 || len(names) <= width) { // more would not be seen

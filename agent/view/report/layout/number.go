@@ -55,8 +55,8 @@ func ManyOf(number, things string) string {
 	return number + " " + things
 }
 
-// Amount writes a value of a sample type for people: bytes, times, costs, and what a CPU does in large numbers with a suffix, and
-// any other number whole.
+// Amount writes a value of a sample type for people: bytes, times, costs, and what a CPU does in
+// large numbers with a suffix, and any other number whole.
 func Amount(t *pprof.ValueType, value float64) string {
 	if cost, ok := stored.CostOf(t); ok {
 		return cost.String(value)
@@ -72,7 +72,8 @@ func Amount(t *pprof.ValueType, value float64) string {
 	return fmt.Sprintf("%.0f", value)
 }
 
-// typeWords are what values of a sample type are called behind an amount, where that is not the type's name.
+// typeWords are what values of a sample type are called behind an amount, where that is not the
+// type's name.
 var typeWords = map[string]string{"alloc_space": "allocated", "inuse_space": "in use"}
 
 // Word is what values of a sample type are called behind an amount.

@@ -18,8 +18,8 @@ type (
 	CallEdge = cct.Edge[Method, profile.Site]
 )
 
-// Calls are the calls in a stored profile that one engine recorded on one basis at one rate, of all processes. Strings are
-// printable, empty where the profile does not say; numbers are 0 then.
+// Calls are the calls in a stored profile that one engine recorded on one basis at one rate, of all
+// processes. Strings are printable, empty where the profile does not say; numbers are 0 then.
 type Calls struct {
 	Engine  string
 	Basis   string
@@ -33,11 +33,13 @@ type Calls struct {
 // MaxWays bounds how many StoredCalls a file may hold; one of our own has a few.
 const MaxWays = 64
 
-// ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that has.
+// ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that
+// has.
 var ErrNoCalls = errors.New("the profile has no calls: record some with vmprof-agent record -e calls")
 
-// CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of a sample is its
-// innermost frame, the caller the next one, be that inlined in the same location or not. It fails if there are none.
+// CallsOf returns the calls in a stored profile, in the order in which they are stored. The call of
+// a sample is its innermost frame, the caller the next one, be that inlined in the same location or
+// not. It fails if there are none.
 func CallsOf(p *pprof.Profile) ([]*Calls, error) {
 	if !HasCalls(p) {
 		return nil, ErrNoCalls
@@ -99,8 +101,9 @@ func IntervalOf(sample *pprof.Sample, value float64, basis string) (within profi
 	return profile.Interval{Low: value / factor, High: value * factor}, true
 }
 
-// EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is the graph of all
-// engines together; of CPU time it is the call graph that a profiler with only a timer would show.
+// EdgesOf returns the two innermost frames of all samples of a type as a call graph. Of calls it is
+// the graph of all engines together; of CPU time it is the call graph that a profiler with only a
+// timer would show.
 func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
 	s, err := Of(p, sampleType)
 	if err != nil {

@@ -60,7 +60,8 @@ func TestCallsRoundTrip(t *testing.T) {
 	}
 }
 
-// Sites that only differ by their offset stay apart, the first and the last offset and none at all included.
+// Sites that only differ by their offset stay apart, the first and the last offset and none at all
+// included.
 func TestCallSitesRoundTrip(t *testing.T) {
 	g := new(profile.Graph)
 	want := make(map[profile.Site]float64)
@@ -111,8 +112,8 @@ func TestExactRoundTrip(t *testing.T) {
 	}
 }
 
-// A profiler with only a timer takes the two innermost frames of each sample, inlined ones included, for the call graph.
-// Addresses in a CPU profile are not those of call sites.
+// A profiler with only a timer takes the two innermost frames of each sample, inlined ones
+// included, for the call graph. Addresses in a CPU profile are not those of call sites.
 func TestEdgesOfTime(t *testing.T) {
 	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.ShopBoth()))
 	g, err := stacks.EdgesOf(stored, "samples")

@@ -6,7 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// ContextsOf returns the calling context tree of all samples of a type, threads and processes merged.
+// ContextsOf returns the calling context tree of all samples of a type, threads and processes
+// merged.
 func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
 	s, err := Of(p, sampleType)
 	if err != nil {

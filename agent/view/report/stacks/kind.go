@@ -41,8 +41,8 @@ func ColumnOf(p *pprof.Profile, of *pprof.ValueType) int {
 	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
 }
 
-// MainType returns the sample type to show: samples, or whatever another profiler, or a profile of calls or of events,
-// has as the default.
+// MainType returns the sample type to show: samples, or whatever another profiler, or a profile of
+// calls or of events, has as the default.
 func MainType(p *pprof.Profile) (string, error) {
 	if len(p.SampleType) == 0 {
 		return "", errors.New("the profile has no values")
@@ -57,8 +57,8 @@ func MainType(p *pprof.Profile) (string, error) {
 	return p.SampleType[index].Type, nil
 }
 
-// TimeType returns the sample type for sums of methods and threads: as MainType, but CPU time instead of samples. Not all samples stand for the same
-// time, and some time has no sample.
+// TimeType returns the sample type for sums of methods and threads: as MainType, but CPU time
+// instead of samples. Not all samples stand for the same time, and some time has no sample.
 func TimeType(p *pprof.Profile) (string, error) {
 	main, err := MainType(p)
 	if main == stored.TypeSamples && Sum(p, stored.TypeCPU, nil) > 0 {
@@ -79,10 +79,12 @@ func HoldsCalls(p *pprof.Profile) bool {
 	return HasCalls(p) && AnyCalls(p, func(*pprof.Sample) bool { return true })
 }
 
-// HoldsContexts says that a stored profile has calls with their whole context. Sampled edges have two frames.
+// HoldsContexts says that a stored profile has calls with their whole context. Sampled edges have
+// two frames.
 func HoldsContexts(p *pprof.Profile) bool { return HasCalls(p) && AnyCalls(p, HasContext) }
 
-// HasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another profiler wrote.
+// HasContext says of a sample of calls that it is a whole stack: one of ours, or whatever another
+// profiler wrote.
 func HasContext(s *pprof.Sample) bool {
 	engine := Label(s, stored.LabelEngine)
 	return engine == "" || engine == stored.ExactEngine
@@ -96,7 +98,8 @@ func AnyCalls(p *pprof.Profile, which func(*pprof.Sample) bool) bool {
 // HasTime says that a stored profile has a sample type for samples.
 func HasTime(p *pprof.Profile) bool { return TypeIndex(p, stored.TypeSamples) >= 0 }
 
-// HasEntries reports whether a stored profile counts how often samples found contexts newly entered.
+// HasEntries reports whether a stored profile counts how often samples found contexts newly
+// entered.
 func HasEntries(p *pprof.Profile) bool {
 	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == stored.TypeEntries && t.Unit == stored.UnitCount })
 	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
@@ -130,8 +133,8 @@ func hasWakers(p *pprof.Profile) bool {
 	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return Label(sample, stored.LabelWaker) != "" })
 }
 
-// countedBesides says that a profile has events of which each one was counted next to those that were sampled: the same ones
-// again.
+// countedBesides says that a profile has events of which each one was counted next to those that
+// were sampled: the same ones again.
 func countedBesides(p *pprof.Profile) bool {
 	if kind, ok := EventKindOf(p); !ok || kind != profile.Allocations {
 		return false

@@ -50,7 +50,8 @@ func SeveralProcesses(p *pprof.Profile) bool {
 	return false
 }
 
-// CertaintyOf says how the context of a stored sample was found: 0 if it is certain, or nothing is said.
+// CertaintyOf says how the context of a stored sample was found: 0 if it is certain, or nothing is
+// said.
 func CertaintyOf(sample *pprof.Sample) Flags {
 	switch Label(sample, stored.LabelContext) {
 	case profile.Ambiguous.String():

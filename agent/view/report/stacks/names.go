@@ -11,7 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Names are the methods on the stacks of a profile, with the names that views have for them. They are not safe for concurrent use.
+// Names are the methods on the stacks of a profile, with the names that views have for them. They
+// are not safe for concurrent use.
 type Names struct {
 	stacks Samples
 	known  map[*pprof.Location][]string
@@ -40,8 +41,9 @@ func (n *Names) Append(names []string, sample *pprof.Sample) []string {
 	return names
 }
 
-// Apart returns what says of samples that their values are not part of the sums of the profile: exact counts of what other samples
-// estimate, waits for work at locks, and calls whose number is unknown.
+// Apart returns what says of samples that their values are not part of the sums of the profile:
+// exact counts of what other samples estimate, waits for work at locks, and calls whose number is
+// unknown.
 func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 	kind, ok := EventKindOf(p)
 	switch {
@@ -56,8 +58,8 @@ func Apart(p *pprof.Profile) func(*pprof.Sample) bool {
 // SamplesWhere begins the comment of a profile that has only some samples of another one.
 const SamplesWhere = "samples where "
 
-// Where returns a profile with those samples of p for which keep is true. The metadata remains that of the whole profile, and a comment says
-// what the samples are.
+// Where returns a profile with those samples of p for which keep is true. The metadata remains that
+// of the whole profile, and a comment says what the samples are.
 func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)) (*pprof.Profile, error) {
 	some := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
@@ -77,8 +79,8 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 	return some, nil
 }
 
-// MethodNames names methods for people: with the types of its arguments where a method is overloaded. All methods are
-// added before the first is named.
+// MethodNames names methods for people: with the types of its arguments where a method is
+// overloaded. All methods are added before the first is named.
 type MethodNames struct {
 	systemNames map[string]string // of the method with a name, "" if there are several
 }
@@ -102,8 +104,8 @@ func (n MethodNames) Name(m Method) string {
 	return m.SystemName[:end+1] // without the result of a Java method, which says little
 }
 
-// SiteNames distinguishes call sites of one method for people: by line, and by offset where a line has several. All
-// sites are added before the first is named.
+// SiteNames distinguishes call sites of one method for people: by line, and by offset where a line
+// has several. All sites are added before the first is named.
 type SiteNames struct {
 	offsets map[lineOf]int32 // of the site on a line, or several
 }

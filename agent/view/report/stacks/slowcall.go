@@ -65,7 +65,8 @@ func (c *SlowCall) Largest() []string {
 	})
 }
 
-// FollowedMethod is the method whose invocations were followed, and how many there were; "" if the profile does not say.
+// FollowedMethod is the method whose invocations were followed, and how many there were; "" if the
+// profile does not say.
 func FollowedMethod(p *pprof.Profile) (method string, calls float64) {
 	if m, err := stored.MetadataOf(p); err == nil {
 		method = m.Followed
@@ -86,8 +87,8 @@ func FollowedMethod(p *pprof.Profile) (method string, calls float64) {
 	return method, calls
 }
 
-// NamesFrom are the frames of a stack from a method on, outermost first; from its root if the method is not in it. With own they end at the
-// application's innermost method, unless it has none.
+// NamesFrom are the frames of a stack from a method on, outermost first; from its root if the
+// method is not in it. With own they end at the application's innermost method, unless it has none.
 func (s *Samples) NamesFrom(sample *pprof.Sample, from string, own bool) (names []string) {
 	all := s.AppendFrames(nil, sample)
 	for _, f := range all {

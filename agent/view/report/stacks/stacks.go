@@ -1,5 +1,6 @@
-// Package stacks reads what a stored profile has: its samples as stacks of methods, with their labels, and its kinds of values, calls and
-// windows. Views, comparisons and flame graphs are made of that.
+// Package stacks reads what a stored profile has: its samples as stacks of methods, with their
+// labels, and its kinds of values, calls and windows. Views, comparisons and flame graphs are made
+// of that.
 //
 //	s, err := stacks.Of(p, stored.TypeCPU)
 //	for sample, value := range s.All() {
@@ -24,8 +25,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
-// Samples are the samples of a stored profile by one of its values, which are known to be positive and to add up to
-// less than 2^63.
+// Samples are the samples of a stored profile by one of its values, which are known to be positive
+// and to add up to less than 2^63.
 type Samples struct {
 	Profile *pprof.Profile
 	Column  int // of the value in Sample.Value
@@ -35,7 +36,8 @@ type Samples struct {
 	wakers  bool // stacks of waits may end with those of their wakers
 }
 
-// Of returns the samples of a profile by the values of a type. It fails if there are no values of that type or if they cannot be added up.
+// Of returns the samples of a profile by the values of a type. It fails if there are no values of
+// that type or if they cannot be added up.
 func Of(p *pprof.Profile, sampleType string) (*Samples, error) {
 	s := &Samples{Profile: p, Column: TypeIndex(p, sampleType), frames: make(map[*pprof.Location][]Frame)}
 	if s.Column < 0 {
@@ -66,8 +68,9 @@ func (s *Samples) Amount(value float64) string {
 	return layout.Amount(s.Profile.SampleType[s.Column], value)
 }
 
-// LeaveWaits leaves out the waits for work if the values are delays by locks, or times of threads of which some have nothing to do. The
-// others would drown in them. It returns how long these waits were.
+// LeaveWaits leaves out the waits for work if the values are delays by locks, or times of threads
+// of which some have nothing to do. The others would drown in them. It returns how long these waits
+// were.
 func (s *Samples) LeaveWaits() (waited uint64) {
 	kind, ok := EventKindOf(s.Profile)
 	if !ok || s.Unit() != stored.MainValue(kind).Type {
@@ -113,7 +116,8 @@ func (s *Samples) Value(sample *pprof.Sample) uint64 {
 	return uint64(value)
 }
 
-// AppendFrames appends the frames of a sample, innermost first, and at least one: without those of a waker.
+// AppendFrames appends the frames of a sample, innermost first, and at least one: without those of
+// a waker.
 func (s *Samples) AppendFrames(frames []Frame, sample *pprof.Sample) []Frame {
 	return s.AppendLocations(frames, s.Own(sample))
 }
@@ -133,7 +137,8 @@ func (s *Samples) Own(sample *pprof.Sample) []*pprof.Location {
 	return sample.Location[s.WokenAt(sample)+1:]
 }
 
-// WokenAt returns where in a sample's locations the frame [woken by …] is, which is next to the wait's own innermost one; -1 if there is none.
+// WokenAt returns where in a sample's locations the frame [woken by …] is, which is next to the
+// wait's own innermost one; -1 if there is none.
 func (s *Samples) WokenAt(sample *pprof.Sample) int {
 	if !s.wakers || Label(sample, stored.LabelWaker) == "" {
 		return -1
@@ -154,7 +159,8 @@ func (s *Samples) At(loc *pprof.Location) []Frame {
 	return frames
 }
 
-// Edge returns the call that the two innermost frames of a sample are: the outermost method is called by nobody.
+// Edge returns the call that the two innermost frames of a sample are: the outermost method is
+// called by nobody.
 func (s *Samples) Edge(sample *pprof.Sample) CallEdge {
 	callee := Frame{Method: methodOf(nil, nil)}
 	caller := Frame{Method: Nobody, Site: stored.NoSite}

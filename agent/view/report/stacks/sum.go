@@ -9,8 +9,8 @@ import (
 	pprof "github.com/google/pprof/profile"
 )
 
-// Sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is not an integer
-// because integers of a hostile file could wrap.
+// Sum adds up one value of all samples, or of those to keep; it is 0 if they do not have it. It is
+// not an integer because integers of a hostile file could wrap.
 func Sum(p *pprof.Profile, sampleType string, keep func(*pprof.Sample) bool) (sum float64) {
 	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == sampleType })
 	if index < 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// Windows returns what the metadata of a profile says of its windows, by number. Of two with one number the first counts.
+// Windows returns what the metadata of a profile says of its windows, by number. Of two with one
+// number the first counts.
 func Windows(p *pprof.Profile) map[int64]stored.Window {
 	windows := make(map[int64]stored.Window)
 	m, err := stored.MetadataOf(p)
@@ -25,8 +26,8 @@ func Windows(p *pprof.Profile) map[int64]stored.Window {
 	return windows
 }
 
-// ByWindow are the samples of a stored profile by the number of their window. Samples that name none are not
-// there.
+// ByWindow are the samples of a stored profile by the number of their window. Samples that name
+// none are not there.
 func ByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
 	windows := make(map[int64][]*pprof.Sample)
 	for _, sample := range p.Sample {
@@ -42,8 +43,9 @@ func ByWindow(p *pprof.Profile) (map[int64][]*pprof.Sample, error) {
 	return windows, nil
 }
 
-// WindowOf returns a part of a stored profile: the samples of one window, and the metadata and comments that are
-// about it or about no other. It shares all but its samples with p. It fails if p does not have that window.
+// WindowOf returns a part of a stored profile: the samples of one window, and the metadata and
+// comments that are about it or about no other. It shares all but its samples with p. It fails if p
+// does not have that window.
 func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
 	windows, err := ByWindow(p)
 	if err != nil {

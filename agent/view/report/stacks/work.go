@@ -19,8 +19,8 @@ var Works = []string{
 // Compiled is code that another VM than HotSpot compiled.
 const Compiled = "compiled"
 
-// VMWork is the VM's own work that a sample is of; false if it is of none. Threads with the VM's names that run Java code are the
-// application's.
+// VMWork is the VM's own work that a sample is of; false if it is of none. Threads with the VM's
+// names that run Java code are the application's.
 func VMWork(sample *pprof.Sample) (profile.CodeKind, bool) {
 	kind, ok := profile.VMThread(Label(sample, stored.LabelRuntime), Label(sample, stored.LabelThread))
 	if !ok {

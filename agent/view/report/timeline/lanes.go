@@ -146,11 +146,13 @@ func (r *laneRow) sum(of *stored.Lanes, t *stored.Lane) {
 	}
 }
 
-// hasWork reports whether a lane shows anything but a thread with nothing to do, or one that never went on.
+// hasWork reports whether a lane shows anything but a thread with nothing to do, or one that never
+// went on.
 func (r *laneRow) hasWork() bool { return r.busy >= 0.02*r.all }
 
-// draw returns what a thread did in so many columns of equal length: for most of each, the place of the cause in laneMarks, one more for any
-// other cause, and -1 for nothing. times has a number for each column and cause, which it overwrites.
+// draw returns what a thread did in so many columns of equal length: for most of each, the place of
+// the cause in laneMarks, one more for any other cause, and -1 for nothing. times has a number for
+// each column and cause, which it overwrites.
 func (l *storedLanes) draw(r *laneRow, times [][len(laneMarks) + 1]float64) (main []int) {
 	clear(times)
 	column := float64(max(l.to.Sub(l.from), 1)) / float64(len(times))

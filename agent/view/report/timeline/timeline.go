@@ -19,7 +19,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
-// laneMarks are what stands for causes in a lane, in the order of the legend. Locks are large letters.
+// laneMarks are what stands for causes in a lane, in the order of the legend. Locks are large
+// letters.
 var laneMarks = [...]struct {
 	mark byte
 	of   string
@@ -47,16 +48,18 @@ func laneMarkOf(what string) int {
 const (
 	// maxLaneName bounds the names of threads in front of their lanes.
 	maxLaneName = 22
-	// leastColumns and wideColumns are how many columns of time there are at least, and where lines may have any length.
+	// leastColumns and wideColumns are how many columns of time there are at least, and where lines
+	// may have any length.
 	leastColumns, wideColumns = 30, 200
 	// laneTick is how far times on the axis are apart at least, in columns.
 	laneTick = 10
 )
 
-// Write writes what each thread did over time: one lane for each, with a mark for each column of time. Lanes are by process and group of
-// threads (stored.ThreadGroup), those with most time that is neither idle nor unknown first. Threads that had none are left out unless
-// ViewOptions.Idle is set. ViewOptions.N bounds the threads, ViewOptions.PID chooses a process. Nil options are DefaultViewOptions. It fails if
-// the profile does not have the times of waits.
+// Write writes what each thread did over time: one lane for each, with a mark for each column of
+// time. Lanes are by process and group of threads (stored.ThreadGroup), those with most time that
+// is neither idle nor unknown first. Threads that had none are left out unless ViewOptions.Idle is
+// set. ViewOptions.N bounds the threads, ViewOptions.PID chooses a process. Nil options are
+// DefaultViewOptions. It fails if the profile does not have the times of waits.
 func Write(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
 	if opts == nil {
 		opts = report.DefaultViewOptions()

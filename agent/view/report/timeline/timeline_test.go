@@ -21,7 +21,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
 
-// laned is a window of 10 s with lanes, in which two threads of a pool, one on its own and an idle one are.
+// laned is a window of 10 s with lanes, in which two threads of a pool, one on its own and an idle
+// one are.
 func laned(pid int, start time.Time) *profile.Profile {
 	causes := []string{cause.Running, cause.Idle, cause.Monitor, cause.Runnable}
 	whole := func(steps, cause int) profile.LaneRun {
@@ -137,7 +138,8 @@ func lackingRoom(t *testing.T) *pprof.Profile {
 	return p
 }
 
-// Processes stay apart, and one can be chosen. Recordings that were added up are shown one after the other, if they were.
+// Processes stay apart, and one can be chosen. Recordings that were added up are shown one after
+// the other, if they were.
 func TestTimelineOfSeveral(t *testing.T) {
 	merge := func(list ...*profile.Profile) *pprof.Profile {
 		var named []compare.Named

@@ -13,10 +13,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// alone is the share of a method's samples that a version must have in a window for the window to be the version's.
+// alone is the share of a method's samples that a version must have in a window for the window to
+// be the version's.
 const alone = 0.95
 
-// A Cost compares the CPU time per call of a method in windows of one version with that in windows of the version before.
+// A Cost compares the CPU time per call of a method in windows of one version with that in windows
+// of the version before.
 type Cost struct {
 	Before, After *Code
 	audit.Difference
@@ -48,8 +50,9 @@ func (c *Cost) Sentence() string {
 	return pair + ": undecided: " + change
 }
 
-// CompareVersions compares each version of a method with the one before it that was sampled, of those with the same entry. Calls are those
-// that the profile has of the method; where it has none, or too few windows, the result says so.
+// CompareVersions compares each version of a method with the one before it that was sampled, of
+// those with the same entry. Calls are those that the profile has of the method; where it has none,
+// or too few windows, the result says so.
 func (vs *Versions) CompareVersions(p *pprof.Profile, m *Method) (list []*Cost) {
 	var before *Code
 	var panes []*compare.Window
@@ -74,8 +77,8 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *Method) (list []*Cost) 
 	return list
 }
 
-// callsOf counts the calls of a method in each window of a profile, and returns their relative standard error if they are estimated. Why says
-// why that is not possible.
+// callsOf counts the calls of a method in each window of a profile, and returns their relative
+// standard error if they are estimated. Why says why that is not possible.
 func callsOf(p *pprof.Profile, m *Method) (_ *compare.Recording, _ []*compare.Window, relative float64, why string) {
 	one := &pprof.Profile{
 		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
@@ -141,7 +144,8 @@ func (vs *Versions) compare(c *Cost, rec *compare.Recording, panes []*compare.Wi
 	c.Difference = audit.Compare(sides[0], sides[1], nil, nil).Whole
 }
 
-// versionsOn are the versions of a method on a stack. A frame of the interpreter is the nil version.
+// versionsOn are the versions of a method on a stack. A frame of the interpreter is the nil
+// version.
 func (vs *Versions) versionsOn(sample *pprof.Sample, m *Method) (on []*Code) {
 	pid := stacks.ProcessID(sample)
 	for _, loc := range sample.Location {

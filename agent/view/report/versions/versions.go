@@ -1,5 +1,5 @@
-// Package versions reads which versions of a method's compiled code a stored profile has samples of, what became of them, and which of
-// them costs more per call.
+// Package versions reads which versions of a method's compiled code a stored profile has samples
+// of, what became of them, and which of them costs more per call.
 package versions
 
 import (
@@ -20,8 +20,8 @@ import (
 // A Code is one compilation of a method in a stored profile, with its samples.
 type Code struct {
 	stored.Version
-	// Self are the samples that were taken in the version's code, inlined methods included; Total are those with the version anywhere on
-	// the stack, each counted once.
+	// Self are the samples that were taken in the version's code, inlined methods included; Total
+	// are those with the version anywhere on the stack, each counted once.
 	Self, Total uint64
 	Known       bool // the profile's metadata has it; otherwise only ID, PID and samples are known
 	Inlined     []string
@@ -80,7 +80,8 @@ func (v *Code) End() string {
 	return "given up"
 }
 
-// A Method is a compiled method of one process, with all of its versions in the profile, the oldest first.
+// A Method is a compiled method of one process, with all of its versions in the profile, the oldest
+// first.
 type Method struct {
 	stacks.Method
 	PID         int64
@@ -112,8 +113,8 @@ func (m *Method) OnlyC1() bool {
 	return c1
 }
 
-// Deoptimized is how many optimised versions of the method were given up in the profile. The VM's own count, if it is known, also has those
-// before the profile; it is -1 if it is not.
+// Deoptimized is how many optimised versions of the method were given up in the profile. The VM's
+// own count, if it is known, also has those before the profile; it is -1 if it is not.
 func (m *Method) Deoptimized() (seen, counted int) {
 	counted = -1
 	for _, v := range m.Versions {
@@ -127,7 +128,8 @@ func (m *Method) Deoptimized() (seen, counted int) {
 	return seen, counted
 }
 
-// Recompiled is how many versions of the method were made after the first with the same level and entry.
+// Recompiled is how many versions of the method were made after the first with the same level and
+// entry.
 func (m *Method) Recompiled() (again int) {
 	type form struct{ level, osr int }
 	seen := map[form]int{}
@@ -277,11 +279,12 @@ func (vs *Versions) countInterpreted(methods map[versionedKey]*Method) {
 	}
 }
 
-// takeover is how far apart the end of a version and the beginning of the one that replaces it may seem.
+// takeover is how far apart the end of a version and the beginning of the one that replaces it may
+// seem.
 const takeover = 100 * time.Millisecond
 
-// Arrange puts the versions in order, and finds which of them replaced others: those with the same entry that appeared when the others were
-// given up.
+// Arrange puts the versions in order, and finds which of them replaced others: those with the same
+// entry that appeared when the others were given up.
 func (m *Method) Arrange() {
 	slices.SortStableFunc(m.Versions, func(a, b *Code) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
 	for i, v := range m.Versions {

@@ -14,8 +14,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 )
 
-// versionProfile is a profile of consecutive seconds. In the first half, calls of app.Main.put run as #2 and take cost[0] samples each on
-// average; then it is compiled again, and they take cost[1]. Before, there is a version of C1.
+// versionProfile is a profile of consecutive seconds. In the first half, calls of app.Main.put run
+// as #2 and take cost[0] samples each on average; then it is compiled again, and they take cost[1].
+// Before, there is a version of C1.
 func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *pprof.Profile {
 	t.Helper()
 	p := &pprof.Profile{

@@ -17,7 +17,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// oftenGivenUp is how many optimised versions of a method must have been given up for it to be listed.
+// oftenGivenUp is how many optimised versions of a method must have been given up for it to be
+// listed.
 const oftenGivenUp = 2
 
 // View returns a view of the code versions of a method, by its name; of all methods if that is "".
@@ -68,7 +69,8 @@ func (v *Code) Began() string {
 	return seconds(v.Since)
 }
 
-// Given writes when a version was given up: between two looks at it, if they are more than a tenth of a second apart. It is "" if it is in use.
+// Given writes when a version was given up: between two looks at it, if they are more than a tenth
+// of a second apart. It is "" if it is in use.
 func (v *Code) Given() string {
 	switch {
 	case !v.Known || !v.Ended():
@@ -88,8 +90,8 @@ func (v *Code) Given() string {
 	return seconds(from) + "–" + seconds(*v.Until)
 }
 
-// Timeline is the versions of a method in the order of their beginnings, in seconds: "#812 C1 (3) 0.1–3.0 s · #2011 C2 3.0–41.2 s · deopt at 41.2
-// s: class_check · #3300 C2 from 41.9 s".
+// Timeline is the versions of a method in the order of their beginnings, in seconds: "#812 C1 (3)
+// 0.1–3.0 s · #2011 C2 3.0–41.2 s · deopt at 41.2 s: class_check · #3300 C2 from 41.9 s".
 func (m *Method) Timeline() string {
 	var parts []string
 	for _, v := range m.Versions {
@@ -241,7 +243,8 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 		"traps: counted in the version's methods from its first sample until it was given up, by other code with the same methods, too", opts.Width)
 }
 
-// writeInlined writes what each version has inlined that the one before has not, and the other way round.
+// writeInlined writes what each version has inlined that the one before has not, and the other way
+// round.
 func (vs *Versions) writeInlined(out *bufio.Writer, m *Method, opts *report.ViewOptions) {
 	var before *Code
 	for _, v := range m.Versions {

@@ -6,7 +6,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// calledMethods is how often methods were called in a window according to one engine, by callee and by basis.
+// calledMethods is how often methods were called in a window according to one engine, by callee and
+// by basis.
 func calledMethods(p *profile.Profile, engine string) usage {
 	called := make(usage)
 	labels := make(map[string]string)

@@ -14,7 +14,8 @@ var (
 		"Time in the sampling program: the sum over all CPUs, and the number of runs.", nil, nil)
 )
 
-// health is the collector of everything that a Source reports, and of the accounts of closed windows.
+// health is the collector of everything that a Source reports, and of the accounts of closed
+// windows.
 type health struct {
 	source   Source
 	windows  *windowTally
@@ -72,8 +73,9 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstSummary(bpfDuration, s.BPFRuns, s.BPFTime.Seconds(), nil)
 }
 
-// A guarded collector reports a panic as an error of the scrape: the names in metrics come from processes. Without it the panic
-// would end the agent, as the registry collects in goroutines of its own.
+// A guarded collector reports a panic as an error of the scrape: the names in metrics come from
+// processes. Without it the panic would end the agent, as the registry collects in goroutines of
+// its own.
 type guarded struct{ prometheus.Collector }
 
 // Collect implements prometheus.Collector.

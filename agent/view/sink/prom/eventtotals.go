@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// eventFloor is the recent amount that a service needs for series of its own: anything at all, as services are few.
+// eventFloor is the recent amount that a service needs for series of its own: anything at all, as
+// services are few.
 const eventFloor = 1
 
 // An eventTotal is what services count of one kind of events.
@@ -78,8 +79,9 @@ var whats = map[profile.EventKind][]string{
 	profile.Wall:   append(slices.Clip(cause.All), cause.Running),
 }
 
-// eventUsage returns the main value of the events of a kind, by service. Locks, off-CPU and wall time are also split by EventLabels.What, which takes the
-// place of the basis. There are no methods. Exact counts of allocations are left out, as estimates cover the same objects.
+// eventUsage returns the main value of the events of a kind, by service. Locks, off-CPU and wall
+// time are also split by EventLabels.What, which takes the place of the basis. There are no
+// methods. Exact counts of allocations are left out, as estimates cover the same objects.
 func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 	used := make(usage)
 	for _, proc := range p.Processes {
@@ -143,7 +145,8 @@ func ofEventStats(name, help string, read func(*profile.EventStats) map[string]t
 // eventFamilies account for all events since the agent started, all kinds together.
 func eventFamilies() []family {
 	return []family{
-		// Events, if they are recorded: attempted = delivered + dropped; delivered = folded + discarded.
+		// Events, if they are recorded: attempted = delivered + dropped; delivered = folded +
+		// discarded.
 		ofEvents("vmprof_event_samples_attempted_total", "Events, such as allocations, that the kernel side began to record; the sum of delivered and dropped once the ring is drained.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Attempted)) }),
 		ofEvents("vmprof_event_samples_delivered_total", "Events that user space received; the sum of folded and discarded.", "",

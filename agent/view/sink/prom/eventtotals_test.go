@@ -38,7 +38,8 @@ func allSeries(e *Exporter) map[string]string {
 	return series
 }
 
-// Services beyond the places are in (other), so that the sum stays true, and kinds of locks are bounded.
+// Services beyond the places are in (other), so that the sum stays true, and kinds of locks are
+// bounded.
 func TestEventsBounded(t *testing.T) {
 	e, err := New(fixed{}, &Options{MaxServices: 2, Events: allEvents})
 	if err != nil {

@@ -7,17 +7,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
 )
 
-// A Source reports the state of the agent. Both methods may be called at any time, from any goroutine, and return
-// values that the caller owns.
+// A Source reports the state of the agent. Both methods may be called at any time, from any
+// goroutine, and return values that the caller owns.
 type Source interface {
-	// Counts accounts for every sample since the agent started. What is only known once frames have been named,
-	// Truncated, Stale and Unknown, is not read: it is summed up over the windows.
+	// Counts accounts for every sample since the agent started. What is only known once frames have
+	// been named, Truncated, Stale and Unknown, is not read: it is summed up over the windows.
 	Counts() (profile.Counts, error)
 	// Stats is the agent's own health.
 	Stats() profile.Stats
 }
 
-// snapshot is what all series of one scrape are read from, so that they fit together as well as they can.
+// snapshot is what all series of one scrape are read from, so that they fit together as well as
+// they can.
 type snapshot struct {
 	profile.Counts
 	profile.Stats
@@ -41,8 +42,9 @@ const (
 	gaugeKind   = prometheus.GaugeValue
 )
 
-// families is everything but the hot methods and the two metrics with their own shape (see health.Collect). Each
-// loss comes next to its success, so that readers can compute a share without knowing the code.
+// families is everything but the hot methods and the two metrics with their own shape (see
+// health.Collect). Each loss comes next to its success, so that readers can compute a share without
+// knowing the code.
 func families() []family {
 	return append(append(eventFamilies(), historyFamilies()...), []family{
 		// Samples, if CPUs tick: attempted = delivered + dropped; delivered = folded + discarded.
@@ -59,7 +61,8 @@ func families() []family {
 		ofTicks("vmprof_ticks_skipped_total", "Ticks of the sampling event without a sample, by reason: idle CPU (with --clock=tick), or a process that is not selected. Every other tick is an attempted sample.", "reason", counterKind,
 			func(s snapshot, y yield) { y(float64(s.Idle), "idle"); y(float64(s.Filtered), "filtered") }),
 
-		// Closed windows: the samples in them are complete or truncated, the frames are named, stale or unknown.
+		// Closed windows: the samples in them are complete or truncated, the frames are named,
+		// stale or unknown.
 		{"vmprof_windows_total", "Closed windows that the metrics of methods, services, truncated samples and frames include.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.windows.windows)) }},
 		ofTicks("vmprof_samples_complete_total", "Samples of closed windows whose stack is complete to its root.", "", counterKind,
@@ -93,7 +96,8 @@ func families() []family {
 		{"vmprof_reader_flushes_cut_total", "Windows closed while a record was still being written; that record goes into the next window.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.FlushesCut)) }},
 
-		// Calls, if they are sampled: attempted = delivered + dropped; delivered = folded + discarded.
+		// Calls, if they are sampled: attempted = delivered + dropped; delivered = folded +
+		// discarded.
 		ofCalls("vmprof_call_samples_attempted_total", "Calls that engines sampled; the sum of delivered and dropped once the ring is drained.", "", counterKind,
 			func(s *profile.CallStats, y yield) { y(float64(s.Attempted)) }),
 		ofCalls("vmprof_call_samples_delivered_total", "Sampled calls that user space received; the sum of folded and discarded.", "", counterKind,

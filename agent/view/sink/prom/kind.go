@@ -11,7 +11,8 @@ import (
 // A kind is what a rankedUsage counts.
 type kind struct {
 	total *prometheus.Desc
-	// methodsFolded and servicesFolded count what is aggregated; both are nil for kinds without methods.
+	// methodsFolded and servicesFolded count what is aggregated; both are nil for kinds without
+	// methods.
 	methodsFolded, servicesFolded *prometheus.Desc
 
 	measure func(*profile.Profile) usage
@@ -37,11 +38,12 @@ var cpuTime = &kind{
 	labels: func(service string, m method) []string { return []string{service, m.runtime, m.name} },
 }
 
-// callFloor is the number of recent calls that a method needs for a series: as many as the samples that make a hot method.
+// callFloor is the number of recent calls that a method needs for a series: as many as the samples
+// that make a hot method.
 const callFloor = 10
 
-// callCount is the calls that one engine recorded. Engines are ranked apart, as their numbers do not compare: the
-// estimates of one would leave the samples of another no places.
+// callCount is the calls that one engine recorded. Engines are ranked apart, as their numbers do
+// not compare: the estimates of one would leave the samples of another no places.
 func callCount(engine string) *kind {
 	of := prometheus.Labels{"engine": engine}
 	return &kind{

@@ -10,24 +10,24 @@ import (
 const (
 	// other is the label value of everything that has no series of its own.
 	other = "(other)"
-	// native is the runtime label of processes without a managed runtime: to Prometheus an empty label is a
-	// missing one.
+	// native is the runtime label of processes without a managed runtime: to Prometheus an empty
+	// label is a missing one.
 	native = "native"
 	// maxLabel bounds a label value, in bytes. Longer Java names exist, but are not read by people.
 	maxLabel = 200
 )
 
-// hidden matches what HotSpot appends to the names of hidden classes: a counter and the address of the class.
-// Both change with every start of the guest, and would make a new series each time.
+// hidden matches what HotSpot appends to the names of hidden classes: a counter and the address of
+// the class. Both change with every start of the guest, and would make a new series each time.
 //
 //	Shop$$Lambda$14/0x0000000840066040.apply  JDK 17; inside the VM the slash is a plus
 //	Shop$$Lambda/0x00007f5c1c000a00.apply     JDK 21
 var hidden = regexp.MustCompile(`(\$\$Lambda)\$[0-9]+|[/+.]0x[0-9a-fA-F]{8,16}`)
 
-// label makes any text fit for a label value: valid UTF-8 of printable runes, not empty, at most maxLabel bytes,
-// and cut on a rune's boundary with an ellipsis. Two names with the same label share a series. One character becomes one
-// "?", not an escape as in profiles (symbol.Printable): names that a hostile process varies then share series, and
-// labels stay short.
+// label makes any text fit for a label value: valid UTF-8 of printable runes, not empty, at most
+// maxLabel bytes, and cut on a rune's boundary with an ellipsis. Two names with the same label
+// share a series. One character becomes one "?", not an escape as in profiles (symbol.Printable):
+// names that a hostile process varies then share series, and labels stay short.
 func label(name string) string {
 	const ellipsis = "…"
 	if strings.HasPrefix(name, "[unknown ") && strings.Contains(name, "+0x") { // a function without a name, whose address changes with each build

@@ -9,7 +9,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/program"
 )
 
-// customPrefix begins the names of metrics that the program of --window-exec reports. None of the agent's own has it.
+// customPrefix begins the names of metrics that the program of --window-exec reports. None of the
+// agent's own has it.
 const customPrefix = "vmprof_custom_"
 
 var (
@@ -41,13 +42,15 @@ func (c programCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// customCollector has what the program reports. It describes nothing, so that the registry takes any names.
+// customCollector has what the program reports. It describes nothing, so that the registry takes
+// any names.
 type customCollector struct{ state func() program.State }
 
 // Describe implements prometheus.Collector.
 func (customCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. A series that cannot be exposed is left out: it would be an error of the whole scrape.
+// Collect implements prometheus.Collector. A series that cannot be exposed is left out: it would be
+// an error of the whole scrape.
 func (c customCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.state().Series {
 		kind, names := gaugeKind, slices.Sorted(maps.Keys(s.Labels))

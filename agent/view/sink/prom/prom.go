@@ -4,8 +4,9 @@
 //	e.Observe(window)                // each closed window, in order
 //	e.Gatherer().Gather()            // a scrape
 //
-// What a target names (methods, services) becomes label values, and is therefore cleaned and bounded in length and
-// number. No process id, thread, line or hash ever is a label. docs/reference/metrics.md lists every metric.
+// What a target names (methods, services) becomes label values, and is therefore cleaned and
+// bounded in length and number. No process id, thread, line or hash ever is a label.
+// docs/reference/metrics.md lists every metric.
 package prom
 
 import (
@@ -83,7 +84,8 @@ func New(source Source, o *Options) (*Exporter, error) {
 		build,
 		// The agent's own CPU time, memory and file descriptors.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		// Only what helps to find a leak: the memory statistics are twenty series that nobody reads.
+		// Only what helps to find a leak: the memory statistics are twenty series that nobody
+		// reads.
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 	}
 	if !o.NoTime {

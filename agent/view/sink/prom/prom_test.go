@@ -29,7 +29,8 @@ var update = flag.Bool("update", false, "rewrite golden files and docs/reference
 // engines are names of call engines.
 var engines = []string{"page", "hotspot", "listener", "usdt", "branch"}
 
-// fixed is a Source whose answers never change. Every number is another one, so that the golden file shows a mix-up.
+// fixed is a Source whose answers never change. Every number is another one, so that the golden
+// file shows a mix-up.
 type fixed struct{}
 
 func (fixed) Counts() (profile.Counts, error) {
@@ -145,7 +146,8 @@ func lock(what string, delay float64) profile.EventRow {
 	return profile.EventRow{EventLabels: profile.EventLabels{What: what}, Values: [3]float64{0, 1, delay}}
 }
 
-// Engines do not take places from each other, as their numbers do not compare, and each one that there is has series.
+// Engines do not take places from each other, as their numbers do not compare, and each one that
+// there is has series.
 func TestEnginesApart(t *testing.T) {
 	e, err := New(fixed{}, &Options{MaxMethods: 1, MaxServices: 1, Engines: engines})
 	if err != nil {
@@ -154,7 +156,8 @@ func TestEnginesApart(t *testing.T) {
 	p := window(0, testProcess{service: "shop", runtime: "hotspot"}, testProcess{service: "web"})
 	var want []string
 	for i, engine := range engines {
-		// Each engine records ten times as many calls as the one before, the last ones of another service.
+		// Each engine records ten times as many calls as the one before, the last ones of another
+		// service.
 		scale := math.Pow10(i)
 		at, service, runtime := p.Processes[0], "shop", "hotspot"
 		if i > 2 {

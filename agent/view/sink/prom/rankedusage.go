@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// goneWindows is for how many windows in a row a service must have been absent until its series are removed. One
-// would lose the last window of a process that exits between two scrapes.
+// goneWindows is for how many windows in a row a service must have been absent until its series are
+// removed. One would lose the last window of a process that exits between two scrapes.
 const goneWindows = 2
 
-// rankedUsage is a collector of something that services or their methods use up, such as CPU time, fed with consecutive windows. It
-// ranks them, as only the first ones have series of their own.
+// rankedUsage is a collector of something that services or their methods use up, such as CPU time,
+// fed with consecutive windows. It ranks them, as only the first ones have series of their own.
 //
-// At most maxServices services have series of their own, each with at most maxMethods methods (see ranking for
-// who gets a place) and one method="(other)" for each runtime; one more service="(other)" takes the rest. The
-// invariant, which makes sums over any label true: each unit of each window is added to exactly one counter, at the
-// moment when its window is observed. So
+// At most maxServices services have series of their own, each with at most maxMethods methods (see
+// ranking for who gets a place) and one method="(other)" for each runtime; one more
+// service="(other)" takes the rest. The invariant, which makes sums over any label true: each unit
+// of each window is added to exactly one counter, at the moment when its window is observed. So
 //
 //   - a counter never goes back;
 //   - a method that gets a place starts with that window; what it used before was counted in (other);
@@ -27,13 +27,13 @@ const goneWindows = 2
 //     Nothing is moved, as that would count it twice;
 //   - the sum of the last values of all series that ever were is the sum of all windows.
 //
-// A method that comes back goes on where it stopped while the ranking remembers it. Otherwise, and for a service
-// that exited and came back, it starts from zero with a new created timestamp, which is a counter reset to
-// Prometheus.
+// A method that comes back goes on where it stopped while the ranking remembers it. Otherwise, and
+// for a service that exited and came back, it starts from zero with a new created timestamp, which
+// is a counter reset to Prometheus.
 //
-// Memory: maxServices * keepFactor rankings of maxMethods * keepFactor names of maxLabel bytes, about 8 MB at
-// the defaults and when every name is as long as can be. CPU time has one collector, calls have one for each engine, and
-// events have one for each of eventTotals, without methods.
+// Memory: maxServices * keepFactor rankings of maxMethods * keepFactor names of maxLabel bytes,
+// about 8 MB at the defaults and when every name is as long as can be. CPU time has one collector,
+// calls have one for each engine, and events have one for each of eventTotals, without methods.
 type rankedUsage struct {
 	kind       *kind
 	maxMethods int
@@ -45,8 +45,8 @@ type rankedUsage struct {
 	folded   int                // services in service="(other)" in the last window
 }
 
-// newRankedUsage returns a collector of a kind for at most so many methods a service and so many services. Zero is allowed
-// and leaves only (other).
+// newRankedUsage returns a collector of a kind for at most so many methods a service and so many
+// services. Zero is allowed and leaves only (other).
 func newRankedUsage(k *kind, maxMethods, maxServices int) *rankedUsage {
 	return &rankedUsage{
 		kind:       k,
@@ -57,8 +57,9 @@ func newRankedUsage(k *kind, maxMethods, maxServices int) *rankedUsage {
 	}
 }
 
-// Observe counts a window. Windows come in order, none twice. alive holds the services that have a running process
-// although they may have had no sample in this window, as profile.Stats.Services does.
+// Observe counts a window. Windows come in order, none twice. alive holds the services that have a
+// running process although they may have had no sample in this window, as profile.Stats.Services
+// does.
 func (h *rankedUsage) Observe(p *profile.Profile, alive map[string]int) {
 	used := h.kind.measure(p)
 

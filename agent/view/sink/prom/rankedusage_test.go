@@ -28,7 +28,8 @@ type testProcess struct {
 	samples          map[string]uint64
 }
 
-// window makes the profile of the n-th window of 10 s. A function named "" is a sample without a stack.
+// window makes the profile of the n-th window of 10 s. A function named "" is a sample without a
+// stack.
 func window(n int, procs ...testProcess) *profile.Profile {
 	p := &profile.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second, Period: period}
 	for i, pr := range procs {
@@ -188,7 +189,8 @@ func TestServiceExits(t *testing.T) {
 	}
 }
 
-// Whatever comes, a scraper that sees each window adds up all CPU time, and no series ever goes back.
+// Whatever comes, a scraper that sees each window adds up all CPU time, and no series ever goes
+// back.
 func TestSumsStayTrue(t *testing.T) {
 	for seed := range uint64(20) {
 		var (

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// halfLife is how long CPU time counts towards a rank. It is long against a scrape interval, so that a busy
-	// minute does not reshuffle the series, and short against a working day.
+	// halfLife is how long CPU time counts towards a rank. It is long against a scrape interval, so
+	// that a busy minute does not reshuffle the series, and short against a working day.
 	halfLife = 10 * time.Minute
-	// hysteresis is how many times hotter a newcomer must be than the coldest entry whose place it takes.
+	// hysteresis is how many times hotter a newcomer must be than the coldest entry whose place it
+	// takes.
 	hysteresis = 2
 	// keepFactor bounds the table: it holds keepFactor times as many entries as have a place.
 	keepFactor = 4
 )
 
-// A ranking keeps the few hottest keys of a stream without letting them flap. An entry that has a place keeps it
-// until another one is clearly hotter; being idle costs no place. Since a place changes hands only for twice the
-// score, and scores halve every halfLife, no more than about one series per place and halfLife is made in the
-// long run, whatever the guest does.
+// A ranking keeps the few hottest keys of a stream without letting them flap. An entry that has a
+// place keeps it until another one is clearly hotter; being idle costs no place. Since a place
+// changes hands only for twice the score, and scores halve every halfLife, no more than about one
+// series per place and halfLife is made in the long run, whatever the guest does.
 //
 // The table never holds more than keepFactor*places entries, however many keys there are.
 type ranking[K comparable, V any] struct {
@@ -78,7 +79,8 @@ func (r *ranking[K, V]) update(d time.Duration, used iter.Seq2[K, uint64]) {
 	r.keep(append(placed, waiting.list...))
 }
 
-// admit gives places to those of the waiting that deserve one. Both lists are sorted, the hottest first.
+// admit gives places to those of the waiting that deserve one. Both lists are sorted, the hottest
+// first.
 func (r *ranking[K, V]) admit(placed, waiting []*ranked[K, V]) {
 	free, coldest := r.places-len(placed), len(placed)-1
 	for _, e := range waiting {

@@ -80,7 +80,8 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// A stream of ever new names must not make ever new series: neither when each is rare, nor when each is hot.
+// A stream of ever new names must not make ever new series: neither when each is rare, nor when
+// each is hot.
 func TestRankingDoesNotFlap(t *testing.T) {
 	const places, rounds = 10, 3600 // ten hours of windows
 	for _, tt := range []struct {
@@ -89,7 +90,8 @@ func TestRankingDoesNotFlap(t *testing.T) {
 		maximum int     // of keys that ever had a place
 	}{
 		{"rare names", 0.09, 0},
-		// A place is worth the floor at least, and changes hands for twice the score, which halves in halfLife.
+		// A place is worth the floor at least, and changes hands for twice the score, which halves
+		// in halfLife.
 		{"hot names", 0.5, places * (1 + int(rounds*10*time.Second/halfLife))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,8 +17,8 @@ type recording struct {
 
 func (r recording) Stats() profile.Stats { return r.stats }
 
-// What is not recorded has no series, not even with zeros: who reads zero CPU seconds would take the machine for idle. What
-// is recorded has its accounts before anything happens.
+// What is not recorded has no series, not even with zeros: who reads zero CPU seconds would take
+// the machine for idle. What is recorded has its accounts before anything happens.
 func TestOnlyWhatIsRecorded(t *testing.T) {
 	var (
 		ofTicks  = []string{"vmprof_samples_", "vmprof_sample_contexts_", "vmprof_kept_stacks_", "vmprof_ticks_", "vmprof_ring_received_", "vmprof_bpf_sample_"}

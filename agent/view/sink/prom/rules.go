@@ -30,7 +30,8 @@ func (c ruleCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- ruleFailed
 }
 
-// Collect implements prometheus.Collector. Groups whose labels are equal once they are cleaned are added up.
+// Collect implements prometheus.Collector. Groups whose labels are equal once they are cleaned are
+// added up.
 func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.states() {
 		for group, value := range byLabel(s.Sums) {

@@ -7,7 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// A method is what a series of a service is about, as labels: names that look the same are the same.
+// A method is what a series of a service is about, as labels: names that look the same are the
+// same.
 type method struct {
 	runtime, name string
 	basis         string // of calls: how they were learned; otherwise ""
@@ -26,8 +27,9 @@ func (u usage) of(service string) map[method]uint64 {
 	return methods
 }
 
-// selfTimes is the CPU time of a window in nanoseconds, by the method that was innermost. Every folded sample is in
-// exactly one entry, those without any frame in method=(other). Time without samples is in that of profile.Thread.UnseenIn.
+// selfTimes is the CPU time of a window in nanoseconds, by the method that was innermost. Every
+// folded sample is in exactly one entry, those without any frame in method=(other). Time without
+// samples is in that of profile.Thread.UnseenIn.
 func selfTimes(p *profile.Profile) usage {
 	times := make(usage)
 	labels := make(map[string]string) // of function names: many frames share one, and making a label is slow

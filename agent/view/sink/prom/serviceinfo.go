@@ -17,12 +17,12 @@ var (
 		"Places of running services that have no series of vmprof_service_info, because their service has none of its own or there are too many.", nil, nil)
 )
 
-// infosPerService is how many series of vmprof_service_info there are for each service that may have series, on average: a host runs a
-// service in few containers.
+// infosPerService is how many series of vmprof_service_info there are for each service that may
+// have series, on average: a host runs a service in few containers.
 const infosPerService = 4
 
-// serviceInfo is the collector of vmprof_service_info, to join other metrics with on service. Its series are those of processes that run
-// now, and end with them.
+// serviceInfo is the collector of vmprof_service_info, to join other metrics with on service. Its
+// series are those of processes that run now, and end with them.
 type serviceInfo struct {
 	source Source
 	ranked *rankedUsage // whose services have series of their own; nil: all of them

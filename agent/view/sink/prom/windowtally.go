@@ -15,7 +15,8 @@ type windowTotals struct {
 	complete  uint64
 	truncated map[string]uint64 // by reason
 
-	// Samples by how their context was found, and those whose context is not certain; nil if all stacks are walked.
+	// Samples by how their context was found, and those whose context is not certain; nil if all
+	// stacks are walked.
 	contexts, uncertain map[string]uint64
 
 	// Frames of all samples: a frame in ten samples counts ten times.

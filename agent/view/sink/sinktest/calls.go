@@ -8,7 +8,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// JavaMethod is a method as call graphs have it: without a line and an address. The signature is behind the name.
+// JavaMethod is a method as call graphs have it: without a line and an address. The signature is
+// behind the name.
 func JavaMethod(name string) symbol.Frame {
 	f := symbol.Frame{Function: name, SystemName: name, Kind: symbol.KindJIT, Mapping: Jit}
 	for i := range name {
@@ -49,7 +50,8 @@ var (
 	Nowhere   = symbol.Frame{Function: "[unknown]", Kind: symbol.KindMarker}
 )
 
-// ShopCalls is a window of calls: a JVM whose calls one engine recorded on two bases, and a process in which another engine sampled.
+// ShopCalls is a window of calls: a JVM whose calls one engine recorded on two bases, and a process
+// in which another engine sampled.
 func ShopCalls() *profile.Profile {
 	at := func(line, offset int32) profile.Site { return profile.Site{Line: line, Offset: offset} }
 	p := &profile.Profile{
@@ -111,7 +113,8 @@ func ShopBoth() *profile.Profile {
 	return p
 }
 
-// ShopCounted has calls of a method that record --count counted, of two processes: all of the time, and in slices of it.
+// ShopCounted has calls of a method that record --count counted, of two processes: all of the time,
+// and in slices of it.
 func ShopCounted() *profile.Profile {
 	edge := profile.Edge{
 		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}), Site: profile.Site{Offset: -1},
@@ -152,7 +155,8 @@ func ShopExact() *profile.Profile {
 	}
 }
 
-// CountedWall is a window of wall time with so many calls of the shop's checkout, as record --count has them.
+// CountedWall is a window of wall time with so many calls of the shop's checkout, as record --count
+// has them.
 func CountedWall(calls float64) *profile.Profile {
 	p := Only(profile.Wall)
 	graph := new(profile.Graph)

@@ -11,8 +11,8 @@ import (
 
 type Stack = []symbol.Frame
 
-// ShopChained is a window of the shop in which contexts were chained: of 1000 samples 120 are ambiguous, 13 fitted, 4
-// unplaced.
+// ShopChained is a window of the shop in which contexts were chained: of 1000 samples 120 are
+// ambiguous, 13 fitted, 4 unplaced.
 func ShopChained() *profile.Profile {
 	p := Shop()
 	worker := func(of profile.Certainty, stacks ...Sampled) *profile.Thread {
@@ -42,7 +42,8 @@ func ShopChained() *profile.Profile {
 	return p
 }
 
-// Entered is a tree in which the frames of each stack that are not those of the one before it were newly entered.
+// Entered is a tree in which the frames of each stack that are not those of the one before it were
+// newly entered.
 func Entered(stacks ...Sampled) *cct.Tree[symbol.Symbol] {
 	tree := new(cct.Tree[symbol.Symbol])
 	var before []symbol.Symbol
@@ -61,7 +62,8 @@ func Entered(stacks ...Sampled) *cct.Tree[symbol.Symbol] {
 	return tree
 }
 
-// ShopPartial is a window of the shop in which stacks were walked partially: total runs long, fib is called often.
+// ShopPartial is a window of the shop in which stacks were walked partially: total runs long, fib
+// is called often.
 func ShopPartial() *profile.Profile {
 	p := Shop()
 	p.Processes = p.Processes[1:]

@@ -90,7 +90,8 @@ func Repeat(f symbol.Frame, n int, outer ...symbol.Frame) (frames []symbol.Frame
 	return append(frames, outer...)
 }
 
-// Shop is a window with a bit of everything: a JVM with a worker and a collector thread, and a shell.
+// Shop is a window with a bit of everything: a JVM with a worker and a collector thread, and a
+// shell.
 func Shop() *profile.Profile {
 	type stack = []symbol.Frame
 	return &profile.Profile{

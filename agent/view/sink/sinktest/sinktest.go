@@ -1,4 +1,5 @@
-// Package sinktest holds windows of a made-up shop and hostile windows, for the tests of packages that write and read profiles.
+// Package sinktest holds windows of a made-up shop and hostile windows, for the tests of packages
+// that write and read profiles.
 package sinktest
 
 import (
